@@ -1,4 +1,4 @@
-"""Panels: big numbers, lines, tables, heatmaps, each with what it means, its unit and its thresholds."""
+"""Panels: big numbers, lines, tables, heatmaps, each with its meaning, its unit and its thresholds."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def buckets(metric: Metric, *by: str) -> str:
 
 
 def or_zero(expr: str) -> str:
-    """Returns `expr`, or 0 for each cluster without a series of it that is reported at all."""
+    """Returns `expr`, and 0 for each reported cluster without a series of `expr`."""
     return f"({expr}) or 0 * {value(catalogue.TRANSACTIONAL_IDS)}"
 
 

@@ -15,7 +15,8 @@ HANGING_PAGE: Final = 1
 
 LSO_STANDS_S: Final = 60
 LSO_STUCK_S: Final = 900
-"""Time without an advance of the LSO: the default transaction.timeout.ms; the brokers' default maximum of it."""
+"""Time without an advance of the LSO. The first is the default transaction.timeout.ms, the second the brokers' default
+transaction.max.timeout.ms."""
 
 BLOCKED_GROUPS: Final = 1
 """Consumer groups that are blocked by an open transaction."""
@@ -29,7 +30,8 @@ PREPARE_STUCK_S: Final = 60
 
 OPEN_LONG_S: Final = 60
 OPEN_TOO_LONG_S: Final = 900
-"""Age of an open transaction: the default transaction.timeout.ms; the brokers' default maximum of it."""
+"""Age of an open transaction. The first is the default transaction.timeout.ms, the second the brokers' default
+transaction.max.timeout.ms."""
 
 ABORT_BUDGET: Final = 0.01
 """Share of transactions that may abort over 30 days."""

@@ -1,1 +1,1 @@
-"""What runs txnscope elsewhere: container images, Compose, and the demo. The product imports none of it."""
+"""Ways to run txnscope: a container image, Compose, and the demo. The product imports none of them."""

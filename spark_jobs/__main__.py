@@ -81,8 +81,8 @@ def _liveness_reporter(settings: IngestSettings) -> Callable[[], None] | None:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Returns whether a line is logged. py4j logs every lost connection with its traceback, also without a logger's
-    name; our own lines say in one line what follows from it."""
+    """Returns whether a line is logged. py4j logs every lost connection with its traceback, partly in the root logger.
+    Our own loggers report in one line what follows from the loss."""
     return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 

@@ -42,8 +42,8 @@ PAUSE_S = 1.0
 
 
 class Application:
-    """Runs until `stopping` is set. Raises KafkaFailure, StoreError, JavaNotFound or SparkFailed when it cannot even
-    begin, TooManyFailures when it cannot go on."""
+    """The application. `run` returns once `stopping` is set. It raises KafkaFailure, StoreError, JavaNotFound or
+    SparkFailed if the application cannot begin, and TooManyFailures if it cannot go on."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class Application:
                     has_logged = True
 
     def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int, wake_judge: threading.Event) -> None:
-        """Runs the jobs and the judge under a lease, again and again: what ends the right to write ends all work under
-        it, and the work begins again under a new lease. `wake_judge`: for the judge."""
+        """Runs the jobs and the judge under a lease, again and again. When the jobs end, all work under the lease ends,
+        and begins again under a new lease. `wake_judge` starts a round of the judge."""
         while not self._stopping.is_set():
             held_lease = self._wait_for_lease(engine, cluster_id)
             if held_lease is None:
@@ -150,7 +150,8 @@ class Application:
                 self._stopping.wait(PAUSE_S)
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
-        """Renews the lease; called while all parts make progress. Raises LeaseLost."""
+        """Renews the lease. Called while every part that writes under the lease makes progress. Raises LeaseLost; a
+        store that does not answer is only logged."""
         try:
             lease.renew(engine, held_lease, wall_clock_ms())
         except StoreUnavailable:

@@ -17,7 +17,8 @@ from service.store.progress import PartitionStart, Position, read_positions, sta
 from spark_jobs.source.log_identity import LogPosition, observe_log, unanswered_reason
 
 STALE_AFTER_MS = 12 * 3_600_000
-"""Half of Kafka's delete.retention.ms. Later, compaction may have removed tombstones that nobody has read."""
+"""Half of Kafka's delete.retention.ms. After a longer time, compaction may have removed tombstones before they were
+read."""
 
 
 def initial_positions(
@@ -25,7 +26,7 @@ def initial_positions(
 ) -> dict[int, LogPosition]:
     """Returns the positions of all partitions known now; none while the topic does not exist.
 
-    Raises KafkaFailure if the very first start cannot ask for the log's ends: what counts depends on them.
+    Raises KafkaFailure if the very first start cannot ask for the log's ends: only records behind them are counted.
     """
     known = read_positions(engine, lease.cluster_id, source, topic)
     if not known:
@@ -37,7 +38,7 @@ def initial_positions(
 
 
 def log_position(position: Position) -> LogPosition:
-    """Returns what a source has to know of a stored position."""
+    """Returns the parts of a stored position that a source needs."""
     return LogPosition(
         topic_id=position.topic_id,
         generation=position.generation,

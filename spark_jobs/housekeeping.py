@@ -1,4 +1,4 @@
-"""Deletes from the store what it has kept for long enough."""
+"""Deletes old data from the store."""
 
 from __future__ import annotations
 

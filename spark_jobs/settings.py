@@ -46,7 +46,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: list[str]) -> IngestSettings:
-    """Raises SystemExit(2) with one line for a bad flag, BadClientConfig for a bad file or address."""
+    """Parses the flags. Raises SystemExit(2) with one line for a bad flag, BadClientConfig for a bad file or
+    address."""
     parser = _Parser(prog="python -m spark_jobs", allow_abbrev=False)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--kafka-config", type=Path)

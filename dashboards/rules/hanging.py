@@ -1,4 +1,4 @@
-"""The one alert that pages without waiting: a hanging transaction. Three looks have confirmed it already.
+"""The one alert that pages without waiting: a hanging transaction. Three steps have confirmed it already.
 
 The alert has no label `source`, so that old data do not mute it (alertmanager.example.yml).
 """

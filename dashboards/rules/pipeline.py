@@ -65,7 +65,8 @@ def _never(source: str, severity: str) -> Alert:
 
 
 NEVER: Final = (_never(facts.SOURCE, CRITICAL), _never(states.SOURCE, WARNING))
-"""For the transaction log only a ticket: managed services may not let anyone read it, and would page forever."""
+"""For the transaction log, the alert is only a ticket: some managed services let nobody read that log, and a page would
+never end."""
 
 LAGGING: Final = Alert(
     name="KafkaTxnPipelineLagging",

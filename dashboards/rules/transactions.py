@@ -52,7 +52,7 @@ _LATE: Final = Alert(
     board=_BOARD,
 )
 OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
-"""First a ticket, later a page: a coordinator that is just being elected aborts them within seconds."""
+"""First a ticket, later a page: a coordinator that was just elected aborts overdue transactions within seconds."""
 
 MISMATCH: Final = Alert(
     name="KafkaCoordinatorMismatch",

@@ -1,6 +1,6 @@
 """The part of requirements.lock that an image needs: `python role_requirements.py EXTRA…` prints it, hashes and all.
 
-The lock tells of every package who asked for it (`# via`), so nothing has to be resolved again.
+The lock names for every package the packages that require it (`# via`), so nothing has to be resolved again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Locked(NamedTuple):
-    """A package of the lock: its lines (of all its versions, for this Python or that), and who requires it."""
+    """A package of the lock. `text`: its lines, of all versions that different Pythons need. `via`: the packages that
+    require it."""
 
     text: str
     via: frozenset[str]
 
 
 def role(root: Path, extras: Iterable[str]) -> str:
-    """The lines of pyproject.toml's dependencies, those of `extras`, and all that these require."""
+    """Returns the lock's lines for the dependencies in pyproject.toml, those of `extras`, and all that these
+    require."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = {_name(line) for line in project["dependencies"]}
     for extra in extras:
@@ -38,7 +40,8 @@ def role(root: Path, extras: Iterable[str]) -> str:
 
 
 def parse(lock: str) -> dict[str, Locked]:
-    """A package begins at the margin; hashes and comments below it are indented."""
+    """Returns the packages of the lock by name. A package begins at the margin; its hashes and comments are
+    indented."""
     found: dict[str, Locked] = {}
     for text in re.findall(r"^\S.*\n(?:[ \t].*\n)*", lock, re.MULTILINE):
         comment = " ".join(re.findall(r"^\s+#(.*)$", text, re.MULTILINE)).replace("via", " ", 1)
@@ -49,7 +52,7 @@ def parse(lock: str) -> dict[str, Locked]:
 
 
 def _name(requirement: str) -> str:
-    """Normalised, without version, extras and markers."""
+    """Returns the normalised name of the package, without version, extras and markers."""
     matched = _NAME.match(requirement)
     if matched is None:
         raise SystemExit(f"not a requirement: {requirement!r}")

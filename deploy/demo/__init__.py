@@ -1,4 +1,4 @@
-"""`make demo`: a broker, a workload that goes wrong in every way, txnscope beside it.
+"""`make demo`: a broker, a workload with every kind of trouble, and txnscope beside them.
 
 Tests import its broker and its workload.
 """

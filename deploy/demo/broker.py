@@ -34,7 +34,7 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class BrokerError(Exception):
-    """The broker does not start. The message is one line for people, with a remedy if there is one."""
+    """The broker does not start, or does not run. The message is for people, with a remedy if there is one."""
 
 
 class Broker:
@@ -67,7 +67,7 @@ class Broker:
 
     def start(self) -> Broker:
         """Formats the storage if there is none, starts the broker, and waits until it answers. Raises BrokerError,
-        JarsError."""
+        JarsError, JavaNotFound."""
         for port in (self.port, self.port + 1):
             if not is_free(port):
                 raise BrokerError(f"port {port} is taken: the broker needs {self.port} and {self.port + 1}")

@@ -87,8 +87,8 @@ class ChildProcess:
 def run_child(reading_end: int, command: list[str]) -> int:
     """Runs `command` until it ends or the pipe does. Returns its exit code.
 
-    It has one thread and reads signals from a descriptor: the kernel may deliver a signal to any thread of a process,
-    but Python runs handlers only in the main thread, and there only after its wait for the child.
+    The keeper has one thread and reads signals from a descriptor. The kernel may deliver a signal to any thread of a
+    process, but Python runs handlers only in the main thread, and there only after its wait for the child.
     """
     signals = _signal_descriptor()
     child = subprocess.Popen(command)

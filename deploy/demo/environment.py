@@ -98,7 +98,7 @@ class DemoEnvironment:
         return finding
 
     def run_for(self, seconds: float | None) -> None:
-        """Stays for `seconds`; None: forever. Raises ProgramEnded."""
+        """Keeps the demo running for `seconds`; None: forever. Raises ProgramEnded."""
         leave = time.monotonic() + seconds if seconds else None
         while leave is None or time.monotonic() < leave:
             self.check()

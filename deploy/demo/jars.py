@@ -60,8 +60,8 @@ class Jars(NamedTuple):
 
     @property
     def directory(self) -> Path:
-        """The directory in which they are cached. Other pins have another one, so that a process that still runs on old
-        jars keeps them."""
+        """The directory in which the jars are cached. Its name depends on the pins: new pins do not take the jars away
+        from a process that still runs on the old ones."""
         checksum = hashlib.sha256(self.pins.read_bytes()).hexdigest()[:8]
         return _cache() / f"{self.title.lower().replace(' ', '-')}-{checksum}"
 

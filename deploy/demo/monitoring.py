@@ -60,7 +60,7 @@ class Monitoring:
         return f"http://{_HOST}:{self._ports.alertmanager_port}"
 
     def start(self) -> None:
-        """Starts both. They need a second until they answer at /-/ready."""
+        """Starts both programs, which need a second until they answer at /-/ready."""
         self._configure()
         at = f"--web.listen-address={_HOST}"
         here = self._directory

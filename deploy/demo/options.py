@@ -84,7 +84,7 @@ def read(environment: Mapping[str, str] = os.environ, *, full: bool = False) -> 
 
 
 def check_ports(options: Options) -> None:
-    """Raises PortTaken with a way out."""
+    """Raises PortTaken if a port of the demo is taken. The message contains a command with free ports."""
     all_ports = _all_ports(options)
     ours = frozenset[int]().union(*(program_ports.ports for program_ports in all_ports))
     for program_ports in all_ports:

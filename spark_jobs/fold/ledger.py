@@ -1,4 +1,4 @@
-"""Folds batch headers of tailed partitions into volume by minute and markers, as rows of the source and back. Pure."""
+"""Folds batch headers of tailed partitions into markers and volume by minute. Turns these into rows and back. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from service.wire.vectors import Bools, Ints
 from spark_jobs.fold.rows import READ, facts_from_rows, rows_of, struct_of, troubles_from_rows
 
 OLDEST_MS: Final = 86_400_000
-"""A batch whose timestamp is older than this when it is read, or lies in the future, counts for the minute in which it
-is read: a producer may write any timestamp, and every minute that is named has a row."""
+"""Greatest age of a timestamp that counts. An older batch, or one from the future, counts for the minute in which it is
+read: producers may write any timestamp, and every minute that occurs has a row in the store."""
 
 _SUMS: Final = len(Volume._fields) - 3
 _NOTHING, _COMMITTED, _ABORTED = range(3)

@@ -1,4 +1,4 @@
-"""Turns what the sampler saw and read into rows of its source, and back (`service.domain.partitions.facts`)."""
+"""Turns the sampler's observations and reads into rows of its source, and back (`service.domain.partitions.facts`)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _READ = struct_of(
 
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of all but its reads, which come from elsewhere."""
+    """Yields the rows of a batch apart from its reads, which become rows by `reads_to_rows`."""
     summary = _Summary(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
     yield rows_of("summary", pa.array([summary._asdict()], _SUMMARY))
     if seen.observations:

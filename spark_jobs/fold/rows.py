@@ -91,7 +91,7 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 def folded_to_rows(folded: Folded) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of all that was folded of some ranges."""
+    """Yields the rows of all facts that were folded from some ranges."""
     yield rows_of("run", _structs(folded.runs, RUN))
     for pair_facts in folded.pair_facts:
         yield rows_of("step", _structs(pair_facts.steps, STEP))
@@ -118,7 +118,7 @@ def troubles_from_rows(facts: pa.Array) -> list[Reason]:
 
 
 def rows_of(kind: str, facts: pa.Array) -> pa.RecordBatch:
-    """Returns an array of one kind of facts, in as few rows as it fits into."""
+    """Returns the rows that contain an array of facts of one kind, up to _AT_ONCE facts in each."""
     arrows = []
     for start in range(0, len(facts), _AT_ONCE):
         sink = pa.BufferOutputStream()
@@ -145,7 +145,7 @@ def _column(column: Any, kind: pa.DataType) -> pa.Array:
 
 
 RUNS_AT_ONCE = 100_000
-"""About as many runs as the driver holds as objects at once: some 120 MB."""
+"""Approximate number of runs that the driver holds as objects at once: some 120 MB."""
 
 
 def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
@@ -159,7 +159,7 @@ def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 def batches_from_rows(table: pa.Table, runs_at_once: int = RUNS_AT_ONCE) -> Iterator[LogBatch]:
     """Yields all rows of one micro-batch as facts, cut into batches that fit into memory as objects.
 
-    A cut is made only after reads: what was read of a range comes before the read that names the range.
+    A cut is made only after reads, because all facts from a range come before the read that names the range.
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _FACTS}
     cut = False

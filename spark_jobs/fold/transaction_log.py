@@ -2,7 +2,7 @@
 
 A run sums up consecutive records of one id under one producer id. A record by itself is a run too, and folding runs
 again joins neighbours, so folding piece by piece gives the same as folding at once (`merge` is associative over
-adjacent pieces of a log). What the pairs of neighbours show is collected on the way (`spark_jobs.fold.transitions`).
+adjacent pieces of a log). Facts from pairs of neighbours are collected on the way (`spark_jobs.fold.transitions`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Runs(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Runs, and what the pairs of neighbours inside them have shown so far."""
+    """Runs, and the facts from pairs of neighbours inside them."""
 
     runs: Runs
     pair_facts: tuple[PairFacts, ...]
@@ -150,7 +150,7 @@ def _take(column: Any, rows: Array) -> Any:
 
 
 def _by_id(runs: Runs) -> tuple[Array, Array]:
-    """Returns the row numbers grouped by (partition, id), rows of one id as they came; and for each a number of its id.
+    """Returns the row numbers, grouped by (partition, id) and otherwise in order, and for each the number of its group.
 
     Sorting packed integers is several times faster than a stable sort of keys.
     """

@@ -147,8 +147,8 @@ class Pairs(NamedTuple):
     def _minutes(
         self, before: _Side, after: _Side, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """Returns what `minutes.told` gives for every pair, added up by id and minute, and histograms of the durations;
-        both without the marker times of steps."""
+        """Returns the sums by id and minute of what `minutes.minute_delta` returns for each pair, and histograms of the
+        durations. Both are without the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms >= 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
         rows = np.flatnonzero((outcomes.completes_commit(before, after) | prepares) & counting)
@@ -195,8 +195,8 @@ class Pairs(NamedTuple):
 
 
 def _between(first: Array, last: Array) -> Array:
-    """Returns the same as `service.domain.transaction_log.outcomes.between`, for columns. Only unsigned numbers hold
-    any difference of two times."""
+    """Returns the same as `service.domain.transaction_log.outcomes.duration_between`, for columns. Only unsigned
+    numbers hold any difference of two times."""
     apart = last.astype(np.uint64) - first.astype(np.uint64)
     return np.where(last > first, np.minimum(apart, LONGEST_MS), 0).astype(np.int64)
 

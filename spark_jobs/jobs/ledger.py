@@ -49,5 +49,5 @@ class LedgerJob:
 
 
 def end_tailing(engine: Engine, lease: Lease) -> None:
-    """Deletes the stored positions of tailing: if it begins again later, it starts at the ends of the logs then."""
+    """Deletes the stored positions of tailing. If tailing begins again later, it starts at the ends of the logs."""
     keep_topics(engine, lease, SOURCE, lambda _: False)

@@ -1,4 +1,4 @@
-"""The query that samples data partitions: looks and reads go through Spark into the store."""
+"""The query that samples data partitions: observations and reads go through Spark into the store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PartitionsJob:
     def __init__(
         self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path, wake_judge: threading.Event
     ) -> None:
-        """`wake_judge` is set when what was read of stalled partitions is in the store."""
+        """`wake_judge` is set when reads of stalled partitions have been stored."""
         self._queries, self._engine, self._scratch, self._wake_judge = queries, engine, scratch, wake_judge
         self._client, self._watch = settings.client, settings.watch
 

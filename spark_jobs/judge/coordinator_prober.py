@@ -42,7 +42,7 @@ class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer]):
             self._ask({q.stored.transactional_id.decode(): q for q in question if _is_plain(q.stored)})
 
     def _ask(self, by_name: Mapping[str, Question]) -> None:
-        """Asks all coordinators at once: one that does not answer leaves the others' answers as they are."""
+        """Asks all coordinators at once. If one does not answer, the answers of the others still count."""
         self._client = self._client or KafkaClient(self._settings)
         names: dict[int, list[str]] = {}
         for name, question in by_name.items():

@@ -1,4 +1,4 @@
-"""Makes the looks at conditions: the present state of ids and of sources, and what coordinators answer about ids."""
+"""Observes conditions: the present state of ids and of sources, and the coordinators' answers about ids."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _IDLE: Final = (COMPLETE_COMMIT, EMPTY, COMPLETE_ABORT)
 
 
 class ConditionObserver:
-    """Keeps the answers of coordinators until they can be compared, and its place in the walk through idle ids."""
+    """Observes conditions round by round. Keeps the coordinators' answers until they can be compared with the store,
+    and its place in the walk through idle ids."""
 
     def __init__(
         self, cluster_id: int, prober: CoordinatorProber | None, gaps: Callable[[], list[Observation]] = list
@@ -99,7 +100,7 @@ class ConditionObserver:
         gaps = judge_inputs.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
         found = [*unreadable.coverage_gaps(sources, now_ms), *unreadable.data_gaps(gaps.read), *self._gaps()]
         judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
-        # `whole` is True: whether a source answers is known, also if it fails
+        # `is_log_complete` is True: whether a source answers is known, also if it fails
         return RoundResult(tuple(found), judged, frozenset(context.known_until_ms), True, unread=unread)
 
     def _ids_running_out(self, connection: Connection, context: Context, now_ms: int) -> RoundResult:
@@ -121,7 +122,7 @@ class ConditionObserver:
         )
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
-        """Compares answers with the stored rows. An answer waits, up to PROBE_EVERY_MS, until the transaction log has
+        """Compares answers with the stored rows. An answer waits, up to ASK_EVERY_MS, until the transaction log has
         been read to a later time."""
         assert self._prober is not None
         for answer in self._prober.answers():

@@ -41,8 +41,8 @@ def disturbances_at_start(connection: Connection, cluster_id: int, now_ms: int) 
     """Returns the disturbances to assume at the start of this process.
 
     After a takeover we do not know which brokers were unresponsive before it: the process before may have ended
-    together with a broker on its node. The start time then counts as the last broker failure. On a store that has no
-    look at partitions yet, no failure is assumed.
+    together with a broker on its node. The start time then counts as the last broker failure. On a store without any
+    sample of partitions, no failure is assumed.
     """
     looked_ms = partitions.looked_at_ms(connection, cluster_id)
     return Disturbances() if looked_ms is None else Disturbances(now_ms)

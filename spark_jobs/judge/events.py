@@ -1,4 +1,4 @@
-"""Reads the latest events of ids, keeps them for REMEMBERED_MS, and makes the look at event findings."""
+"""Reads the latest events of ids, keeps them for REMEMBERED_MS, and derives the round's result on event findings."""
 
 from __future__ import annotations
 
@@ -56,18 +56,19 @@ class EventObserver:
 
     @property
     def unread(self) -> dict[str, int]:
-        """Returns, by kind of finding, how many events were dropped before a finding counted them. They stay in this
-        number for as long as their findings would be open."""
+        """Returns, by kind of finding, how many events were dropped before a finding counted them. The number stays
+        until QUIET_MS after the last dropped event, for as long as such a finding would be open."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
         return {kind: 0 if is_over else self._unread[cause] for cause, kind in _KINDS.items()}
 
     @property
     def held(self) -> frozenset[Key]:
-        """Returns the findings to which events may yet belong that were read, but cannot be reported yet."""
+        """Returns the keys of findings that may get further events, which were read but cannot be reported yet."""
         return self._held
 
     def begin(self, connection: Connection, now_ms: int) -> None:
-        """Reads events that a judge before this one may have read; findings know which of them they have counted."""
+        """Reads the events of the last REMEMBERED_MS. An earlier judge may have counted them already: each finding
+        knows which events it has counted."""
         self._begun_ms = self._now_ms = now_ms
         self._read_to = id_events.newest_sequence(connection)
         self._add(id_events.recent_events(connection, self._cluster_id, now_ms - REMEMBERED_MS))
@@ -105,7 +106,7 @@ class EventObserver:
         return RoundResult(found, event_kinds, *judged, unsettled=self._held, unread=self.unread)
 
     def mark_judged(self) -> None:
-        """Notes that the findings are stored. Events that are too fresh to be reported are still news."""
+        """Notes that the findings are stored. Events that are too fresh to be reported still count as not judged."""
         self._has_unjudged = bool(self._held)
 
     def _add(self, events: list[Event]) -> None:
@@ -130,7 +131,7 @@ class EventObserver:
             self._unread_ms = self._now_ms
 
     def _is_fresh(self, event: Event) -> bool:
-        """Returns whether the event was not settled at the last look, so that no finding may have counted it."""
+        """Returns whether the event was not settled in the last round. If so, perhaps no finding has counted it."""
         after_ms = self._settles_ms + _SETTLES_LATER_MS.get(event.cause, 0)
         return self._settling is not None and not self._settling.is_past(event, after_ms)
 

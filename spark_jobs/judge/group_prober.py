@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 PROBE_EVERY_S: Final = 0.5
 LIST_EVERY_MS: Final = 30_000
 SAMPLE_WAIT_S: Final = 2.0
-"""Longest wait for the next look at partitions, of which there are four a second."""
+"""Longest wait for the next sample of partitions. There are four a second."""
 
 ROUND_S: Final = 1.5
-"""A round that has taken so long asks no further batch of groups."""
+"""Time after which a round asks about no further batch of groups."""
 
 MOST_ROWS: Final = 5_000
 """Rows that are kept of one round; further ones are left out, and counted."""
@@ -48,11 +48,11 @@ _NO_DATA_OF: Final = frozenset({"connect", "share", "sr"})
 
 
 class GroupProber:
-    """Watches consumer groups on stalled partitions. Call `round`, one look, from one thread only; `close` in the end.
+    """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` in the end.
 
-    For other threads to read: `denied`, groups that were listed and may not be asked about; `unread`, open transactions
-    that may commit offsets of more groups than are known; `left_out`, the number of groups, partitions of groups, and
-    open transactions that are not read because there are too many.
+    Other threads may read three fields. `denied`: groups that were listed and may not be asked about. `unread`: open
+    transactions that may commit offsets of more groups than are known. `left_out`: the number of groups, partitions of
+    groups, and open transactions that are not read because there are too many.
     """
 
     def __init__(self, reader: Engine, writer: GroupWriter, cluster_id: int, client: ClientSettings) -> None:
@@ -69,8 +69,8 @@ class GroupProber:
         self._rows_left_out: Mapping[str, int] = {}
 
     def round(self, now_ms: int) -> float:
-        """Makes one look, and returns the seconds until the next. Raises LeaseLost and StoreUnavailable as the writer
-        does, KafkaFailure if no broker can be asked."""
+        """Runs one round, and returns the seconds until the next. Raises LeaseLost and StoreUnavailable as the writer
+        does, and KafkaFailure if no broker can be asked."""
         with self._reader.connect() as connection:
             ends = partitions.stalled_samples(connection, self._cluster_id)
             as_of_ms = partitions.looked_at_ms(connection, self._cluster_id) if ends else None
@@ -98,7 +98,7 @@ class GroupProber:
             self._client = None
 
     def _clear(self, now_ms: int) -> None:
-        """Deletes what was seen: nobody waits. Closes the connection when the list of groups is too old to be used."""
+        """Deletes the stored rows, because no group waits. Closes the connection when the list of groups is too old."""
         if not self._is_cleared:
             self._writer.replace((), now_ms)
             self._is_cleared = True
@@ -150,8 +150,8 @@ class GroupProber:
         self.left_out = self._schedule.left_out + self._pending.left_out + sum(self._rows_left_out.values())
 
     def _wait_for_sample(self, after_ms: int) -> None:
-        """Waits, up to LOOK_WAIT_S, for a look at partitions after `after_ms`: an offset beyond the LSO means something
-        only beside an LSO from a later look."""
+        """Waits, up to SAMPLE_WAIT_S, for a sample of partitions after `after_ms`: an offset beyond the LSO can only be
+        judged by an LSO from a later sample."""
         give_up = time.monotonic() + SAMPLE_WAIT_S
         while time.monotonic() < give_up:
             with self._reader.connect() as connection:

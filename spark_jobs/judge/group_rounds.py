@@ -1,4 +1,4 @@
-"""Chooses the groups to ask next: often those that may wait, all others now and then, never too many at once."""
+"""Chooses the groups to ask about: those that may be blocked often, all others now and then, never too many at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONCERNED_EVERY_MS: Final = 2_000
 OTHERS_EVERY_MS: Final = 30_000
 GROUPS_AT_ONCE: Final = 50
 MOST_GROUPS: Final = 20_000
-"""Most listed groups, and most named ones, that are remembered: the first by name."""
+"""Bound on the listed groups, and on the named ones. The first by name are kept."""
 
 SKIP_MS: Final = 10_000
 """A broker that did not answer is left alone for this time."""
@@ -21,8 +21,8 @@ _NEVER_MS: Final = 1 << 62
 
 
 class Stalls(NamedTuple):
-    """The stalled partitions: `places` of data, and `offsets`, the numbers of those of `__consumer_offsets`, which has
-    `offsets_partitions` in all (None: not known)."""
+    """The stalled partitions: `places` are data partitions, `offsets` are numbers of partitions of
+    `__consumer_offsets`. `offsets_partitions`: the number of all partitions of that topic; None if it is not known."""
 
     places: frozenset[TopicPartition]
     offsets: frozenset[int]
@@ -55,7 +55,7 @@ def stalled_partitions(
 
 
 class UnresponsiveBrokers:
-    """Brokers that did not answer: they are left alone for AWAY_MS."""
+    """Brokers that did not answer. Each is left alone for SKIP_MS."""
 
     def __init__(self) -> None:
         self._until_ms: dict[int, int] = {}
@@ -97,7 +97,8 @@ class GroupSchedule:
         return len((self._not_listed | self._not_named) - self.coordinators.keys())
 
     def note_asked(self, group: str, now_ms: int, topics: Iterable[str] | None) -> None:
-        """Notes that the group was asked. `topics` None: it did not answer, and is asked again soon."""
+        """Notes that the group was asked about. `topics` None: without an answer, so that the group is due again
+        soon."""
         self._asked_ms[group] = now_ms if topics is not None else now_ms - OTHERS_EVERY_MS + CONCERNED_EVERY_MS
         if topics is not None:
             self._topics[group] = frozenset(topics)

@@ -1,4 +1,4 @@
-"""Makes the look at blocked consumer groups: those that wait behind open transactions."""
+"""Observes blocked consumer groups, which wait behind open transactions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from service.store.queries.partitions import STALLED_SAMPLES_READ, looked_at_ms,
 from spark_jobs.judge.group_prober import GroupProber
 
 Judged = Iterable[tuple[Entry, Relation]]
-"""The open entries on stalled partitions, and who will end each."""
+"""The open entries on stalled partitions, each with its relation: what will end the entry, if anything."""
 
 
 class BlockedGroupObserver:
-    """Makes the look at blocked groups. `prober` None: groups are not asked about, only what the store has is
-    judged."""
+    """Observes blocked groups round by round. `prober` None: no broker is asked, and only stored groups are judged."""
 
     def __init__(self, cluster_id: int, prober: GroupProber | None) -> None:
         self._cluster_id, self._prober = cluster_id, prober
@@ -43,9 +42,9 @@ class BlockedGroupObserver:
         blocked_groups: Sequence[AffectedGroup],
         judged: Judged,
     ) -> RoundResult:
-        """Returns the look at blocked groups. `known`: with this round's findings about what blocks them. A group no
-        longer waits when its partition goes on, or when its coordinator says so: both are in the store, however old the
-        last answer is."""
+        """Returns the round's result on blocked groups. `known` includes this round's findings about the blocking
+        transactions. A group no longer waits when its partition goes on, or when its coordinator reports so. The store
+        has both, however old the last answer is."""
         as_of_ms = looked_at_ms(connection, self._cluster_id) or 0
         found = blocked_group.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {kinds.BLOCKED_GROUP: self.unread(connection)}
@@ -53,7 +52,8 @@ class BlockedGroupObserver:
         return RoundResult(tuple(found), judged_kinds, frozenset(context.known_until_ms), True, unread=unread)
 
     def gaps(self) -> list[Observation]:
-        """Returns what is not known of groups, for the look at coverage gaps: only that look ends these findings."""
+        """Returns the coverage gaps of groups. `ConditionObserver` adds them to its result on coverage gaps, which
+        alone ends such findings."""
         if self._prober is None:
             return []
         return [
@@ -62,7 +62,7 @@ class BlockedGroupObserver:
         ]
 
     def unread(self, connection: Connection) -> int:
-        """Returns how much is not read because there is too much: groups that are not asked about, stored rows of
+        """Returns the number of things left out because of bounds: groups that are not asked about, stored rows of
         groups, and stalled partitions for which no group is asked about."""
         groups = partitions.count_groups(connection, self._cluster_id)
         stalled = partitions.count_stalled(connection, self._cluster_id)

@@ -1,6 +1,6 @@
 """The case of one open entry without an owner, from its first observation to its end.
 
-A case is what was observed of the entry, and two states: the confirmation, that no transaction will end the entry
+A case has the observations of the entry, and two states: the confirmation, that no transaction will end the entry
 (`service.domain.findings.confirmation`), and the decision, which marker would be right
 (`service.domain.worlds.decision`).
 """
@@ -111,15 +111,16 @@ class HangingCase:
     # step 2: no transaction will end the entry
 
     def log_partitions_needed(self, log_partitions: Iterable[int]) -> frozenset[int]:
-        """Returns the partitions of the log that could name an owner: that of the owner if one is known, because a
-        producer id belongs to one id for ever; else all; none without log access, or once their ends are known."""
+        """Returns the partitions of the log that could name an owner. If the owner is known, only its partition could,
+        because a producer id belongs to one id for ever. Returns none without log access, or once the ends are known.
+        """
         if not self.has_log or not isinstance(self.confirmation, Open):
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
     def note_owner(self, owner: Owner | None) -> None:
-        """Notes the owner's newest state in the log; None if the log does not name one (any more). An owner that the
-        log names before step 2 names the subject, too: the entry may have been seen before its record was read."""
+        """Notes the owner's newest state in the log. `owner` None: the log has none (any more). Before step 2 holds,
+        the owner also names the subject: the entry may have been seen before the record of its id was read."""
         if owner is None:
             return
         self.owner = owner
@@ -127,13 +128,15 @@ class HangingCase:
             self._name_subject(owner)
 
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
-        """Notes the end offsets of the transaction log if they were requested after step 1, and name all partitions."""
+        """Notes the end offsets of the transaction log if they were requested after step 1, and none that is needed is
+        missing."""
         needed = self.log_partitions_needed(log_partitions)
         if asked_at_ms > self.begun_ms and needed and needed <= ends.keys():
             self._move(EndsKnown(asked_at_ms, {p: ends[p] for p in needed}))
 
     def apply_log_read(self, read_to: Mapping[int, int], now_ms: int) -> None:
-        """Makes step 2 if the log is stored to the requested ends: the entry had no owner when `read_to` was read."""
+        """Makes step 2 if the log is stored to the requested ends. Called only if no transaction that is stored, up to
+        `read_to`, will end the entry."""
         ends = self.confirmation
         if not isinstance(ends, EndsKnown) or any(read_to.get(p, -1) < end for p, end in ends.ends.items()):
             return
@@ -142,16 +145,16 @@ class HangingCase:
         self._move(Unowned(now_ms, ends, (_seen_open(self.entry), Evidence(ends.asked_at_ms, TOPIC, text))))
 
     def discard_log_read_before(self, before_ms: int) -> None:
-        """Discards step 2 of an unconfirmed case if its log ends were requested before `before_ms`: a client may have
-        been waiting then, as is known by now."""
+        """Discards step 2 of an unconfirmed case if its log ends were requested before `before_ms`: by now it is known
+        that a client may have been waiting then."""
         state = self.confirmation
         log = state if isinstance(state, EndsKnown) else state.log if isinstance(state, Unowned) else None
         if log is not None and log.asked_at_ms < before_ms:
             self._move(Open())
 
     def had_ended(self, owner: Owner) -> bool:
-        """Returns whether step 2 had read the owner's last PrepareX. Nobody owned the entry then, so that transaction
-        was complete: its coordinator writes no marker any more."""
+        """Returns whether step 2 had read the owner's last PrepareX. The entry had no owner then, so that transaction
+        was complete, and its coordinator writes no further marker."""
         unowned = step_2(self.confirmation)
         if unowned is None or unowned.log is None or owner.ended_offset is None:
             return False
@@ -196,8 +199,8 @@ class HangingCase:
     # step 3: the partition still shows the entry open; or it has ended
 
     def apply_open(self, seen: CheckedPartition, context: Context) -> None:
-        """Notes that an observation showed the entry open. It makes step 3 if it was requested late enough after
-        step 2."""
+        """Notes that an observation showed the entry open. The observation makes step 3 if it was requested late enough
+        after step 2."""
         ends = seen.ends
         self.observed_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.closed_ms = None
@@ -230,14 +233,15 @@ class HangingCase:
         return can_still_write(self.entry, self.owner) and not self.is_certain(context, now_ms)
 
     def is_certain(self, context: Context, now_ms: int) -> bool:
-        """Returns whether only an accident can still end the entry, as far as all steps could be made."""
+        """Returns whether only an accident can still end the entry. Without the log, or without DescribeProducers for
+        step 3, that is never certain."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
         return is_described and self.has_log and is_certain(self.entry, self.owner, context, now_ms)
 
     # the decision: which marker would be right
 
     def recall(self, finding: Finding) -> None:
-        """Takes over what a finding from before a restart says: a known decision, or a contradiction."""
+        """Takes over a known decision, or a contradiction, from a finding of before a restart."""
         if finding.contradiction is not None:
             self.decision = self.decision.recalled(contradictory(ErrorText(finding.contradiction)))
         elif finding.decision in tuple(World) and finding.possible:

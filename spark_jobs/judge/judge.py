@@ -45,12 +45,12 @@ PAUSE_FACTOR: Final = 20
 """At most a twentieth of the time goes into one part of a round: a part that takes long runs less often."""
 
 PARTITIONS_PAUSE_FACTOR: Final = 4
-"""SHARE for open entries on partitions: up to a quarter of the time, because somebody waits for the verdict."""
+"""PAUSE_FACTOR for open entries on partitions: up to a quarter of the time, because users wait for the verdict."""
 
 
 class RoundTimer:
-    """A timer for one part of a round: due again after `every_ms`, or after `pause_factor` times what the last run took
-    (default: SHARE), whichever is longer."""
+    """A timer for one part of a round: due again after `every_ms`, or after `pause_factor` (default: PAUSE_FACTOR)
+    times the processor time of the last run, whichever is longer."""
 
     def __init__(self, every_ms: int, pause_factor: int | None = None) -> None:
         self._every_ms, self._done_ms, self._at_ms, self._pause_factor = every_ms, 0, 0, pause_factor
@@ -164,7 +164,7 @@ class Judge:
         return changes + self._reconcile(known, [waiting], now_ms)
 
     def _reconcile(self, known: dict[Key, Finding], looks: Iterable[RoundResult], now_ms: int) -> list[Change]:
-        """Returns the changes that the looks cause, and applies them to `known`."""
+        """Returns the changes that the results of the round cause, and applies them to `known`."""
         changes = []
         for look in looks:
             for change in reconcile(known, look, now_ms, self._kafka_id):
@@ -204,7 +204,7 @@ class Judge:
 
 
 def _without_new_events(context: Context, events: EventObserver) -> RoundResult:
-    """Returns a look without new events, which ends the event findings that have been quiet for long enough."""
+    """Returns a round result without new events, which ends the event findings that have been quiet for long enough."""
     seen = frozenset(context.known_until_ms), context.is_log_complete
     return RoundResult((), kinds.EVENTS, *seen, unsettled=events.held, unread=events.unread)
 

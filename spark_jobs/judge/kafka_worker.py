@@ -59,7 +59,8 @@ class KafkaWorker(Generic[Question, Answer]):
         return found
 
     def _answer(self, question: Question) -> None:
-        """Puts what can be answered into `_answers`. Called in the thread; raises nothing."""
+        """Asks Kafka, and puts the answers into `_answers`, as far as there are any. Called in the thread; raises
+        nothing."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -76,7 +77,7 @@ class KafkaWorker(Generic[Question, Answer]):
 
     @contextmanager
     def _trying(self, failure: str) -> Iterator[None]:
-        """Logs what the block raises: the rest of the block is skipped, and the connection is closed."""
+        """Logs an exception of the block, and closes the connection. The rest of the block is skipped."""
         try:
             yield
         except KafkaFailure as e:

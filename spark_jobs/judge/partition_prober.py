@@ -1,6 +1,6 @@
-"""Looks at partitions and at the ends of the transaction log for the judge, in a thread of its own.
+"""Observes partitions, and the ends of the transaction log, for the judge, in a thread of its own.
 
-A slow broker delays the looks that need it, not the judge.
+A slow broker delays the observations that need it, not the judge.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class EntryKey(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Questions:
     """The questions of one round. `log_partitions`: partitions of the transaction log, for their end offsets.
-    `entries`: entries to look at, each with the offset from which on its marker would lie if the entry is closed.
-    `facts`: entries whose decision is to be derived. `producers`: producer ids, for their transactional.ids, which are
-    asked for before the entries are looked at."""
+    `entries`: entries to observe, each with the offset from which on its marker would lie if the entry is closed.
+    `facts`: entries for which a decision is to be derived. `producers`: producer ids for which the coordinators are
+    asked, before the entries are observed."""
 
     log_partitions: frozenset[int] = frozenset()
     entries: Mapping[EntryKey, int] = field(default_factory=dict)
@@ -125,8 +125,8 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         answers.broker_failure_at_ms = self._bracket.unanswered_at_ms
 
     def _ask_coordinators(self, client: KafkaClient, producers: frozenset[int]) -> CoordinatorAnswers:
-        """Asks coordinators who has the producer ids. If any broker does not answer, there is no answer for any of
-        them; the other looks go on."""
+        """Asks the coordinators for the owners of producer ids. If any broker does not answer, there is no answer for
+        any of them; the other questions go on."""
         asked_at_ms = wall_clock_ms()
         told: dict[int, DescribedOwner] = {}
         try:

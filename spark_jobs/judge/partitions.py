@@ -1,4 +1,4 @@
-"""Judges open entries on data partitions: keeps a case for each without an owner, and asks what its next step needs.
+"""Judges open entries on data partitions. Keeps a case for each entry without an owner, and asks for its next step.
 
 Step 1: the sampler saw the entry open (in the store). Step 2: the transaction log, read to an end offset requested
 after step 1, has no transaction that will end the entry. Step 3: the partition, asked after step 2, still shows the
@@ -56,13 +56,13 @@ ASK_COORDINATORS_MS: Final = 1_000
 MOST_CASES: Final = 2_000
 
 _CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
-"""Relations of an entry to a transaction that will close it. The transaction began too soon after the entry, or too
-soon before the last look at it, to tell whether it also wrote it."""
+"""Relations of an entry to a transaction that will close it, and that may have written it. The transaction began too
+soon after the entry was seen first, or too soon before it was seen last, to rule that out."""
 
 
 class _Round(NamedTuple):
-    """The inputs of one round. `shown`: the open entries, each with its partition. `findings`: the open ones about
-    hanging entries, by subject. `has_log`: the transaction log can be read, to where `read` has it."""
+    """The inputs of one round. `read`: how far the transaction log is stored. `shown`: the open entries, each with its
+    partition. `findings`: the open ones about hanging entries, by subject. `has_log`: the log can be read."""
 
     connection: Connection
     context: Context
@@ -86,14 +86,15 @@ class OpenEntryObserver:
         """The entries that are open according to the store."""
         self._coordinators_asked_ms = 0
         self.judged: list[tuple[Entry, Relation]] = []
-        """The entries that were open at the last round, and who will end each."""
+        """The entries that were open in the last round, each with its relation: what will end the entry, if
+        anything."""
         self._gaps: list[Observation] = []
         self._without_case = 0
         self.is_urgent = False
         """True while an entry is about to be confirmed: the next round should come soon."""
 
     def gaps(self) -> list[Observation]:
-        """Returns the topics that may not be read, as of the last round."""
+        """Returns the coverage gaps of topics that may not be read, as of the last round."""
         return self._gaps
 
     def stalled_since_ms(self, subject: Subject) -> int | None:
@@ -103,7 +104,7 @@ class OpenEntryObserver:
     def looks(
         self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int
     ) -> list[RoundResult]:
-        """Runs one round, and returns what it shows of hanging, adopted and unreplicated entries. `known`: findings."""
+        """Runs one round. Returns its results on hanging, adopted and unreplicated entries. `known`: all findings."""
         read = log_read(connection, self._cluster_id)
         partitions = judged_partitions.judge(
             connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id)
@@ -136,7 +137,7 @@ class OpenEntryObserver:
         ]
 
     def _hanging(self, current: _Round, ends: Mapping[Subject, str], unread: int) -> RoundResult:
-        """Returns the look at hanging entries. `ends`: how cases have ended; `unread`: as of `_unread`."""
+        """Returns the round's result on hanging entries. `ends`: how cases have ended. `unread`: from `_unread`."""
         found = (case for case in self._cases.values() if case.is_unowned)
         return RoundResult(
             tuple(observed(case, current.context, self._bootstrap, current.now_ms) for case in found),
@@ -146,7 +147,7 @@ class OpenEntryObserver:
         )
 
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
-        """Returns the look at entries whose marker is written and not replicated."""
+        """Returns the round's result on entries with a marker that is written and not replicated."""
         cases = cases_of(current.shown, UNREPLICATED, current.context)
         looked_at_ms = read_partitions.looked_at_ms(current.connection, self._cluster_id) or 0
         return RoundResult(
@@ -196,9 +197,9 @@ class OpenEntryObserver:
         read, asked_at_ms = current.read, answers.log_asked_at_ms
         from_ms = self._log_from_ms(case, current.context, asked_at_ms)
         seen = answers.seen.get(key.place)
-        # the stored row may be older than the end of the transaction: a later look has to show the entry open
+        # the stored row may be older than the end of the transaction: a later observation has to show the entry open
         if asked_at_ms >= from_ms and seen is not None and is_open(key, seen):
-            # without leaders that the store does not have yet: since when they lead must be known first
+            # a leader that the store does not have yet is left out: it must be known first since when it leads
             leaders = answers.log_leaders
             ends = {p: end for p, end in answers.log_ends.items() if leaders.get(p) in (None, read.leaders.get(p))}
             case.apply_log_ends(asked_at_ms, ends, read.read_to)
@@ -260,7 +261,7 @@ class OpenEntryObserver:
         self._cases[key] = new_case(row, entry, relation, current.now_ms, current.findings, has_log=has_log)
 
     def _apply_log(self, current: _Round) -> None:
-        """Makes step 2 of the cases up to whose ends the transaction log is stored by now."""
+        """Makes step 2 of each case if the transaction log is stored up to the ends that the case needs."""
         for _, (entry, relation) in current.shown:
             case = self._cases.get(_key(entry))
             if relation.is_unowned and case is not None and case.has_log:
@@ -298,8 +299,8 @@ class OpenEntryObserver:
 
 
 def _adopted(current: _Round, committed: Container[EntryIdentity], unread: int) -> RoundResult:
-    """Returns the look at entries that end with a transaction they are no part of. `committed`: the entries with a
-    finding that calls for COMMIT."""
+    """Returns the round's result on entries that end with a transaction of which they are no part. `committed`: the
+    entries with a finding that calls for COMMIT."""
     context = current.context
     closing = [case for word in _CLOSING for case in cases_of(current.shown, word, context)]
     lost_marker = [case for case in closing if entry_identity(case.subject) in committed]

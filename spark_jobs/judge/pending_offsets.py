@@ -1,4 +1,4 @@
-"""Reads which groups commit offsets in the transactions that hold partitions of `__consumer_offsets` up.
+"""Reads the offsets that consumer groups commit in the transactions that hold up partitions of `__consumer_offsets`.
 
 Each transaction is read once, from its first batch to its newest, and again where it writes more. The cost is bounded,
 by pass and by transaction; a transaction that could not be read completely is reported as such.
@@ -29,20 +29,20 @@ log = logging.getLogger(__name__)
 
 READ_AGAIN_MS: Final = 1_000
 PASS_S: Final = 1.0
-"""A look that has taken so long reads no further partition."""
+"""Time after which a pass reads no further partition."""
 
 UNRESPONSIVE_AFTER_S: Final = 1.0
 """A broker whose request fails after this time or later counts as unresponsive."""
 
 MOST_TRANSACTIONS: Final = 200
-"""Open transactions that are read, the oldest ones."""
+"""Bound on the open transactions that are read. The oldest ones are read first."""
 
 MOST_BYTES: Final = 64 << 20
 MOST_OFFSETS: Final = 5_000
-"""MOST_BYTES and MOST_OFFSETS are of one transaction: what lies behind them is not read."""
+"""Bounds, with MOST_BYTES, for one transaction. Batches behind them are not read."""
 
 BEHIND_MS: Final = 10_000
-"""A transaction that has not been read completely for so long is reported."""
+"""Time after which a transaction that is not read completely is reported."""
 
 Pending = Mapping[str, Mapping[TopicPartition, int]]
 """The producer id of the (first) open transaction that commits an offset, by group and partition."""
@@ -54,8 +54,9 @@ _Key = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Progress:
-    """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of its newest
-    batch, when that was read last. `behind_since_ms`: since when a part is unread; None while nothing is."""
+    """The part of a transaction that has been read, up to offset `reached`. `found_ms`: the timestamp of its
+    newest batch when the transaction was last read to its end. `behind_since_ms`: the time since which a part is
+    unread; None while nothing is."""
 
     reached: int
     behind_since_ms: int | None
@@ -85,8 +86,8 @@ class PendingOffsets:
     def read_more(
         self, client: KafkaClient, entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], now_ms: int
     ) -> None:
-        """Reads on in the transactions that have written more. `entries`: all that are known to be open on stalled
-        partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the leaders of these partitions."""
+        """Reads the new batches of transactions that have written more. `entries`: all that are known to be open on
+        stalled partitions of `__consumer_offsets`. Raises KafkaFailure if no broker reports the partitions' leaders."""
         by_age = sorted(entries, key=lambda one: (one.first_seen_ms, one.start_offset))
         oldest, self.left_out = by_age[:MOST_TRANSACTIONS], len(by_age[MOST_TRANSACTIONS:])
         known = self._open
@@ -110,7 +111,7 @@ class PendingOffsets:
             self._read(client, leader, some, ends[OFFSETS_TOPIC, partition].high_watermark, now_ms)
 
     def by_group(self) -> Pending:
-        """Returns the groups with pending offsets, by what is read so far."""
+        """Returns the pending offsets that have been read so far, by group."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for entry, reading in sorted(self._open.values(), key=lambda pair: pair[0].start_offset):
             for one in reading.offsets:
@@ -126,7 +127,7 @@ class PendingOffsets:
         }
 
     def unread(self, now_ms: int) -> tuple[UnreadCommits, ...]:
-        """Returns the transactions that may commit offsets of more groups than are named."""
+        """Returns the transactions that may commit offsets of more groups than were read."""
         found = []
         for key, (entry, reading) in sorted(self._open.items(), key=lambda one: one[0]):
             since_ms = reading.behind_since_ms
@@ -139,7 +140,8 @@ class PendingOffsets:
         return tuple(found)
 
     def _due(self, now_ms: int) -> list[tuple[int, list[tuple[Entry, _Progress]]]]:
-        """Returns the transactions with unread batches, by partition; the one that was read longest ago comes first."""
+        """Returns the transactions with unread batches, by partition. Partitions that were read longest ago come
+        first."""
         due: dict[int, list[tuple[Entry, _Progress]]] = {}
         for entry, reading in self._open.values():
             is_again = now_ms - self._read_ms.get(entry.partition, now_ms - READ_AGAIN_MS) >= READ_AGAIN_MS
@@ -166,8 +168,8 @@ class PendingOffsets:
 
 
 def blocking_entries(entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], as_of_ms: int) -> list[Entry]:
-    """Returns the entries that hold their partition up, or have been open for as long as an LSO is stalled before
-    anybody waits for it. Other transactions go on as they should, and are not read."""
+    """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other transactions go on as they
+    should, and are not read."""
     return [
         one
         for one in entries

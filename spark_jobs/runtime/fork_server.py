@@ -1,8 +1,8 @@
-"""`python -m spark_jobs.runtime.fork_server SOCKET`: forks Spark's Python processes, all imports done (docs/adr/0012).
+"""`python -m spark_jobs.runtime.fork_server SOCKET`: forks Spark's Python processes after all imports (docs/adr/0012).
 
 Spark starts a Python process for each kind of daemon and for each planner, one after the other, and each would import
-the same modules for a second. Instead `python_process`, which Spark starts, has this server fork a process: it hands
-over its streams, arguments and environment, and waits for the end of that process.
+the same modules for a second. Instead `python_process`, which Spark starts, has this server fork a process, passes its
+own streams, arguments and environment to that process, and waits for its end.
 
 The server ends when its standard input is closed, which is when the application that started it ends.
 """

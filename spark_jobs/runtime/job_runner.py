@@ -31,8 +31,8 @@ class TooManyFailures(Exception):
 
 
 class Job(Protocol):
-    """A job under the lease. `run` returns once `ending` is set, and raises any failure that ends it before. It reports
-    its steps to `part`."""
+    """A job under the lease. `run` reports its steps to `part`, returns once `ending` is set, and raises any failure
+    that ends the job before."""
 
     @property
     def name(self) -> str: ...

@@ -19,15 +19,16 @@ START_S: Final = 120.0
 """Limit until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""
 
 SOURCE_START_S: Final = 40.0
-"""Limit until the first step of a source in a running JVM. It takes 3 to 5 s if nothing else needs the processors."""
+"""Limit until the first step of a source in a running JVM. That step takes 3 to 5 s on processors without other
+work."""
 
 MIGRATION_S: Final = 3_600.0
-"""Limit of a migration. It may rewrite a large table without any report of progress, and a process that is ended in the
-middle only begins it again."""
+"""Limit of a migration. A migration may rewrite a large table without any report of progress. A process that is ended
+in the middle only begins the migration again."""
 
 SOURCE_S: Final = 25.0
-"""Limit of a source. It reports at least one step a second; the longest legal pause is one request to an unresponsive
-broker, 15 s."""
+"""Limit of a source. A source reports at least one step a second; its longest legal pause is one request to an
+unresponsive broker, 15 s."""
 
 JUDGE_S: Final = 120.0
 """Limit of the judge. A round over a large store takes seconds."""
@@ -39,11 +40,11 @@ END_S: Final = 20.0
 """Limit for stopping Spark. A frozen JVM never stops."""
 
 LEASE_S: Final = 8.0
-"""A lease is not renewed while a part that it protects has made no progress for so long: a standby may do better."""
+"""Time without progress of a part under the lease after which the lease is not renewed: a standby may do better."""
 
 
 class Stuck(NamedTuple):
-    """A part without progress, and the length of that in seconds in which it could have worked."""
+    """A part without progress. `idle_s`: the seconds since its last step in which it could have worked."""
 
     name: str
     idle_s: float
@@ -107,7 +108,7 @@ class Liveness:
 
     @contextmanager
     def part(self, name: str, limit_s: float, *, start_s: float = START_S, holds_lease: bool = False) -> Iterator[Part]:
-        """Yields a part that exists until the block ends. It is stuck after `limit_s` without a step, or after
+        """Yields a part that exists until the block ends. The part is stuck after `limit_s` without a step, or after
         `start_s` before its first one.
 
         `holds_lease`: the lease protects the part's writes.

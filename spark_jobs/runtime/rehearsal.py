@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def _archive_the_platform(java: Java) -> None:
-    """Archives Java's own classes if they are not: any other archive rests on that, and the packaged Java has none."""
+    """Archives Java's own classes if that archive is missing, as in the packaged Java: any other archive needs it."""
     if subprocess.run([java.command, "-Xshare:on", "-version"], capture_output=True).returncode != 0:
         subprocess.run([java.command, "-Xshare:dump"], capture_output=True)
 

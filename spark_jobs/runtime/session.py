@@ -39,12 +39,12 @@ does not answer is tried again, too; that must not take long, because the failur
 ends."""
 
 _PATIENCE_S: Final = 600
-"""Time that Spark's own parts wait for one another. `spark_jobs.runtime.liveness` finds a part that is stuck. It
-distinguishes a slow machine from a dead process; Spark's time-outs, of 15 s and more, do not."""
+"""Time that Spark's own parts wait for one another. `spark_jobs.runtime.liveness` finds stuck parts, and distinguishes
+a slow machine from a dead process. Spark's own time-outs, of 15 s and more, do not."""
 
 _SOCKETS_FIT: Final = 60
-"""Longest path of a folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. In a longer one
-Spark listens on loopback instead."""
+"""Longest path of a folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. If the path of the
+folder is longer, Spark listens on loopback instead."""
 
 JvmGuard = Callable[["subprocess.Popen[bytes]"], None]
 

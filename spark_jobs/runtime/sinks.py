@@ -32,7 +32,8 @@ class StoreSink(Generic[_Batch]):
     """The sink of a query. Spark calls it with each micro-batch; a thread stores the batch while Spark reads the next.
 
     So Spark may commit a batch that the store does not have: nothing depends on Spark's commits (ADR 5). At most one
-    batch is being stored at a time. `failure` is the exception that ended this, and the next call raises it.
+    batch is being stored at a time. `failure`: the exception with which storing a batch failed; the next call raises
+    it.
     """
 
     def __init__(

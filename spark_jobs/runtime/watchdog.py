@@ -137,4 +137,4 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Probes come every few seconds: no line for each."""
+        """Logs nothing: probes come every few seconds."""

@@ -81,8 +81,8 @@ Range = TypeVar("Range", bound=HasOffsets)
 
 
 def into_tasks(ranges: Sequence[Range], cores: int) -> list[list[Range]]:
-    """Returns at most `cores` lists of about equal size, each with few leaders. Empty ranges, which only keep a view
-    fresh, go into the first list.
+    """Returns at most `cores` lists of about equal size, each with few leaders. Empty ranges, which only report the
+    log's start and end, go into the first list.
 
     A task costs about 16 ms whatever it does, so there must not be one per partition.
     """

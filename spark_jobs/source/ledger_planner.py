@@ -59,7 +59,7 @@ class _TailedTopic(NamedTuple):
         return sum(max(end - positions[p].next_offset, 0) for p, end in self.seen.ends.items())
 
     def ranges(self, limits: Limits | None) -> list[TopicRange]:
-        """Returns the ranges to read. If `limits` is None, they are empty and only keep the views fresh."""
+        """Returns the ranges to read. If `limits` is None, they are empty and only report the logs' starts and ends."""
         positions, ends = self.followed.positions, self.seen.ends
         until = {p: positions[p].next_offset for p in ends} if limits is None else admit(positions, ends, limits)
         return [TopicRange(self.topic, read) for read in ranges_to(until, self.seen, self.followed)]

@@ -84,8 +84,8 @@ class RecordSizes:
         self._known: dict[str, _Measured] = {}
 
     def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """Returns the size in bytes. It is measured again after MEASURE_EVERY_MS if there `is_news` at that offset, or
-        if the topic was refused.
+        """Returns the size in bytes. The size is measured again after MEASURE_EVERY_MS if there `is_news` at that
+        offset, or if the topic was refused.
 
         Raises KafkaRefused if the topic may not be read, and KafkaUnavailable.
         """

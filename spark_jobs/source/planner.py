@@ -32,8 +32,8 @@ LAYOUT_MAX_AGE_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The ranges that one micro-batch reads. Ranges with `lo == hi` only carry the view. `trouble`: why some of the
-    topic could not be asked."""
+    """The ranges that one micro-batch reads. Ranges with `lo == hi` only report the log's start and end. `trouble`: why
+    some of the topic could not be asked."""
 
     ranges: tuple[RangeRead, ...]
     trouble: Reason | None
@@ -96,8 +96,8 @@ class LogPlanner:
         return seen
 
     def _plan(self, seen: LogObservation) -> Plan:
-        """Returns the plan. All positions move together, after the last request to Kafka: if one of them fails, no gap
-        is lost, since only a plan reports gaps."""
+        """Returns the plan. All positions move together, after the last request to Kafka: if a request fails, no gap is
+        lost, since only a plan reports gaps."""
         client = self._client
         assert client is not None
         followed = follow(seen, self._positions, lambda p, position: divergence(client, seen, p, position))

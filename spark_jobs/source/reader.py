@@ -1,7 +1,7 @@
 """Reads the ranges of one task to their ends, the executors' half of the source: fetch, decode, fold.
 
-The reader waits out failures that heal, such as a moving leader or a restarting broker. It raises a failure that does
-not heal in time, and the batch is planned again from the store's positions.
+The reader waits out failures that heal, such as a moving leader or a restarting broker. The reader raises a failure
+that does not heal in time; the batch is then planned again from the store's positions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A partition is reported at once when it becomes stalled, goes on, recovers, ends, or no longer answers. A busy one, with
 transactions that come and go, is not worth a row each time: 10,000 of them, sampled four times a second, would be
-40,000 rows a second without any news. These are reported every few seconds, and so is every other change. All
+40,000 rows a second without any news. Busy partitions are reported every few seconds, and so is every other change. All
 partitions, changed or not, are reported twice a minute.
 """
 
@@ -26,13 +26,13 @@ from spark_jobs.source.watched import Urgency, WatchedPartition, WatchedTopics, 
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000
-"""The same while some partition does not answer: another broker may lead it by now."""
+"""LAYOUT_EVERY_MS while some partition does not answer: another broker may lead it by now."""
 LOG_STARTS_EVERY_MS: Final = 10_000
 FULL_EVERY_MS: Final = 30_000
 HEARTBEAT_MS: Final = 1_000
 READ_AGAIN_MS: Final = 1_500
-"""Pause between two reads of a stalled partition. It is a bit less than two heartbeats, so that every other heartbeat
-reads the partition."""
+"""Pause between two reads of a stalled partition: a bit less than two heartbeats, so that every other heartbeat reads
+the partition."""
 REPORTS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20
@@ -213,7 +213,7 @@ class Sampler:
         return stalled
 
     def _note_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
-        """Takes the ends of the transaction log. They order its records and those of partitions, without a clock."""
+        """Takes the ends of the transaction log, which order its records and those of partitions without a clock."""
         ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
         log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
         if log_ends != self._log_ends:

@@ -14,8 +14,8 @@ LogEnds = Mapping[int, LogEnd]
 _ROUNDS: Final = 64
 """Number of rounds for which the ends of the transaction log are remembered: 16 s."""
 _BEFORE: Final = 2
-"""Stretches kept before the newest. If every round began one, the markers of a transaction that ended after `until` was
-requested lie behind the oldest of these."""
+"""Number of stretches kept before the newest. Even if every round began a stretch, the markers of a transaction that
+ended after `ends_before_last` was requested lie behind the oldest of these."""
 _MAX_CLOSED: Final = 16
 _SELECTED_FIRST: Final = 5
 _SELECTED_LAST: Final = 3
@@ -23,7 +23,7 @@ _NOTHING: Final[LogEnds] = MappingProxyType({})
 
 
 class Rounds:
-    """Numbers the rounds, and remembers the ends of the transaction log that the newest of them found."""
+    """Numbers the rounds, and remembers the ends of the transaction log for the newest of them."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -62,7 +62,7 @@ class Stretch:
 @dataclass(slots=True)
 class Samples:
     """The samples of one partition. The last of `stretches` goes on; _BEFORE older ones are kept. `_closed`: samples of
-    stretches that are over, kept while a transaction is open there: most partitions are busy and free."""
+    stretches that are over, kept only while a transaction is open on the partition."""
 
     stretches: list[Stretch] = field(default_factory=list)
     _closed: list[Sample] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Samples:
 
 
 def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
-    """Returns the index of the sample _BEFORE the newest one that does not have the record at the LSO."""
+    """Returns the index of the sample that is _BEFORE places before the newest one without the record at the LSO."""
     older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
     return max(older[-1] - _BEFORE, 0) if older else 0
 

@@ -1,6 +1,6 @@
 """Reads stalled partitions, the executors' half of the sampler: the writer of the batch at the LSO, and open entries.
 
-A broker that does not answer is reported, not waited for: the next sample comes soon, and asks the leader of then.
+A broker that does not answer is reported, not waited for. The next sample comes soon, and asks the leader at that time.
 """
 
 from __future__ import annotations

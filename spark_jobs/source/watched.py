@@ -42,12 +42,13 @@ STALL_MS: Final = 500
 MOVING_EVERY_MS: Final = 5_000
 """Interval at which a busy partition, where transactions come and go, is reported."""
 _MISSES: Final = 2
-"""Samples without an answer before that is reported: a leader that moves answers the second one."""
+"""Number of samples without an answer after which the partition counts as unresponsive. If only its leader moves, the
+second sample gets an answer."""
 
 
 def is_over(since_ms: int, period_ms: int, now_ms: int) -> bool:
-    """Returns True if the period is over, or if the machine's clock was set back meanwhile: nothing then waits until
-    the clock gets there again."""
+    """Returns True if the period is over, or if the machine's clock was set back meanwhile. Without the latter, a wait
+    would last until the clock has caught up."""
     return not 0 <= now_ms - since_ms < period_ms
 
 
@@ -87,7 +88,7 @@ class WatchedPartition:
     read_lso: int = -1
 
     def restore(self, clock: StallClock, now_ms: int) -> None:
-        """Restores a stall that began before this process. It goes on if the LSO is still the same."""
+        """Restores a stall that began before this process. The stall goes on if the LSO is still the same."""
         if clock.topic_id == self.topic_id:
             self.last_stable_offset = clock.last_stable_offset
             self.since_ms = min(clock.stalled_since_ms, now_ms)
@@ -119,7 +120,7 @@ class WatchedPartition:
         return ErrorAnswer(broker, "", error)
 
     def note_miss(self, why: Reason) -> None:
-        """Notes a round without an answer. A single one is passed over."""
+        """Notes a round without an answer. A single one is passed over if the partition has answered before."""
         self.misses += 1
         if self.misses >= _MISSES or not self.seen_at_ms:
             self.why = why

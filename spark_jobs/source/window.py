@@ -28,8 +28,8 @@ class Window:
     _open: dict[int, OpenEntry] = field(default_factory=dict)
 
     def extend(self, data: bytes) -> None:
-        """Extends the window by the bytes that a Fetch from `next_offset` returned. They may begin before that offset,
-        and end within a batch."""
+        """Extends the window by the bytes that a Fetch from `next_offset` returned. The bytes may begin before that
+        offset, and end within a batch."""
         before = self.next_offset
         for header in read_headers(data):
             if header.next_offset <= self.next_offset:

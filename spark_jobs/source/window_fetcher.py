@@ -17,7 +17,8 @@ from spark_jobs.source.window import Key, Window, WindowCache
 SMALL: Final = 1 << 20
 """Bytes of one partition that are read at most to measure how much lies behind the LSO."""
 LARGE: Final = 8 << 20
-"""The same where only batches show the open transactions: brokers before Kafka 2.8, or no permission to ask them."""
+"""The same limit where only batches show the open transactions: DescribeProducers failed, is denied, or is not known to
+the broker (before Kafka 2.8)."""
 BUDGET: Final = 32 << 20
 """Approximate bytes that one task fetches from one leader; the next task goes on from there."""
 
@@ -32,7 +33,8 @@ _NOTHING: Final = (0, False)
 
 @dataclass(slots=True)
 class WindowRead:
-    """The result of one ask. `window` is None if nothing lies at the LSO any more, or if it could not be read (`why`).
+    """The result of one read of a partition. `window` is None if nothing lies at the LSO any more, or if the broker did
+    not answer. `why`: the reason for which not all could be read.
 
     `has_moved`: the partition has another LSO by now.
     """

@@ -1,1 +1,2 @@
-"""Harm done to the processes of `txnscope watch`: killed, frozen and starved, alone and in pairs."""
+"""Kills and freezes the processes of `txnscope watch`, alone and in pairs, starves all of them, and measures how the
+application recovers."""

@@ -43,7 +43,7 @@ _TOPIC: Final = "harmed"
 
 
 def main() -> int:
-    """0 if every bar was reached, else 1."""
+    """Returns the exit code: 0 if every bar was reached, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.harm", description=__doc__)
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
     parser.add_argument("--when", choices=WHEN, nargs="*", default=list(WHEN))
@@ -126,7 +126,7 @@ def _during_first_reads(
 
 @contextmanager
 def _first_read(broker: Broker, folder: Path) -> Iterator[Watch]:
-    """Some of it is stored."""
+    """Yields an application in its first read, once a part of the log is stored."""
     folder.mkdir()
     with restarted(Watch(broker.bootstrap, folder)) as app:
         stored = (StoreUnavailable, OperationalError)  # no file yet, or no tables
@@ -146,7 +146,7 @@ def _loaded(broker: Broker, *, is_loaded: bool) -> Iterator[None]:
 
 @contextmanager
 def _tool(version: str, broker: Broker, folder: Path) -> Iterator[Broker]:
-    """A broker whose tools print JSON."""
+    """Yields a broker of a version whose tools print JSON: `broker` itself if it has that version."""
     if version == VERSIONS[0]:
         yield broker
         return

@@ -1,4 +1,4 @@
-"""docs/reliability.md, written by the run that measured its figures."""
+"""Makes the sections of docs/reliability.md from measured rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One harm after the other, each measured: how long until every source moves again and the service answers."""
+"""Does one harm, and measures the time until every source moves again and the service answers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ FREEZE: Final = "frozen"
 SIGNALS: Final = {KILL: signal.SIGKILL, FREEZE: signal.SIGSTOP}
 
 UNNOTICED_S: Final = 45.0
-"""A frozen process that nobody needed for so long does no harm: a daemon forks workers only where there are too few."""
+"""Time after which a frozen process was evidently not needed. A daemon, for example, forks workers only if there are
+too few."""
 
 _UNDER_WAY_S: Final = 1.0
-"""What was read before the harm may still be stored for a moment after it."""
+"""Time after the harm in which data that were read before it may still be stored."""
 
 
 class Round(NamedTuple):
-    """`how`: KILL or FREEZE. `gone_s`: until the victims were gone; None: nobody needed them. `stood_s`: the longest
-    time in which some source was not read, or the service did not answer."""
+    """One round. `how`: KILL or FREEZE. `gone_s`: seconds until the victims were gone; None if they were not missed.
+    `stood_s`: the longest time in which some source was not read, or the service did not answer."""
 
     how: str
     kinds: tuple[str, ...]
@@ -38,8 +39,8 @@ class Round(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The rounds of one kind of harm at one kind of moment. `is_exact`: counts afterwards equal those of Kafka's own
-    tool. `tracebacks`: lines of them in the log."""
+    """The rounds of one kind of harm at one kind of moment. `is_exact`: afterwards the store held all
+    of the log, without a data gap. `tracebacks`: the number of log lines that are parts of tracebacks."""
 
     version: str
     when: str
@@ -67,7 +68,7 @@ class Standstill:
         self.longest_s = 0.0
 
     def look(self) -> dict[str, float]:
-        """When each moved last."""
+        """Returns the time (time.time()) at which each source moved last, and the service answered last."""
         as_of_ms = self._app.as_of_ms()
         moved = [source for source, at_ms in as_of_ms.items() if at_ms > self._as_of_ms[source]]
         moved += [SERVICE] if self._app.is_serving() else []
@@ -79,14 +80,16 @@ class Standstill:
 
 
 def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
-    """Does it, and waits until all goes on. AssertionError, with what was seen last, if it does not."""
+    """Harms a process of each kind, and waits until all sources and the service go on. Raises AssertionError, with what
+    was seen last, if they do not."""
     standstill = Standstill(app)
     victims = [_hit(app, kind, SIGNALS[how]) for kind in kinds]
     began_s = time.time()
     gone_s: float | None = None
 
     def look() -> tuple[list[psutil.Process], dict[str, float]]:
-        """The victims that are left, and for how long each source has moved since it was clear what becomes of them."""
+        """Returns the victims that are left, and by how many seconds the last move of each source came after the end of
+        the harm. The harm ends when the victims are gone, or after UNNOTICED_S."""
         nonlocal gone_s
         there = still_running(victims)
         elapsed_s = time.time() - began_s
@@ -106,7 +109,8 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
 
 
 def _hit(app: Watch, kind: str, number: signal.Signals) -> psutil.Process:
-    """The process that got the signal. Workers come and go: the newest may be gone before it gets it."""
+    """Sends the signal to a process of this kind, and returns the process. A worker may be gone before it gets the
+    signal: then the next one gets it."""
     while True:
         with suppress(psutil.NoSuchProcess):
             victim = app.victim(kind)

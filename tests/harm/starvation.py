@@ -1,4 +1,4 @@
-"""An application that starves beside healthy and hanging transactions: what it says, and how it comes back."""
+"""Starves an application beside healthy and hanging transactions, and measures its data's age and its recovery."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ Key = tuple[str, int, int, int]
 
 
 class Outcome(NamedTuple):
-    """`oldest_s`: how old a source became. `caught_up_s`: from the end of starvation until all was read, and all that
-    hangs was found. `wrong`: confirmed to hang, and does not."""
+    """The outcome of a starvation. `oldest_s`: the greatest age of a source's data. `caught_up_s`: seconds from the end
+    of starvation until all sources were fresh, and all hanging transactions were found. `wrong`: entries that were
+    confirmed as hanging, and do not hang."""
 
     hangs: int
     wrong: list[Key]
@@ -46,7 +47,8 @@ class Outcome(NamedTuple):
 
 
 def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs: int = 3) -> Outcome:
-    """`broker` has no guard against hanging ones (`UNGUARDED`); `tool` is one of 4.x."""
+    """Starves an application for `seconds` while `hangs` transactions begin to hang. `broker` has no guard against
+    hanging transactions (`UNGUARDED`). `tool`: a 4.x broker, whose tools print JSON."""
     create_topic(broker.bootstrap, LOADED, 3)
     create_topic(broker.bootstrap, HANGS, hangs)
     with restarted(Watch(broker.bootstrap, directory)) as app, Connection(broker.bootstrap, threading.Event()) as link:
@@ -76,7 +78,7 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
 
 
 def _hang_meanwhile(app: Watch, link: Connection, seconds: float, hangs: int) -> tuple[dict[Key, Hang], float]:
-    """Those that were injected, and how old a source became at most."""
+    """Makes transactions hang, spread over `seconds`. Returns them, and the greatest age of a source's data."""
     injected: dict[Key, Hang] = {}
     began, oldest_s = time.monotonic(), 0.0
     while (elapsed_s := time.monotonic() - began) < seconds:
@@ -95,7 +97,7 @@ def _oldest_s(app: Watch) -> float:
 
 
 def _confirmed(app: Watch) -> dict[Key, str]:
-    """Status by what was ever confirmed to hang."""
+    """Returns the status of every entry that was ever confirmed as hanging."""
     return {
         (row.topic, row.partition, row.producer_id, row.start_offset): row.status
         for row in app.rows(findings)

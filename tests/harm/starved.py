@@ -1,4 +1,4 @@
-"""Half a core for a whole application of two cores: all its processes are stopped three quarters of the time."""
+"""Leaves half a core to an application of two: all its processes are stopped for three quarters of the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ STOPS_S: Final = 0.75
 
 @contextmanager
 def starved(app: Watch) -> Iterator[None]:
-    """Until the block ends, in turns of a second; processes that come meanwhile are stopped with the others."""
+    """Starves the application until the block ends, in turns of a second. New processes are stopped from the next turn
+    on."""
     ending = threading.Event()
 
     def take_turns() -> None:

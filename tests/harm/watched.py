@@ -1,4 +1,4 @@
-"""`txnscope watch` as a tree of processes: each kind can be found, and the whole is started again, as by systemd."""
+"""Runs `txnscope watch` as a tree of processes, finds one of each kind, and restarts the tree as systemd would."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ _COMMANDS: Final = {
     SERVICE: "service.cli serve",
 }
 _SHOWN_AS: Final = {PLANNER: "python_streamin", DAEMON: "worker", WORKER: "worker"}
-"""Names that Spark's Python processes give themselves: most were forked, and have the command of the fork server."""
+"""Names that Spark's Python processes give themselves. Most of these processes were forked, and have the command line
+of the fork server."""
 _RESTART_S: Final = 1.0
 
 
@@ -50,11 +51,12 @@ class Watch(Ingest):
         return self
 
     def processes(self) -> list[psutil.Process]:
-        """Those that have our store in their environment, oldest first."""
+        """Returns the processes that have our store in their environment, oldest first."""
         return with_environment("TXNSCOPE_STORE", self.url)
 
     def victim(self, kind: str) -> psutil.Process:
-        """The process of this kind; of several, of workers for one, the newest. Waits until there is one."""
+        """Returns the process of this kind; if there are several, such as workers, the newest. Waits until there is
+        one."""
         if kind == SUPERVISOR:
             return psutil.Process(self.process.pid)
         # the oldest of its kind is the daemon or the fork server, the others were forked by it
@@ -72,7 +74,7 @@ class Watch(Ingest):
         return found
 
     def as_of_ms(self) -> dict[str, int]:
-        """By source; 0 where it was never read."""
+        """Returns the time up to which each source was read; 0 if it never was."""
         seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
         return {source: seen.get(source, 0) for source in (LOG, PARTITIONS)}
 
@@ -92,8 +94,8 @@ class Watch(Ingest):
 
 @contextmanager
 def restarted(app: Watch) -> Iterator[Watch]:
-    """Started now, and again whenever its supervisor has ended, as systemd or a container's runtime would. At the end
-    it is stopped, and nothing of it is left."""
+    """Starts the application, and again whenever its supervisor has ended, as systemd or a container's runtime would.
+    At the end, stops it and waits until none of its processes is left."""
     stop = threading.Event()
 
     def keep() -> None:

@@ -1,1 +1,1 @@
-"""What tests of several packages use: servers, brokers, waiting, and builders of bytes, stores and findings."""
+"""Helpers for tests of several packages: servers, brokers, waiting, and builders of bytes, stores and findings."""

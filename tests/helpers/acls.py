@@ -1,4 +1,4 @@
-"""A broker that asks who somebody is and what they may: SASL/PLAIN beside a door for the test itself, and ACLs."""
+"""A broker with ACLs: a listener with SASL/PLAIN for users, and a plain one on which the test may do everything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOOLS: Final = {"3": "kafka.admin.AclCommand", "4": "org.apache.kafka.tools.Acl
 
 
 class Resource(NamedTuple):
-    """What an ACL is about: `kind` and `pattern` are Kafka's numbers (ResourceType, PatternType)."""
+    """The resource of an ACL. `kind` and `pattern` are Kafka's numbers (ResourceType, PatternType)."""
 
     kind: int
     name: str
@@ -49,9 +49,10 @@ def cluster() -> Resource:
 
 
 class BrokerWithAcls:
-    """`with BrokerWithAcls("4.3.1", directory, ["ann"]) as guarded`: nobody may anything, but who comes to `admin`.
+    """`with BrokerWithAcls("4.3.1", directory, ["ann"]) as guarded`: a broker on which users may do nothing at first.
 
-    `users` log in at `bootstrap` (`properties(user)` is their client.properties).
+    `users` log in at `bootstrap`; `properties(user)` is a user's client.properties. At `admin` every client may do
+    everything.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class BrokerWithAcls:
 
     @property
     def admin(self) -> str:
-        """Where everybody may everything."""
+        """Address of the plain listener, on which every client is a super user."""
         return self.broker.bootstrap
 
     @property
@@ -103,11 +104,12 @@ class BrokerWithAcls:
         self._create(user, resource, operations, _ALLOW)
 
     def deny(self, user: str, resource: Resource, *operations: str) -> None:
-        """Wins over whatever is allowed."""
+        """Denies `operations`. A denial overrides every permission."""
         self._create(user, resource, operations, _DENY)
 
     def run(self, line: str) -> str:
-        """A `kafka-acls.sh` line as somebody would paste it, but from the admin's door."""
+        """Runs a `kafka-acls.sh` line as a user would paste it, but at the address `admin`. Returns its output once the
+        broker has the ACLs."""
         tool, *arguments = shlex.split(line)
         assert tool == "kafka-acls.sh"
         for flag, value in (("--bootstrap-server", self.admin), ("--command-config", str(self._no_config()))):
@@ -144,7 +146,8 @@ class BrokerWithAcls:
         self._wait_for_more(f"User:{user}", before)
 
     def _wait_for_more(self, user: str, before: int) -> None:
-        """The controller has accepted them; the broker hears of all of them at once, and a moment later."""
+        """Waits until the broker has more than `before` ACLs of `user`. When the controller has accepted ACLs, the
+        broker gets all of them at once, a moment later."""
         wait_until(lambda: self._rules(user), lambda rules: rules > before, f"more ACLs of {user} than {before}")
 
     def _rules(self, user: str) -> int:
@@ -169,11 +172,11 @@ class BrokerWithAcls:
 
 
 def escaped(text: str) -> str:
-    """As the value of a Java properties file."""
+    """Returns `text` as the value of a Java properties file."""
     return javaproperties.escape(text).replace("\\:", ":").replace("\\=", "=").replace("\\#", "#").replace("\\!", "!")
 
 
 def _quoted(text: str) -> str:
-    """As an option of a JAAS login."""
+    """Returns `text` in quotes, as an option of a JAAS login."""
     inside = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inside}"'

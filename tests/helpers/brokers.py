@@ -49,20 +49,20 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Runs the test, which takes `version`, on that one; on every one where TXNSCOPE_TEST_MATRIX is `full`."""
+    """Runs a test that takes `version` on that version; on all VERSIONS if TXNSCOPE_TEST_MATRIX is `full`."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (version,))
 
 
 def on_broker(version: str) -> pytest.MarkDecorator:
-    """As `on`, of a test that takes `broker`, the shared one."""
+    """As `on`, for a test that takes the shared broker, `broker`."""
     return pytest.mark.parametrize("broker", VERSIONS if FULL_MATRIX else (version,), indirect=True)
 
 
 def free_port() -> int:
-    """The first of two neighbouring free ports (a broker's and its controller's).
+    """Returns the first of two neighbouring free ports (a broker's and its controller's).
 
-    Below the range that the kernel hands out to outgoing connections, and of those that this process of the tests may
-    take, so that nothing slips in between two starts.
+    The ports lie below the range from which the kernel takes those of outgoing connections, and every process of the
+    tests has its own share of them. So no other process takes a port before the broker starts.
     """
     first = _PORTS.start + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * _PORTS_EACH
     while True:
@@ -72,7 +72,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """As `free_port`, each another one."""
+    """Returns `count` different ports, each chosen as by `free_port`."""
     ports: set[int] = set()
     while len(ports) < count:
         ports.add(free_port())
@@ -80,9 +80,9 @@ def free_ports(count: int) -> list[int]:
 
 
 class Cluster:
-    """`with Cluster("4.3.1", directory) as cluster`: three brokers, each a controller too, of which one may be lost.
+    """`with Cluster("4.3.1", directory) as cluster`: three brokers, each also a controller. One of them may be lost.
 
-    `properties`: other ones than those under which every internal topic is on all three.
+    `properties`: settings in addition to, or instead of, those that keep the transaction log on all three brokers.
     """
 
     def __init__(self, version: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
@@ -99,7 +99,7 @@ class Cluster:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def start(self) -> Cluster:
-        """All at once, because one alone has no quorum to answer with; until each knows of all."""
+        """Starts all brokers at once, because one alone has no quorum. Returns when each of them knows all three."""
         try:
             with ThreadPoolExecutor(len(self.nodes)) as starting:
                 list(starting.map(Broker.start, self.nodes.values()))
@@ -110,7 +110,7 @@ class Cluster:
         return self
 
     def kill(self) -> None:
-        """SIGKILL to all: a controlled shutdown without a quorum would take its time."""
+        """Ends all brokers by SIGKILL: without a quorum a controlled shutdown takes long."""
         for node in self.nodes.values():
             node.kill()
 
@@ -135,7 +135,7 @@ def connect(bootstrap: str) -> KafkaClient:
 
 
 def transactional_ids(bootstrap: str) -> dict[str, str]:
-    """ListTransactions of every broker: state by id."""
+    """Returns the state of every id, from ListTransactions of every broker."""
     with connect(bootstrap) as client:
         brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
         answers = [
@@ -166,7 +166,8 @@ def describe_transaction(bootstrap: str, transactional_id: str) -> Described:
 
 
 def kafka_transactions(broker: Broker, *arguments: str) -> list[dict[str, str]]:
-    """What `kafka-transactions.sh` prints for `arguments` (`"list"`, or `"describe", "--transactional-id", ID`)."""
+    """Returns the rows that `kafka-transactions.sh` prints, as values by column. `arguments`: `"list"`, or
+    `"describe", "--transactional-id", ID`."""
     printed = broker.tool(
         "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments
     )

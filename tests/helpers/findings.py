@@ -12,10 +12,10 @@ from tests.helpers.stores import NOW_MS, SeededCluster
 
 
 class WithFindings(SeededCluster):
-    """Findings as the judge would write them."""
+    """A cluster of a store, with findings as the judge would write them."""
 
     def see(self, *observations: Observation, now_ms: int = NOW_MS) -> None:
-        """These are there; all that was there before and is not among them has ended."""
+        """Stores the result of a judge round with these observations. Open findings that are not among them end."""
         with self.engine.connect() as connection:
             stored: dict[Key, Finding] = load(connection, self.id, now_ms)
         look = RoundResult(observations, frozenset(kinds.KINDS), frozenset({0}), True)

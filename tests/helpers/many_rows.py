@@ -1,4 +1,4 @@
-"""Many rows at once, written past the writers: for bounds on what is read of them."""
+"""Inserts many rows at once, without the store's writers, for tests of the bounds on reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.service.store.logs import NOW_MS
 
 
 def open_ids(engine: Engine, count: int) -> None:
-    """`count` open transactions of cluster 1, one a second; the last id is the oldest."""
+    """Inserts `count` open transactions of cluster 1, which began a second apart. The last id has the oldest."""
     blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | {"cluster_id": 1, "state": states.ONGOING}
     rows: list[dict[str, Any]] = [
         blank
@@ -25,7 +25,7 @@ def open_ids(engine: Engine, count: int) -> None:
 
 
 def stalled(engine: Engine, count: int) -> None:
-    """`count` partitions of cluster 1 whose LSO stands, one second longer each; the last one stands longest."""
+    """Inserts `count` stalled partitions of cluster 1: the first for one second, each next one for a second longer."""
     blank: dict[str, Any] = {c.name: 0 for c in schema.data_partitions.c if not c.nullable}
     rows = [
         blank

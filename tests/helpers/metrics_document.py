@@ -1,4 +1,4 @@
-"""docs/metrics.md, every metric as a small store shows it: `python -m tests.helpers.metrics_document` writes it."""
+"""Writes docs/metrics.md, with every metric as a small store shows it: `python -m tests.helpers.metrics_document`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.service.store.logs import batch, read
 
 DOCUMENT: Final = ROOT / "docs" / "metrics.md"
 SHOWN: Final = 6
-"""Series of a metric, those that are not 0 first; of a histogram one."""
+"""Most series shown of a metric: those that are not 0, if there are any. A histogram is shown for one set of labels."""
 
 OURS: Final = (UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 
@@ -56,12 +56,12 @@ from `service/metrics`: change it there, then `python -m tests.helpers.metrics_d
 
 
 def main() -> None:
-    """Writes it."""
+    """Writes the document."""
     DOCUMENT.write_text(document(), "utf-8")
 
 
 def document() -> str:
-    """The whole page, alike on every machine."""
+    """Returns the whole document, which is the same on every machine."""
     samples = _samples(page())
     parts = [_INTRODUCTION, *(f"| `{name}` | {values} |\n" for name, values in _labels().items())]
     parts.append("\n## Of a cluster\n")
@@ -117,13 +117,14 @@ def _head(metric: Metric) -> list[str]:
 
 
 def _one_histogram(samples: list[str]) -> list[str]:
-    """Up to the first `_sum`: buckets, count and sum of the first set of labels."""
+    """Returns the lines up to the first `_sum`: buckets, count and sum of the first set of labels."""
     last = next(number for number, line in enumerate(samples) if re.match(r"\w+_sum\b", line))
     return samples[: last + 1]
 
 
 def _samples(text: str) -> dict[str, list[str]]:
-    """Lines by the family they stand under. What the clock of this machine decides is told as one figure."""
+    """Returns the lines of samples, by metric. The time of rendering, which differs between machines, is replaced by a
+    fixed figure."""
     found: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
@@ -141,7 +142,7 @@ def _names_of_process() -> Iterator[str]:
 
 
 def page() -> str:
-    """Of a cluster where a little of everything happens, and of a service that was asked once."""
+    """Returns the metrics of a cluster in which a little of everything happens, and of a service with one request."""
     with TemporaryDirectory() as directory:
         cluster = WithPartitions(f"sqlite:///{directory}/store.db", partitions=2)
         _fill(cluster)

@@ -1,4 +1,4 @@
-"""Gives tests stores at the newest revision. A copy of one takes a hundredth of the time of migrating one."""
+"""Gives tests stores at the newest revision. To copy such a store takes a hundredth of the time of a migration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.store.engine import open_engine
 
 
 def migrated(engine: Engine) -> Engine:
-    """The engine, on a store that has all tables. One that nobody has connected to yet, if it is of SQLite."""
+    """Returns `engine`, whose store has all tables now. A new SQLite file is copied; any other store is migrated."""
     file = engine.url.database
     if engine.dialect.name == "sqlite" and file is not None and not Path(file).exists():
         shutil.copyfile(Path(_of_this_process().name) / "store.db", file)
@@ -25,7 +25,7 @@ def migrated(engine: Engine) -> Engine:
 
 @cache
 def _of_this_process() -> TemporaryDirectory[str]:
-    """Removed when the process ends."""
+    """Returns the directory of this process with a migrated SQLite store, which is removed when the process ends."""
     directory = TemporaryDirectory(prefix="txnscope-migrated-")
     engine = open_engine(f"sqlite:///{directory.name}/store.db")
     migrate.upgrade(engine)

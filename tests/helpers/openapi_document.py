@@ -1,4 +1,4 @@
-"""docs/openapi.json, as the service describes itself: `python -m tests.helpers.openapi_document` writes it."""
+"""Writes docs/openapi.json, the service's own description: `python -m tests.helpers.openapi_document`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ DOCUMENT: Final = ROOT / "docs" / "openapi.json"
 
 
 def main() -> None:
-    """Writes it."""
+    """Writes the document."""
     DOCUMENT.write_text(document(), "utf-8")
 
 
 def document() -> str:
-    """Paths in the order of the routes, everything else by name: a change is one place in a diff."""
+    """Returns the document, with paths in the order of the routes and schemas by name: a change of one route or schema
+    is one place in a diff."""
     with TemporaryDirectory() as directory:  # a store has to have a folder; nothing is read from it
         described = create_app(f"sqlite:///{directory}/store.db", version()).openapi()
     described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))

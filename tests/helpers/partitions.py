@@ -22,14 +22,15 @@ PID = 7
 
 
 class WithPartitions(WithFindings):
-    """A cluster whose data partitions are looked at."""
+    """A cluster of a store, with data partitions as the sampler would write them."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.partitions = PartitionWriter(self.engine, self.lease)
 
     def look(self, *facts: PartitionObservation | StalledRead, at_ms: int = NOW_MS, **more: Any) -> None:
-        """One batch of the sampler: all partitions were looked at then, and these told about."""
+        """Stores one batch of the sampler, which sampled all partitions at `at_ms` and reports `facts`. `more`: other
+        fields of the batch."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         trouble = reason(more.pop("trouble", None))
@@ -39,14 +40,14 @@ class WithPartitions(WithFindings):
 def moving_partition(
     partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any
 ) -> PartitionObservation:
-    """A partition where nothing is open."""
+    """Returns a sample of a partition without an open transaction."""
     return replace(PartitionObservation(topic, partition, "T", 1, 5, 10, END, END, at_ms, None), **more)
 
 
 def stalled_partition(
     partition: int = 0, topic: str = "orders", at_ms: int = NOW_MS, **more: Any
 ) -> PartitionObservation:
-    """A partition whose LSO stands 10 offsets below the high watermark, since SINCE_MS."""
+    """Returns a sample of a partition that has been stalled since SINCE_MS, 10 offsets below the high watermark."""
     return moving_partition(partition, topic, at_ms, **{"last_stable_offset": LSO, "stalled_since_ms": SINCE_MS} | more)
 
 
@@ -61,12 +62,12 @@ def entry(producer_id: int = PID, start: int = LSO, epoch: int = 3, **more: Any)
 
 
 def first(producer_id: int = PID, **more: Any) -> FirstBatch:
-    """The batch at the LSO."""
+    """Returns the header of the batch at the LSO."""
     return FirstBatch(LSO, producer_id, 3, True, False, NOW_MS - 19_000, NOW_MS - 18_000)._replace(**more)
 
 
 def read(*entries: OpenEntry, partition: int = 0, at_ms: int = SINCE_MS + 1_000, **more: Any) -> StalledRead:
-    """What DescribeProducers and one read of the batch at the LSO show; without entries nothing is open."""
+    """Returns a read of a stalled partition: the batch at the LSO, and `entries` from DescribeProducers."""
     at_lso = first(entries[0].producer_id if entries else PID)
     return StalledRead("orders", partition, "T", 5, LSO, END, at_ms, at_lso, True, entries)._replace(
         **more | {"why": reason(more.get("why"))}
@@ -74,7 +75,7 @@ def read(*entries: OpenEntry, partition: int = 0, at_ms: int = SINCE_MS + 1_000,
 
 
 def owner(name: bytes, partition: int = 0, producer_id: int = PID, state: int = ONGOING, **more: Any) -> Id:
-    """An id whose transaction began with the stall and lists the partition."""
+    """Returns an id with a transaction that began with the stall and lists the partition."""
     own = Id(name, state, start_ms=SINCE_MS, last_update_ms=SINCE_MS, producer_id=producer_id, timeout_ms=900_000)
     return own._replace(topics=(Participants("orders", (partition,)),))._replace(**more)
 
@@ -82,6 +83,6 @@ def owner(name: bytes, partition: int = 0, producer_id: int = PID, state: int = 
 def hanging_finding(
     partition: int = 0, producer_id: int = PID, name: bytes | None = b"pay", **more: Any
 ) -> Observation:
-    """A confirmed hanging transaction at the LSO."""
+    """Returns the observation of a confirmed hanging transaction at the LSO."""
     subject = Subject("orders", partition, name, producer_id, 3, LSO)
     return observe(kinds.HANGING, subject=subject, severity=kinds.CRITICAL, log_partition=None)._replace(**more)

@@ -1,4 +1,4 @@
-"""Where the project and its captured bytes lie."""
+"""Paths of the project, and of the bytes that were captured from brokers."""
 
 from __future__ import annotations
 

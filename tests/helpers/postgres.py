@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own: Debian's package, reached by a socket in its own directory, gone with the tests."""
+"""A PostgreSQL server for tests, from Debian's package. Its socket is in its own directory, removed with the server."""
 
 from __future__ import annotations
 
@@ -38,18 +38,19 @@ _THROWAWAY: Final = {
     "shared_buffers": "32MB",
     "autovacuum": "off",  # a worker inside the template would keep it from being copied
 }
-# a collation of people, as most servers have: what has to come in the order of bytes must not lean on the text's own
+# the collation of a language, as most servers have it: a query that needs the order of bytes has to ask for it
 _INITDB: Final = ("--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
 
 
 class PostgresError(Exception):
-    """The server is not installed or does not start; says the way out where there is one."""
+    """The server is not installed or does not start. The message names a remedy if there is one."""
 
 
 class Postgres:
-    """`with Postgres() as server, server.database() as url`: a store at head, one that nobody else uses.
+    """`with Postgres() as server, server.database() as url`: a server, and a store at head for this caller alone.
 
-    It is a throw-away, quick and in memory where there is room; `is_durable`: as Debian installs it, on disk.
+    The server is quick: it never syncs, and its files are in memory if there is room. If it `is_durable`, it has
+    Debian's settings and its files are on disk.
     """
 
     def __init__(self, *, is_durable: bool = False) -> None:
@@ -78,7 +79,7 @@ class Postgres:
         self._home.cleanup()
 
     def start(self) -> None:
-        """Start, and wait until it answers."""
+        """Starts the server, and waits until it answers. Raises PostgresError."""
         settings = self._settings | {
             "listen_addresses": "",
             "unix_socket_directories": str(self.directory),
@@ -95,7 +96,7 @@ class Postgres:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """A fast shutdown: who is connected is cut off."""
+        """Stops the server by a fast shutdown, which disconnects all clients."""
         if self._process is not None:
             self._process.signal(signal.SIGINT)
             self._process.stop()
@@ -103,7 +104,7 @@ class Postgres:
 
     @contextmanager
     def database(self, *, is_empty: bool = False) -> Iterator[str]:
-        """The URL of a database of its own, at head unless it `is_empty`; dropped afterwards, whoever still uses it."""
+        """Yields the URL of a new database, at head unless it `is_empty`. Drops it afterwards, even if it is in use."""
         if not is_empty and not self._has_template:
             self._create_template()
         name = f"test_{next(self._numbers)}"
@@ -118,7 +119,7 @@ class Postgres:
         return f"postgresql://{_SUPERUSER}@/{database}?{query}"
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        """As the superuser, outside of any store and transaction."""
+        """Runs `sql` as the superuser, outside of any store and transaction. Returns its rows."""
         with self._connect() as connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
@@ -141,7 +142,8 @@ class Postgres:
             raise PostgresError(f"initdb of {self._programs}: {made.stderr.strip()}")
 
     def _command(self, program: str, *arguments: str) -> list[str]:
-        """PostgreSQL refuses to run as root: then it runs as the package's user. It insists on a readable directory."""
+        """Returns the command line for `program`. PostgreSQL refuses to run as root: root runs it as the package's
+        user. The program needs a working directory that its user may read."""
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.geteuid() == 0 else []
         return [*as_user, "env", f"--chdir={self.directory}", str(self._programs / program), *arguments]
 
@@ -164,7 +166,8 @@ class Postgres:
 
 
 def _new_home(*, in_memory: bool) -> tempfile.TemporaryDirectory[str]:
-    """A directory, in memory if there is room (a database is 300 files). Those of killed owners go at last."""
+    """Returns a new directory, in memory if there is room (a database is 300 files). Removes the directories of
+    processes that were killed."""
     has_room = in_memory and _SHARED.is_dir() and shutil.disk_usage(_SHARED).free >= _ROOM
     place = _SHARED if has_room else Path(tempfile.gettempdir())
     for home in place.glob(f"{_PREFIX}*"):
@@ -182,7 +185,8 @@ def _is_alive(pid: int) -> bool:
 
 
 def find_programs(packaged: Path = PACKAGED) -> Path:
-    """The directory of the newest server's programs: Debian's, or the one of PATH. Raises PostgresError."""
+    """Returns the directory with the programs of Debian's newest server, or else of the server on PATH. Raises
+    PostgresError."""
     versions = {int(d.parent.name): d for d in packaged.glob("*/bin") if re.fullmatch(r"\d+", d.parent.name)}
     servers = [directory for _, directory in sorted(versions.items()) if (directory / "postgres").exists()]
     if servers:

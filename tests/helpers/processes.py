@@ -1,7 +1,7 @@
-"""Processes that tests look for, wait for and end.
+"""Finds, watches and ends processes for tests.
 
-Numbers alone do not say who somebody is: Linux gives them again, within minutes where thousands of threads come and go,
-and SIGKILL to the number of a thread ends the whole process. psutil compares when a process began, too.
+A process number alone does not identify a process. Linux reuses numbers, within minutes if thousands of threads come
+and go, and SIGKILL to the number of a thread ends its whole process. psutil also compares when the process began.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import psutil
 
 
 def with_environment(name: str, value: str) -> list[psutil.Process]:
-    """Those that run and have this variable, oldest first: everything that came from the one that was given it."""
+    """Returns the running processes with this environment variable, oldest first: the process that was started with the
+    variable, and its descendants."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -31,19 +32,19 @@ def is_alive(pid: int) -> bool:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Empty: it has gone."""
+    """Returns the command line of the process; empty if it is gone."""
     with suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""
 
 
 def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Of these, those that have not ended."""
+    """Returns those of `processes` that have not ended. A zombie counts as ended."""
     return [one for one in processes if one.is_running() and is_alive(one.pid)]
 
 
 def send(number: signal.Signals, processes: Iterable[psutil.Process]) -> None:
-    """To those that are left."""
+    """Sends the signal to those of `processes` that have not ended."""
     for one in still_running(processes):
         with suppress(psutil.NoSuchProcess):
             one.send_signal(number)

@@ -1,4 +1,4 @@
-"""Reasons as tests write them."""
+"""Short forms of reasons, for tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from service.domain.reasons.unread import READ, ErrorText, NoPermission
 
 
 def reason(said: Reason | str | None) -> Reason | None:
-    """Text is what a broker, or a library, said."""
+    """Returns the reason. A text becomes the error text of a broker or a library."""
     return ErrorText(said) if isinstance(said, str) else said
 
 
 def denied(topic: str, *operations: str) -> NoPermission:
-    """READ, if nothing else is said."""
+    """Returns the lack of permission for `operations` on a topic; READ if none are given."""
     return NoPermission(topic, operations or (READ,))

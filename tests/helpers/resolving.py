@@ -1,4 +1,4 @@
-"""A service that may resolve, over a store with a hanging transaction, and brokers that say what a test wants."""
+"""A service that may end hanging transactions, over a store with one, and brokers that answer what a test wants."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EPOCH, COORDINATOR_EPOCH = 3, 6
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 PLACE: Final = ("orders", 0)
 FENCED: Final = Id(b"pay", COMPLETE_ABORT, producer_id=PID, producer_epoch=EPOCH + 1)
-"""The id that wrote it, with a newer epoch: nobody can write as it did."""
+"""The id that wrote the entry. Its epoch is newer by now, so no producer can write under the entry's epoch."""
 
 
 class Sent(NamedTuple):
@@ -40,8 +40,9 @@ class Sent(NamedTuple):
 
 
 class Brokers:
-    """`seen`: what looks show; `before_look` is told of each look. `facts`: what the verdict is derived from. `answer`:
-    what comes of a marker."""
+    """The brokers, in place of real ones. `seen`: the partitions as they are observed. `before_look` is called before
+    each observation, with its number. `facts`: the facts from which the verdict is derived. `answer` returns the error
+    code for a marker."""
 
     def __init__(self) -> None:
         self.seen: dict[TopicPartition, CheckedPartition] = {PLACE: shows(hanging())}
@@ -61,7 +62,7 @@ class Brokers:
         return {place: self.seen[place] for place in places if place in self.seen}
 
     def end_offsets(self, *_: object) -> None:
-        """Where the log ends counts for `facts` alone, which are there already."""
+        """Returns nothing: the end offsets are only needed to read the facts, and `facts` are given."""
 
     def write_marker(self, _: Any, node: int, **about: Any) -> int:
         assert (about.pop("topic"), about.pop("partition")) == PLACE
@@ -74,7 +75,7 @@ class Brokers:
 
 
 class ResolveApi:
-    """`cluster` is the store behind `client`."""
+    """The REST interface to end hanging transactions: `client`, with the store and the brokers behind it."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
         self.cluster, self.client, self.brokers = cluster, client, brokers
@@ -92,7 +93,7 @@ class ResolveApi:
         return self.post({"dry_run": False})
 
     def audited(self) -> list[tuple[str, str]]:
-        """(operator, outcome) of each row, in order."""
+        """Returns (operator, outcome) of each row of the table `audit`, in order."""
         with self.cluster.engine.connect() as connection:
             return [(row.operator, row.outcome) for row in connection.execute(select(audit).order_by(audit.c.id))]
 
@@ -109,7 +110,8 @@ def shows(*open_: ActiveProducer, described: bool = True) -> CheckedPartition:
 def resolve_api(
     url: str, patch: pytest.MonkeyPatch, operators: dict[str, str] | None = KEYS, **finding: Any
 ) -> Iterator[ResolveApi]:
-    """A hanging transaction is confirmed, its id is fenced, and everything is as the judge saw it."""
+    """Yields the interface over a store with a confirmed hanging transaction. Its id is fenced, and the brokers still
+    show what the judge observed. `finding`: fields of the finding."""
     cluster, brokers = WithPartitions(url), Brokers()
     cluster.read([FENCED])
     cluster.look(stalled_partition())
@@ -129,7 +131,7 @@ def resolve_api(
 
 
 class _Connected(Kafka):
-    """Takes turns and tells failures as the real one; what it is connected to asks nobody."""
+    """A connection that serves one request at a time and reports failures as the real one does, but has no client."""
 
     def __init__(self) -> None:
         super().__init__(settings=object())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Stores to ask: written by the real writer from small logs."""
+"""Stores that the real writer has written from small logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.helpers.migrated import migrated
 from tests.helpers.reasons import reason
 
 NOW_MS = 1_790_000_030_123
-"""When the last batch was applied: 14:13:50.123Z, so the last whole minute ends at 14:13:00."""
+"""Time at which the last batch was applied: 14:13:50.123Z. The last whole minute ends at 14:13:00."""
 
 NOW = "2026-09-21T14:13:50.123Z"
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
@@ -61,7 +61,7 @@ class Id(NamedTuple):
 
 
 class SeededCluster:
-    """A cluster of a store, under lease; every call of `read` is one batch of new records, one partition."""
+    """A cluster of a store, under lease. Every call of `read` stores one batch of new records of one partition."""
 
     def __init__(self, url: str, name: str = "orders", partitions: int = 1, started_ms: int = NOW_MS - 600_000) -> None:
         self.url, self.name = url, name
@@ -85,7 +85,7 @@ class SeededCluster:
         gap: Gap | None = None,
         trouble: Reason | str | None = None,
     ) -> None:
-        """Apply one record for each id; the log's end lies `behind` records further."""
+        """Stores one record for each id. The log's end lies `behind` records further."""
         lo = self._next[partition]
         ids = list(ids)
         runs = [_run(partition, lo + number, one) for number, one in enumerate(ids)]
@@ -100,7 +100,7 @@ class SeededCluster:
         )
 
     def read_no_log(self) -> None:
-        """Of a cluster whose log does not exist yet."""
+        """Stores the batch of a cluster without a transaction log."""
         self.writer.apply(LogBatch((), (), (), None, (), ()), NOW_MS)
 
     def close(self) -> None:
@@ -136,7 +136,8 @@ def _run(partition: int, offset: int, one: Id) -> Run:
 
 
 def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
-    """What would have come with the record: its commits, and its aborts, of which nobody knows the cause."""
+    """Returns the facts that come with the record: a step for each abort, of unknown cause, and the minute with the
+    commits."""
     aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
     steps = [Step(run.partition, run.transactional_id, NO_RECORD, aborted)] * one.aborts
     minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000
@@ -145,7 +146,7 @@ def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
 
 
 def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ONGOING, **fields: Any) -> Id:
-    """An id whose transaction began `age_ms` before NOW_MS, with partitions 0 and 1 of each topic."""
+    """Returns an id with a transaction that began `age_ms` before NOW_MS, on partitions 0 and 1 of each topic."""
     raw = name.encode() if isinstance(name, str) else name
     parts = tuple(Participants(topic, (0, 1)) for topic in topics or ("payments",))
     start_ms = NOW_MS - age_ms
@@ -153,7 +154,8 @@ def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ON
 
 
 def mixed_ids(count: int = 500) -> Sequence[Id]:
-    """Of every state, ages and update times that repeat, times that are none; names in another order than ages."""
+    """Returns `count` ids in all states. Ages and update times repeat, some times are absurd, and names come in another
+    order than ages."""
     cycle = (*sorted(states.PERSISTED), states.EXPIRED, states.UNKNOWN)
     absurd = {11: INT64_MAX, 13: -1, 17: INT64_MIN, 19: INT64_MAX - 5}
     ids = []
@@ -168,6 +170,7 @@ def mixed_ids(count: int = 500) -> Sequence[Id]:
 
 @contextmanager
 def client_of(url: str) -> Iterator[TestClient]:
-    """A client of the application over the store, at NOW_MS; a mistake of ours is its 500, as people see it."""
+    """Yields a client of the service over the store, at NOW_MS. An exception in the service becomes an answer with
+    status 500, as users get it."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS), raise_server_exceptions=False) as client:
         yield client

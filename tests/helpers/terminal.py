@@ -1,4 +1,4 @@
-"""`txnscope …` against a service, as people use it at a terminal."""
+"""Runs `txnscope …` against a service, as people do at a terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from service.app import create_app
 from service.cli import main
 
 Ask = Callable[..., tuple[int, str, str]]
-"""A command and its arguments → exit code, stdout, stderr."""
+"""A function from a command and its arguments to exit code, stdout and stderr."""
 
 
 @contextmanager
 def service_of(store_url: str) -> Iterator[str]:
-    """The URL of a service of the store, in a thread."""
+    """Yields the URL of a service of the store, which runs in a thread."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(create_app(store_url, "1.2.3"), log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

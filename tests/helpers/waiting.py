@@ -1,6 +1,6 @@
-"""Waiting for events. No test depends on how fast its machine is: it waits for what happens, not for a time.
+"""Waits for events. A test waits for an event, never for a time, so it does not depend on the speed of the machine.
 
-There is one limit, which only a hang reaches. A wait that reaches it says what it waited for and saw last.
+There is one limit, which only a hang reaches. The failure then names the event, and what was seen last.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 LIMIT_S: Final = 300.0
-"""How long a test waits for an event."""
+"""Longest time that a test waits for an event."""
 ANSWER_S: Final = 90.0
-"""How long a client in a test waits for the answer to one request. More than librdkafka's own 60 s, which say why."""
+"""Longest time that a client in a test waits for one answer. librdkafka gives up earlier, after 60 s, and names the
+cause."""
 OPEN_MS: Final = 800_000
 """The timeout of a transaction that a test leaves open: its coordinator does not end it while the test waits."""
 
@@ -26,9 +27,9 @@ T = TypeVar("T")
 def wait_for(
     probe: Callable[[], T | None], what: str, timeout_s: float = LIMIT_S, *, retry_on: tuple[type[Exception], ...] = ()
 ) -> T:
-    """Returns the first truthy answer of `probe`; `what` names the event.
+    """Returns the first truthy answer of `probe`. `what` names the event.
 
-    An exception of `probe` ends the wait, unless it is one of `retry_on`: such a one is an answer that is not truthy.
+    An exception of `probe` ends the wait, unless it is one of `retry_on`: then `probe` is called again.
     """
     found = wait_until(probe, bool, what, timeout_s, retry_on=retry_on)
     assert found is not None
@@ -57,7 +58,7 @@ def wait_until(
     *,
     retry_on: tuple[type[Exception], ...] = (),
 ) -> T:
-    """Returns the first answer of `probe` of which `is_it` is true."""
+    """Returns the first answer of `probe` for which `is_it` returns True."""
     give_up, pause_s = time.monotonic() + timeout_s, _FIRST_PAUSE_S
     while True:
         is_last = time.monotonic() > give_up
@@ -75,6 +76,6 @@ def wait_until(
 
 
 def _shown(value: object) -> str:
-    """The end of it, where it is long: of a log that is what happened last."""
+    """Returns `value` as text. A long text is cut to its end, which shows what a log reported last."""
     text = f"\n{value}" if isinstance(value, str) and "\n" in value else repr(value)
     return text if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"

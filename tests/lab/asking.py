@@ -1,4 +1,4 @@
-"""What a broker itself says of a data partition, and what an operator may do to one."""
+"""Asks brokers about a data partition, writes markers to it by hand, and deletes its records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_THERE = 3, None  # UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Open(NamedTuple):
-    """A transaction that is open on a partition, as DescribeProducers tells it."""
+    """A transaction that is open on a partition, as DescribeProducers returns it."""
 
     producer_id: int
     producer_epoch: int
@@ -33,7 +33,7 @@ class Ends(NamedTuple):
 
 
 def open_on(connection: Connection, topic: str, partition: int) -> list[Open]:
-    """Oldest first."""
+    """Returns the transactions that are open on the partition, by start offset."""
     found = [
         Open(p.producer_id, p.producer_epoch, p.transaction_start_offset)
         for p in _producers(connection, topic, partition)
@@ -43,7 +43,7 @@ def open_on(connection: Connection, topic: str, partition: int) -> list[Open]:
 
 
 def coordinator_epoch(connection: Connection, topic: str, partition: int, producer_id: int) -> int:
-    """Of the last marker of this producer id; -1 for none."""
+    """Returns the coordinator epoch of the producer id's last marker on the partition; -1 if there is no marker."""
     epochs = {p.producer_id: p.coordinator_epoch for p in _producers(connection, topic, partition)}
     return int(epochs[producer_id])
 
@@ -57,7 +57,7 @@ def ends(connection: Connection, topic: str, partition: int) -> Ends:
 
 
 def mark(connection: Connection, topic: str, partition: int, one: Open, *, commit: bool) -> None:
-    """Write the missing marker by hand, as Kafka's tool does with ABORT and no tool does with COMMIT."""
+    """Writes the missing marker by hand. Kafka's own tool can do that for ABORT, and none of its tools for COMMIT."""
     last = coordinator_epoch(connection, topic, partition, one.producer_id)
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
@@ -80,7 +80,7 @@ def mark(connection: Connection, topic: str, partition: int, one: Open, *, commi
 
 
 def delete_records(connection: Connection, topic: str, partition: int, before: int) -> None:
-    """The log starts at `before` then, as after retention."""
+    """Deletes all records below the offset `before`, so that the log starts there, as after retention."""
     wanted = DeleteRecordsRequest.DeleteRecordsTopic
     at = wanted.DeleteRecordsPartition(partition_index=partition, offset=before)
     request = DeleteRecordsRequest(topics=[wanted(name=topic, partitions=[at])], timeout_ms=10_000)

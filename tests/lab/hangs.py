@@ -1,6 +1,7 @@
-"""Transactions that hang, made on purpose: each function leaves one behind and says what the right answer about it is.
+"""Makes transactions that hang. Each function leaves one behind, and returns the right answer about it.
 
-They need a broker without KIP-890's guard (`UNGUARDED`). What they leave behind is checked with the broker every time.
+The functions need a broker without KIP-890's guard (`UNGUARDED`). Each checks with the broker that the transaction is
+open, and that the LSO has not passed it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class Hang(NamedTuple):
-    """The right answer: who wrote what is open where, and what its coordinator decided about it."""
+    """The right answer about a hanging transaction: its entry, the owner of the entry, and the decision."""
 
     topic: str
     partition: int
@@ -45,19 +46,19 @@ def old_producer(connection: Connection, name: str, timeout_ms: int = 60_000) ->
 
 
 def orphan_producer(connection: Connection, as_id: str) -> OldProducer:
-    """With a producer id that was never given to a transactional.id; `as_id` is what it pretends to be."""
+    """Returns a producer with a producer id that never had an owner. Its requests name the id `as_id`."""
     producer = OldProducer(connection, None, as_id)
     producer.init()
     return producer
 
 
 def an_hour_ago() -> int:
-    """A CreateTime with which Kafka's own find-hanging believes it at once."""
+    """Returns a CreateTime that is old enough for Kafka's own find-hanging, which passes over young transactions."""
     return time.time_ns() // 1_000_000 - HOUR_MS
 
 
 def commit_one(producer: OldProducer, topic: str, partition: int, values: list[bytes] | None = None) -> None:
-    """An ordinary transaction, its marker written."""
+    """Commits an ordinary transaction. Its marker is written when this function returns."""
     producer.add(topic, partition)
     producer.produce(topic, partition, values or [b"committed"])
     producer.end(commit=True)
@@ -66,8 +67,8 @@ def commit_one(producer: OldProducer, topic: str, partition: int, values: list[b
 def late_write(
     producer: OldProducer, topic: str, partition: int, *, commit: bool = False, timestamp_ms: int | None = None
 ) -> Hang:
-    """KAFKA-14402: two records arrive after the end of their transaction, with its epoch. They belong to nothing,
-    whatever the transaction's end was."""
+    """Writes two records after the end of their transaction, under its epoch (KAFKA-14402). Whether that transaction
+    was committed or aborted, the two records belong to no transaction."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"in time"])
     producer.end(commit=commit)
@@ -76,13 +77,14 @@ def late_write(
 
 
 def never_added(producer: OldProducer, topic: str, partition: int, *, timestamp_ms: int | None = None) -> Hang:
-    """Records on a partition that the coordinator was never told of."""
+    """Writes records to a partition that was never added to the transaction."""
     start = producer.produce(topic, partition, [b"never added"] * 3, timestamp_ms=timestamp_ms)
     return _hang(producer, topic, partition, start)
 
 
 def offsets_never_added(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> Hang:
-    """TxnOffsetCommit without AddOffsetsToTxn: it hangs on the partition that keeps the group's offsets."""
+    """Sends TxnOffsetCommit without AddOffsetsToTxn. The transaction hangs on the partition that has the group's
+    offsets."""
     producer.commit_offsets(group, offsets)
     partition = offsets_partition(producer.connection, group)
     found = [one for one in open_on(producer.connection, OFFSETS, partition) if one.producer_id == producer.producer_id]
@@ -91,8 +93,12 @@ def offsets_never_added(producer: OldProducer, group: str, offsets: Mapping[tupl
 
 
 def outlives_its_records(producer: OldProducer, topic: str, partition: int) -> tuple[Hang, Ends]:
-    """The log start passes the start of what hangs, and its leader remembers it. On 4.3.1 the LSO is then the base
-    offset of the batch that holds the log start, below it; on 3.9.2 it is the log start."""
+    """Deletes the first records of a hanging transaction, which the leader still reports as open. Returns it, and the
+    ends of the partition.
+
+    On 3.9.2 the LSO is then the log start. On 4.3.1 it is the base offset of the batch that contains the log start, and
+    so lies below it.
+    """
     hang = never_added(producer, topic, partition, timestamp_ms=an_hour_ago())
     for _ in range(2):
         producer.produce(topic, partition, [b"more"] * 3)
@@ -105,7 +111,7 @@ def outlives_its_records(producer: OldProducer, topic: str, partition: int) -> t
 
 
 def offsets_partition(connection: Connection, group: str) -> int:
-    """Where the group's coordinator keeps its offsets."""
+    """Returns the partition of `__consumer_offsets` that has the group's offsets."""
     return abs(java_hash(group)) % partition_count(connection.bootstrap, OFFSETS, threading.Event())
 
 

@@ -1,7 +1,7 @@
-"""A participant whose leader is not there when its transaction is decided: frozen, or stopped. Correct clients.
+"""Transactions of correct clients that lose the leader of one partition: it is frozen or stopped as they are decided.
 
-Three brokers; the transaction log is on one of them alone, and the victim is another one: with replicas of the log on a
-frozen broker the Prepare record itself would wait.
+The cluster has three brokers. The transaction log is on one of them only, and the victim is another one: with a replica
+of the log on a frozen broker, the Prepare record itself would wait.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ PROPERTIES: Final = {
     "broker.session.timeout.ms": "60000",
 }
 SKIPS_THE_LOST: Final = ("4.3.1",)
-"""KAFKA-20734: takes a partition without a leader for a deleted one, and completes without it."""
+"""Versions with KAFKA-20734: the coordinator takes a partition without a leader for a deleted one, and completes the
+transaction without its marker there."""
 
 LOST, LIVING = 0, 1
 """The topic's partitions: led by the victim, and by the coordinator."""
 
 
 class Torn(NamedTuple):
-    """A transaction that is committed on LIVING and not on LOST, where its records begin at `start_offset`."""
+    """A transaction on LIVING and LOST, which gets its marker on LIVING only. Its records on LOST begin at
+    `start_offset`."""
 
     topic: str
     transactional_id: str
@@ -49,11 +51,11 @@ class Torn(NamedTuple):
     producer_epoch: int
     start_offset: int
     victim: int
-    """Of the cluster's nodes."""
+    """Node of the broker that leads LOST, and is frozen or stopped."""
     coordinator: int
 
     def hang(self, decision: str = "commit") -> Hang:
-        """What it is where the coordinator has given LOST up."""
+        """Returns the right answer if the coordinator completed without LOST: the transaction hangs there."""
         return Hang(
             self.topic,
             LOST,
@@ -66,7 +68,7 @@ class Torn(NamedTuple):
 
 
 Story = Callable[[OldProducer, Torn], None]
-"""What a client does while LOST has no leader."""
+"""The actions of a client while LOST has no leader."""
 
 
 def commits(producer: OldProducer, _: Torn) -> None:
@@ -78,7 +80,8 @@ def aborts(producer: OldProducer, _: Torn) -> None:
 
 
 def commits_and_aborts_the_next(producer: OldProducer, torn: Torn) -> None:
-    """Both list LOST, where the next one could not write: its marker is skipped, too."""
+    """Commits the transaction, and aborts the next one. Both list LOST, where the next one could not write: its marker
+    is skipped, too."""
     commits(producer, torn)
     _wait_until_complete(producer, torn, "CompleteCommit")
     producer.add(torn.topic, LOST, LIVING)
@@ -94,7 +97,8 @@ def commits_and_goes_on_elsewhere(producer: OldProducer, torn: Torn) -> None:
 
 @contextmanager
 def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
-    """While in it, the marker for LOST is not acknowledged; afterwards the transaction completes."""
+    """Commits a transaction while the leader of LOST is frozen. In the block its marker for LOST is not acknowledged;
+    after the block the transaction completes."""
     torn = begin(cluster, name)
     victim = cluster.nodes[torn.victim]
     victim.pause()
@@ -114,7 +118,8 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
-    """While in it, LOST has no leader; afterwards it hangs, or completes, as the version has it."""
+    """Commits a transaction while LOST has no leader, which is so until the block ends. The transaction hangs then if
+    the version is in SKIPS_THE_LOST; otherwise it completes."""
     torn = begin(cluster, name)
     with outage(cluster, {torn: commits}):
         yield torn
@@ -122,7 +127,7 @@ def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
-    """As `stopped_leader`, for transactions that have begun."""
+    """As `stopped_leader`, for transactions that have begun already, each with the actions of its client."""
     ((victim, leading),) = {(cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]) for torn in stories}
     victim.stop()
     try:
@@ -140,14 +145,14 @@ def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
 
 
 def still_hangs(cluster: Cluster, torn: Torn) -> bool:
-    """What the victim itself says, once it is back."""
+    """Returns whether the victim, once it is back, reports the transaction as open on LOST, with the LSO at it."""
     with _to(cluster.nodes[torn.victim]) as connection:
         now = ends(connection, torn.topic, LOST)
         return torn.hang().open in open_on(connection, torn.topic, LOST) and now.last_stable_offset == torn.start_offset
 
 
 def begin(cluster: Cluster, name: str) -> Torn:
-    """A transaction that has written to both partitions of a new topic."""
+    """Begins a transaction, and writes to both partitions of a new topic."""
     with _to(next(iter(cluster.nodes.values()))) as connection:
         producer = OldProducer(connection, name)
         producer.init(OPEN_MS)
@@ -164,7 +169,8 @@ def begin(cluster: Cluster, name: str) -> Torn:
 
 
 def _controller(client: KafkaClient) -> int:
-    """The active one: its loss would stop more than a leader."""
+    """Returns the node of the active controller. The victim is another one: to lose the controller would stop more than
+    one leader."""
     partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
     answer = client.ask(DescribeQuorumRequest(topics=[topic]))
@@ -172,14 +178,14 @@ def _controller(client: KafkaClient) -> int:
 
 
 def _continued(connection: Connection, torn: Torn) -> OldProducer:
-    """Its producer, over a connection that has not met the victim."""
+    """Returns the transaction's producer, over a connection that never asked the victim."""
     producer = OldProducer(connection, torn.transactional_id)
     producer.producer_id, producer.producer_epoch = torn.producer_id, torn.producer_epoch
     return producer
 
 
 def _wait_until_ended(connection: Connection, leading: Broker, torn: Torn) -> None:
-    """As far as it can be."""
+    """Waits until the transaction has ended as far as it can: completely, or but for the marker on LOST."""
     wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition")
     if leading.version in SKIPS_THE_LOST:
         wait_for(lambda: _state(connection, torn).startswith("Complete"), "its end, without the lost one")

@@ -1,4 +1,4 @@
-"""Applications that read committed records, and wait."""
+"""Consumer groups that read committed records, and wait at an open transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.helpers.waiting import wait_for, wait_until_equal
 
 @contextmanager
 def waiting_reader(bootstrap: str, group: str, topic: str, expected: int) -> Iterator[None]:
-    """A group with one member that has read the `expected` records it may see, has committed that, and stays."""
+    """Runs a group with one member, which has read the `expected` records that it may see, and committed their
+    offsets."""
     reader = consumer(bootstrap, group)
     try:
         reader.subscribe([topic])
@@ -27,7 +28,7 @@ def waiting_reader(bootstrap: str, group: str, topic: str, expected: int) -> Ite
 
 @contextmanager
 def stuck_reader(bootstrap: str, group: str, topic: str) -> Iterator[None]:
-    """A group with one member that cannot begin: its committed offset is part of an open transaction (KIP-447)."""
+    """Runs a group with one member that cannot begin: the group's offset is part of an open transaction (KIP-447)."""
     reader = consumer(bootstrap, group)
     try:
         reader.subscribe([topic])
@@ -39,7 +40,7 @@ def stuck_reader(bootstrap: str, group: str, topic: str) -> Iterator[None]:
 
 
 def _read(reader: Consumer, expected: int) -> dict[tuple[str, int], int]:
-    """The last offset read of each partition."""
+    """Reads `expected` records, and checks that no more can be read. Returns the last offset of each partition."""
     last: dict[tuple[str, int], int] = {}
     read: list[int] = []
 

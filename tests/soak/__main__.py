@@ -11,7 +11,7 @@ from tests.soak.soak import lines, plan, run, told
 
 
 def main() -> int:
-    """0 if every bar was reached, else 1."""
+    """Returns the exit code: 0 if every bar was reached, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--hangs", type=int, default=20, help="how many are injected (default: 20)")

@@ -1,7 +1,9 @@
-"""Healthy clients of all kinds, one thread each: old protocol and new, short and long, and some that write early.
+"""Runs healthy clients, one thread each: of the old and the new protocol, with short and with long transactions, and
+some that write before AddPartitionsToTxn.
 
-`python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends, and prints what was done. A
-process of their own can be ended whatever they wait for (`tests.soak.working`).
+`python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends, and prints the number of
+transactions by kind of client. As a process of their own the clients can be ended whatever they wait for
+(`tests.soak.working`).
 """
 
 from __future__ import annotations
@@ -36,20 +38,23 @@ TOPICS: Final = (CLASSIC, MODERN, EARLY, HELD, HANGS)
 LONG: Final = "long"
 PARTITIONS: Final = 6
 HELD_OPEN: Final = (0, 1, 2, 3)
-"""Of HELD: the long transaction is open there, so that all else there is looked at by name."""
+"""Partitions of HELD on which the long transaction is open. Entries of other transactions there lie behind the LSO."""
 
 _EACH: Final = 3
 _PAIRS: Final = [[1, 2], [2, 3], [3, 1], [1, 3], [2, 1], [3, 2]]
 _TIMEOUT_MS: Final = 120_000
 _TV2: Final = 2
 _AGAIN: Final = frozenset({19, 20})
-"""NOT_ENOUGH_REPLICAS (also where a leader could not add the partition just now), and the same after the append."""
+"""Error codes on which a write is repeated: NOT_ENOUGH_REPLICAS, which a leader also returns if it could not add the
+partition just now, and NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
 
 
 def prepare_topics(bootstrap: str, hangs: int) -> None:
-    """No partition is without a leader while one broker is away: 4.3.1 would skip it (KAFKA-20734), which hangs.
+    """Creates the topics. Each partition has more than one replica, so that none lacks a leader while one broker is
+    away: 4.3.1 would skip its marker (KAFKA-20734), and the transaction would hang.
 
-    On EARLY and HELD a write does not wait for a replica that is frozen, while the coordinators' log does.
+    Partitions of EARLY and HELD have two replicas. While a broker is frozen, writes to the partitions without a replica
+    on it do not wait, but AddPartitionsToTxn does: the transaction log has a replica on every broker.
     """
     two = {"min.insync.replicas": "1"}
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
@@ -59,9 +64,11 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
 
 
 class Clients:
-    """Work until the block ends; every transaction is finished then. `done`: transactions by kind of client.
+    """Clients that work until the block ends, and then finish their transactions. `done`: number of transactions by
+    kind of client.
 
-    `on_failure` is called where a client cannot go on. Clients of the new protocol work where brokers speak it.
+    `on_failure` is called with the exception of a client that cannot go on. Clients of the new protocol work only if
+    the cluster has TV2.
     """
 
     def __init__(
@@ -99,11 +106,11 @@ class Clients:
             self._on_failure(e)
 
     def _connection(self) -> Connection:
-        """Nothing interrupts it: a client that is told to stop finishes its transaction."""
+        """Returns a connection that `_stop` does not interrupt: a client finishes its transaction before it stops."""
         return Connection(self._bootstrap, self._never)
 
     def _classic(self, name: str) -> None:
-        """librdkafka: partitions are added before they are written to."""
+        """Works with librdkafka, which adds each partition before it writes to it."""
         producer: Producer | None = None
         turn = 0
         while not self._stop.wait(0.05):
@@ -116,7 +123,7 @@ class Clients:
                 producer = None
 
     def _modern(self, name: str) -> None:
-        """TV2: leaders add partitions; every end has another epoch."""
+        """Works with TV2: leaders add the partitions, and every end of a transaction raises the epoch."""
         chance = random.Random(name)
         with self._connection() as connection:
             producer = RawProducer(connection, name)
@@ -132,7 +139,7 @@ class Clients:
                     producer.init(_TIMEOUT_MS)
 
     def _early(self, name: str, topic: str, partitions: Sequence[int]) -> None:
-        """Writes before AddPartitionsToTxn is accepted, which it will be."""
+        """Works with the old protocol, and writes a moment before it sends AddPartitionsToTxn."""
         chance = random.Random(name)
         with self._connection() as connection:
             producer = old_producer(connection, name, _TIMEOUT_MS)
@@ -152,7 +159,7 @@ class Clients:
         producer.end(commit=chance.random() < 0.7)
 
     def _long(self) -> None:
-        """As Flink's sink: open from one checkpoint to the next."""
+        """Works like Flink's sink: its transaction is open from one checkpoint to the next."""
         with self._connection() as connection:
             producer = RawProducer(connection, LONG) if self._is_modern else OldProducer(connection, LONG)
             producer.init(900_000)
@@ -191,7 +198,7 @@ def _write(producer: RawProducer | OldProducer, topic: str, partition: int) -> N
 
 
 def _end(e: BaseException) -> None:
-    """Of the whole process, and at once: a soak without one of its clients says nothing."""
+    """Ends the whole process at once: a soak without one of its clients proves nothing."""
     traceback.print_exception(e)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""What happens to brokers in production: they freeze, limp, restart, die, and lose the lead of partitions."""
+"""Makes faults of brokers as in production: they freeze, slow down, restart, die, and lose the lead of partitions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PULSES, _STOPPED_S, _GOING_S = 12, 0.6, 0.4
 
 
 class Done(NamedTuple):
-    """`node` None: all. Times as time.time() tells."""
+    """A fault that is over. `node` None: leaders of all nodes were moved. Times are those of time.time()."""
 
     kind: str
     node: int | None
@@ -44,7 +44,7 @@ class Done(NamedTuple):
 
 
 class Faults:
-    """One at a time. `away`: brokers that do not answer now."""
+    """Makes faults, one at a time. `away`: brokers that do not answer now."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster, self._chance = cluster, random.Random(seed)
@@ -52,7 +52,7 @@ class Faults:
         self.done: list[Done] = []
 
     def do(self, kind: str) -> Done:
-        """Until it is over; replicas may have to catch up then (`settle`)."""
+        """Makes a fault, and returns it when it is over. Replicas may have to catch up then (`settle`)."""
         began = time.time()
         node = self._victim(kind)
         if node is None:
@@ -63,7 +63,7 @@ class Faults:
         return self.done[-1]
 
     def settle(self) -> None:
-        """All replicas are in sync again."""
+        """Waits until all replicas are in sync again."""
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": NULL_LOGGER})
 
         def whole() -> bool:
@@ -108,7 +108,7 @@ class Faults:
             self.away = frozenset()
 
     def _move(self, topics: Collection[str]) -> None:
-        """Each partition's next replica leads from now on, as an operator has it who moves load."""
+        """Makes the next replica of each partition its leader, as an operator does to move load."""
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": NULL_LOGGER})
         by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
         by_topic = ElectLeadersRequest.TopicPartitions

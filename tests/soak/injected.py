@@ -1,4 +1,4 @@
-"""Transactions that do hang, one after the other, each on a partition of its own."""
+"""Injects transactions that hang, one after the other, each on a partition of its own."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.lab.hangs import Hang, late_write, never_added, old_producer, orphan_
 from tests.soak.clients import HANGS
 
 MARKED_AFTER: Final = 3
-"""So many others later it is ended by hand."""
+"""Number of later injections after which an injected transaction is ended by hand."""
 
 
 class Injected(NamedTuple):
-    """`at_s`: when Kafka had acknowledged it (time.time())."""
+    """An injected transaction. `at_s`: the time (time.time()) by which Kafka had acknowledged it."""
 
     hang: Hang
     at_s: float
 
 
 class Injecting:
-    """`count` of them in `seconds`; the block's end waits for the last one."""
+    """Injects `count` hanging transactions in `seconds`. The end of the block waits for the last one."""
 
     def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """By partition: from then on it may be gone."""
+        """Time, by partition, from which on the transaction there may be gone: its marker is written by hand."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -1,4 +1,5 @@
-"""Healthy load, faults and hanging transactions together: what was found, said wrongly, and not judged."""
+"""Runs healthy load, faults and hanging transactions together. Reports what was found, confirmed wrongly, and not
+judged."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
 JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
-"""How old the first answer may be with which counting begins."""
+"""Greatest age of the data with which counting may begin."""
 _SLACK_S: Final = 6.0
 
 Key = tuple[str, int, int, int]
@@ -48,12 +49,15 @@ class Plan(NamedTuple):
     hangs: int
     faults: Sequence[str]
     every_s: float
-    """From one fault's beginning to the next, at least."""
+    """Planned time from the beginning of one fault to the beginning of the next. A slow fault delays the next one."""
 
 
 class Result(NamedTuple):
-    """`others`: findings of transactions that were confirmed and did not hang; `own`: of those that really hang, as
-    Kafka itself shows, though nobody injected them."""
+    """The result of a soak. `delays_s`: seconds from each injection until the finding was confirmed. `missed`:
+    transactions that hang and have no confirmed finding. `dropped`: injected ones whose finding ended while they hung.
+    `others`: findings about transactions that were confirmed and do not hang. `own`: transactions that hang, as Kafka
+    itself shows, without having been injected. `again_s`: for each fault, the seconds until all partitions were judged
+    again; None if they never were."""
 
     injected: int
     delays_s: list[float]
@@ -99,7 +103,7 @@ def run(plan: Plan, seed: int = 1) -> Result:
 
 
 def _wait_until_judged(watched: Watched) -> None:
-    """All that there is, a first time."""
+    """Waits until all partitions are judged for the first time."""
     rest = watched.rest()
 
     def done() -> bool:
@@ -127,7 +131,8 @@ def _disturb(faults: Faults, plan: Plan, work: Work) -> None:
 
 
 def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None:
-    """Until all is found and judged again. What never comes is in the result, and fails there."""
+    """Waits until all injected transactions are found, and all partitions are judged again after each fault. Any that
+    is still missing at the limit fails the result, not this wait."""
 
     def left() -> list[object]:
         hidden = [key for one in injecting.injected if (key := _key(one.hang)) not in seen.found]
@@ -138,7 +143,8 @@ def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None
 
 
 def _wait_until_confirmed(watched: Watched, hanging: set[Key]) -> None:
-    """Nobody works any more: what is still open hangs. What is not found is in the result, and fails there."""
+    """Waits until all entries in `hanging` are confirmed. No client works any more, so entries that are still open
+    hang. An entry that is never confirmed fails the result, not this wait."""
     with suppress(AssertionError):
         wait_until_equal(
             lambda: sorted(hanging - {_of(row) for row in _confirmed(watched.store)}), [], "what is not confirmed"
@@ -146,7 +152,7 @@ def _wait_until_confirmed(watched: Watched, hanging: set[Key]) -> None:
 
 
 def _open(cluster: Cluster, hangs: int) -> set[Key]:
-    """All that is open though nobody works any more, as the leaders tell."""
+    """Returns the entries that are open although no client works any more, as their leaders report them."""
     found: set[Key] = set()
     with Connection(cluster.bootstrap, threading.Event()) as connection:
         for topic in TOPICS:
@@ -189,7 +195,7 @@ def _of(row: Any) -> Key:
 
 
 def _confirmed(store: Path) -> Collection[Any]:
-    """Also those that were confirmed for a moment only."""
+    """Returns the rows of all hanging findings that were ever confirmed, even if only for a moment."""
     engine = open_reader(f"sqlite:///{store}")
     try:
         with engine.connect() as connection:
@@ -226,7 +232,7 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
 
 
 def told(result: Result, bars: Sequence[Line]) -> Iterator[str]:
-    """The table, and what is behind each figure that is not as it should be."""
+    """Yields the lines of the table, and below them the faults, the reasons of missing verdicts, and all wrong ones."""
     for line in bars:
         verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"
         yield f"{line.name:45} {line.value:>12} {verdict}".rstrip()

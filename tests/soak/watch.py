@@ -1,4 +1,4 @@
-"""What the application says all the time, beside who really leads: which partitions are judged, what hangs."""
+"""Samples the application's answers, beside the real leaders: which partitions are judged, and what hangs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from tests.helpers.brokers import Cluster, connect
 
 EVERY_S: Final = 0.5
 FRESH_S: Final = 10.0
-"""What was told longer ago says nothing."""
+"""Greatest age of an answer's data that counts as a verdict."""
 
 Place = tuple[str, int]
 
 
 class Sample(NamedTuple):
-    """`as_of_s`: what was said is of then; 0: nothing was. `dark`: why each partition was not judged whose leader was
-    up; `lit`: how many of those were. `unknown`: as the cluster's page says."""
+    """One sample of the answers. `as_of_s`: the time of their data; 0 without an answer. `lit`: the number of judged
+    partitions with a leader that is up. `dark`: the other partitions with a leader that is up, each with the reason.
+    `unknown`: the number of unknown partitions in the answer about the cluster; -1 without an answer."""
 
     at_s: float
     as_of_s: float
@@ -38,8 +39,8 @@ class Sample(NamedTuple):
 
 @dataclass
 class Seen:
-    """`found`: (topic, partition, producer id, start offset) of what was confirmed, and when that was seen first;
-    `dropped`: when it was seen no more."""
+    """The samples so far. `found`: the time at which each confirmed entry was seen first, by topic, partition, producer
+    id and start offset. `said`: the answer about it then. `dropped`: the time at which it was missing first."""
 
     samples: list[Sample] = field(default_factory=list)
     found: dict[tuple[str, int, int, int], float] = field(default_factory=dict)
@@ -47,22 +48,22 @@ class Seen:
     dropped: dict[tuple[str, int, int, int], float] = field(default_factory=dict)
 
     def share(self) -> float:
-        """Judged, of all partition-seconds whose leader was up."""
+        """Returns the share of judged partition-seconds among those with a leader that was up."""
         lit = sum(sample.lit for sample in self.samples)
         return lit / max(lit + sum(len(sample.dark) for sample in self.samples), 1)
 
     def judged_again_s(self, after_s: float) -> float | None:
-        """Seconds until all partitions were judged by what was seen later than that."""
+        """Returns the seconds from `after_s` until all partitions were judged by newer data; None if they never are."""
         good = (s.at_s for s in self.samples if s.as_of_s >= after_s and not s.dark and not s.away)
         return next((at - after_s for at in good), None)
 
     def reasons(self) -> Counter[str]:
-        """Of partitions that were not judged, by sample."""
+        """Counts why partitions were not judged: one for each partition and sample."""
         return Counter(why for sample in self.samples for why in sample.dark.values())
 
 
 class Watching:
-    """Samples until the block ends. `away`: which brokers are known not to answer."""
+    """Samples until the block ends. `away` returns the brokers that are known not to answer."""
 
     def __init__(self, watched: Watched, cluster: Cluster, away: Callable[[], frozenset[int]]) -> None:
         self._rest, self._away = watched.rest(), away
@@ -111,7 +112,7 @@ class Watching:
 
 
 def as_of_s(body: Any) -> float:
-    """0: never."""
+    """Returns the time of the data in an answer; 0 if there never were any."""
     return 0.0 if body["as_of"] is None else datetime.fromisoformat(body["as_of"]).timestamp()
 
 
@@ -133,7 +134,8 @@ def _sample(body: Any, told: Any, leaders: dict[Place, int], away: frozenset[int
 
 
 class _Leaders:
-    """Who leads each partition, as some broker says that answers. `now` is a new mapping every time."""
+    """Asks a broker that answers for all leaders, again and again. `now` has the newest answer, and is a new mapping
+    each time."""
 
     def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]]) -> None:
         self._cluster, self._away = cluster, away

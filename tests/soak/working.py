@@ -1,4 +1,4 @@
-"""The healthy clients as a process: it ends when it is told to, or it is ended."""
+"""Runs the healthy clients as a process, which ends when its standard input does, or else is killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.helpers.waiting import LIMIT_S
 
 
 class Work(NamedTuple):
-    """`done`: what they did, by kind of client, once the block has ended. `check` raises if they ended before that."""
+    """The work of the clients. `done`: number of transactions by kind of client, filled when the block has ended.
+    `check` raises AssertionError if their process has failed."""
 
     done: Counter[str]
     check: Callable[[], None]
@@ -23,7 +24,7 @@ class Work(NamedTuple):
 
 @contextmanager
 def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Work]:
-    """Every transaction is finished when the block has ended."""
+    """Runs the clients until the block ends. Every transaction is finished then."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.soak.clients", bootstrap, str(hold_s), str(hangs)],
         cwd=ROOT,

@@ -1,1 +1,1 @@
-"""A simulator of the truth: clients, coordinator, partition, cleaner and observer, with histories drawn at random."""
+"""A simulation in which the truth is known: clients, coordinator, partition, cleaner and observer."""

@@ -18,7 +18,7 @@ from tests.worlds.judged_history import JUDGED_BLOCK, draw_judged_block
 
 
 def main() -> int:
-    """0 if no verdict was wrong, else 1."""
+    """Returns the exit code: 0 if no verdict was wrong, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.worlds", description=__doc__)
     parser.add_argument("--histories", type=int, default=200_000)
     parser.add_argument("--judged", type=int, default=2_000, help="histories that all of txnscope judges")
@@ -46,7 +46,7 @@ def _drawn(
 
 
 def _told(how: str, histories: int, total: Tally, wrong: list[str]) -> int:
-    """How many were wrong."""
+    """Prints what was found in the histories. Returns the number of wrong ones."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write(f"{histories:,} histories {how}, {len(wrong)} with a wrong marker, a flip or a false hang\n")

@@ -1,7 +1,7 @@
 """A model of Kafka's transactions, small enough to be checked by eye: one transactional.id, one data partition that is
 judged and one that is not, the coordinator's log, and a coordinator that may skip markers (KAFKA-20734).
 
-Unlike Kafka the model knows of every record within which transaction its client wrote it, and how that one ended.
+Unlike Kafka, the model knows for every record the transaction in which its client wrote it, and how that one ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Protocol(Enum):
 
 @dataclass(slots=True)
 class Txn:
-    """A transaction as its client and its coordinator know it. `outcome`: None while it is undecided."""
+    """A transaction as its client and its coordinator know it. `is_commit`: the decision; None while there is none."""
 
     number: int
     producer_id: int
@@ -49,7 +49,7 @@ class Txn:
 
 @dataclass(slots=True)
 class LogRecord:
-    """A record of the transaction log; `is_removed`: the cleaner has taken it. `key`: of its id."""
+    """A record of the transaction log. `key`: the id. `is_removed`: the cleaner has removed the record."""
 
     offset: int
     key: str
@@ -67,8 +67,8 @@ class LogRecord:
 
 @dataclass(slots=True)
 class Batch:
-    """A batch of the judged partition. `txn`: within which its client wrote it; None: within none. `is_commit`: of a
-    marker."""
+    """A batch of the judged partition. `txn`: the transaction in which its client wrote it; None if there is none.
+    `is_commit`: the type of a marker."""
 
     offset: int
     producer_id: int
@@ -80,12 +80,12 @@ class Batch:
     is_commit: bool = False
     coordinator_epoch: int = 0
     fate: bool | None = None
-    """Whether the first marker that was due after it was COMMIT; None while none was due."""
+    """True if the first marker that was due after the batch was COMMIT, False if it was ABORT; None while none was."""
 
 
 class Cluster:
-    """`can_skip`: the coordinator takes a partition without leader for deleted when it sends markers (4.3.0, 4.3.1).
-    `skews_ms`: of the coordinator's, the leader's and the client's clock."""
+    """The model of a cluster. `can_skip`: when it sends markers, the coordinator takes a partition without a leader for
+    a deleted one (4.3.0, 4.3.1). The clocks of the coordinator, the leader and the client are wrong by `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
         self.random, self.protocol, self.can_skip = random, protocol, can_skip
@@ -121,7 +121,8 @@ class Cluster:
 
     @property
     def tells_its_end(self) -> bool:
-        """Until its high watermark has caught up, a new leader answers no ListOffsets for the latest (KIP-207)."""
+        """True if the leader answers ListOffsets for the latest offset. A new leader does not until its high watermark
+        has caught up (KIP-207)."""
         return self.has_leader and not self._watermark_lags
 
     @property
@@ -141,11 +142,11 @@ class Cluster:
         return record
 
     def append_noise(self) -> None:
-        """A record of some other id."""
+        """Appends a record of another id."""
         self.append(f"noise-{self.random.randint(0, 2)}", state=EMPTY, producer_id=9000, producer_epoch=0)
 
     def clean(self, upto: int) -> None:
-        """Any legal cleaning below `upto`: of each key some or all records but the newest."""
+        """Cleans the log below `upto` as Kafka's cleaner may: removes all superseded records, and some tombstones."""
         newest = {record.key: record.offset for record in self.log}
         for record in self.log[:upto]:
             is_superseded = newest[record.key] != record.offset
@@ -156,7 +157,7 @@ class Cluster:
     # the judged partition
 
     def write(self, producer_id: int, epoch: int, txn: Txn | None) -> bool:
-        """A data batch from a client; False where the leader is away or refuses it."""
+        """Appends a data batch of a client. Returns False if there is no leader, or if the leader refuses the epoch."""
         seen = [one.epoch for one in self.data if one.producer_id == producer_id]
         if not self.has_leader or (seen and epoch < max(seen)):
             return False
@@ -164,12 +165,12 @@ class Cluster:
         return True
 
     def write_other(self) -> None:
-        """Somebody else's plain batch."""
+        """Appends a batch of another client, without a transaction."""
         if self.has_leader:
             self._append_data(NO_ID, -1, self.now_ms, txn=None)
 
     def _append_data(self, producer_id: int, epoch: int, at_ms: int, *, txn: Txn | None) -> None:
-        self._watermark_lags = 0  # an acknowledged write: the followers have told how far they are
+        self._watermark_lags = 0  # an acknowledged write: the followers have reported how far they are
         self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
 
     def _append_marker(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
@@ -202,7 +203,7 @@ class Cluster:
     # the coordinator
 
     def init_producer(self) -> bool:
-        """InitProducerId: an open transaction is aborted first, and the client asks again (False)."""
+        """Handles InitProducerId. Returns False if the client has to ask again: its last transaction has not ended."""
         if self.state == ONGOING:
             self._prepare(is_commit=False, epoch=self.epoch + 1)
             return False
@@ -227,7 +228,7 @@ class Cluster:
         return None
 
     def add(self, partition: str) -> bool:
-        """AddPartitionsToTxn."""
+        """Handles AddPartitionsToTxn. Returns False if the coordinator refuses it."""
         txn = self.txn
         if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
             return False
@@ -243,7 +244,7 @@ class Cluster:
         return True
 
     def end(self, *, is_commit: bool) -> bool:
-        """EndTxn of the client."""
+        """Handles EndTxn. Returns False if no transaction is open."""
         if self.state != ONGOING:
             return False
         self._prepare(is_commit=is_commit, epoch=self.epoch + (self.protocol is Protocol.TV2))
@@ -279,7 +280,7 @@ class Cluster:
         )
 
     def send_markers(self) -> None:
-        """One try for each partition that has not acknowledged; CompleteX once all have."""
+        """Sends the marker once to each partition that has not acknowledged it. Appends CompleteX once all have."""
         if self.state not in (PREPARE_COMMIT, PREPARE_ABORT):
             return
         txn = self.txn
@@ -306,7 +307,7 @@ class Cluster:
         self.txn = None
 
     def move_coordinator(self) -> None:
-        """Markers of an undecided end are sent again, to all partitions."""
+        """Moves the coordinator. If a transaction is decided and not complete, all of its markers are sent again."""
         self.coordinator_epoch += 1
         self._log_watermark_lags = self.random.choice((0, 0, 1, 2, 5))
         if self.state in (PREPARE_COMMIT, PREPARE_ABORT) and self.txn is not None:

@@ -15,7 +15,7 @@ from tests.worlds.observer import Observer, markers_before, open_entries, verdic
 STEPS: Final = 60
 SAMPLED_WITHIN_MS: Final = 500
 BUSY: Final = 0.1
-"""How often nothing is sampled all the same."""
+"""Probability that nothing is sampled although there was time: the machine is busy."""
 BLOCK: Final = 1_000
 
 WHILE_RUNNING: Final = "log not cleaned, written while txnscope ran"
@@ -25,12 +25,12 @@ MIXED: Final = "records of a committed and of an aborted transaction in one entr
 
 
 class Wrong(AssertionError):
-    """A verdict that would have done harm."""
+    """A verdict that would do harm."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Verdicts by class of history and decision."""
+    """Counts of verdicts by class of history and decision, and of open questions by class."""
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     questions: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -38,7 +38,8 @@ class Tally:
 
 @dataclass(slots=True)
 class Run:
-    """One history. `was_cleaned`, `is_first_start`: what its verdicts could rest on."""
+    """One history. `zombies`: aborted transactions of which a batch may still arrive. `decided`: the last decision on
+    each entry, by producer id and start offset."""
 
     cluster: Cluster
     observer: Observer
@@ -50,7 +51,7 @@ class Run:
     decided: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def play(self, seed: int) -> None:
-        """The whole history. Raises Wrong, with the seed and what happened in a note."""
+        """Plays the whole history. Raises Wrong, with a note that has the seed and all steps."""
         if self.random.random() < 0.7:
             self.begin()
         try:
@@ -62,11 +63,12 @@ class Run:
             raise
 
     def begin(self) -> None:
-        """txnscope is started."""
+        """Starts txnscope."""
         self.observer.start()
 
     def end(self) -> None:
-        """What hangs in the end is judged by one that was started last."""
+        """Restarts txnscope and judges once more: entries that hang in the end must be judged right after a restart,
+        too."""
         self.observer.start()
         self.judge()
 
@@ -102,7 +104,8 @@ class Run:
         self.judge()
 
     def wait(self, ms: int) -> None:
-        """Both logs are looked at four times a second, unless the machine is busy."""
+        """Lets `ms` pass. A pause of SAMPLED_WITHIN_MS or more ends with samples of both logs, unless the machine is
+        busy."""
         self.cluster.wait(ms)
         if ms >= SAMPLED_WITHIN_MS and self.random.random() > BUSY:
             self.observer.sample_log()
@@ -114,7 +117,8 @@ class Run:
             self._write()
 
     def _write(self) -> None:
-        """An ordinary write: added first, then written; the client keeps what failed in mind."""
+        """Writes as an ordinary client: adds the partition, then writes. The client knows which partitions it wrote to
+        (`Txn.written`)."""
         txn = self.cluster.txn
         if txn is None:
             return
@@ -125,7 +129,7 @@ class Run:
             txn.written.add(partition)
 
     def _end(self) -> None:
-        """A client commits only what it has written wherever it added a partition."""
+        """Ends the transaction. A client commits only if it has written to every partition that it added."""
         txn = self.cluster.txn
         if txn is None or not txn.listed or txn.epoch != self.cluster.epoch:
             return
@@ -134,7 +138,7 @@ class Run:
             self.zombies.append(txn)
 
     def _end_in_an_outage(self) -> None:
-        """What hangs most often: the partition has no leader while the markers are sent."""
+        """Ends the transaction while the partition has no leader, which is the most frequent cause of a hang."""
         self.cluster.lose_leader()
         self._end()
         self.cluster.send_markers()
@@ -142,7 +146,7 @@ class Run:
             self.cluster.elect_leader()
 
     def _late_write(self) -> None:
-        """A batch of an aborted transaction that was on its way when it ended."""
+        """Writes a batch of an aborted transaction, which was under way when that transaction ended."""
         if self.zombies:
             txn = self.random.choice(self.zombies)
             mine = [one for one in self.cluster.data if one.producer_id == txn.producer_id and not one.is_marker]
@@ -153,17 +157,17 @@ class Run:
         return [*self.cluster.txns[: txn.number]]
 
     def _unlisted_write(self) -> None:
-        """Without AddPartitionsToTxn: a client that is wrong, or no client of Kafka's at all."""
+        """Writes without AddPartitionsToTxn, as a faulty client does, or one that is not Kafka's."""
         cluster = self.cluster
         producer_id = cluster.producer_id if self.random.random() < 0.8 else 77
-        # what extends the skipped part of a committed transaction cannot be told from it after the fact
+        # a write behind the skipped part of a committed transaction cannot be distinguished from it afterwards
         mine = open_entries(cluster).get(producer_id, [])
         if any(one.txn is not None and one.txn.is_commit for one in mine):
             return
         cluster.write(producer_id, max(cluster.epoch, 0), None)
 
     def early_write(self) -> None:
-        """Some clients write while AddPartitionsToTxn is on its way."""
+        """Writes before AddPartitionsToTxn, as some clients of the old protocol do while the request is in flight."""
         txn = self.cluster.txn
         can_write = self.cluster.state not in (PREPARE_COMMIT, PREPARE_ABORT) and self.cluster.protocol is Protocol.OLD
         if txn is None or not can_write or JUDGED in txn.listed:
@@ -207,11 +211,13 @@ class Run:
         )
 
     def _is_early(self, batches: list[Batch]) -> bool:
-        """The judge waits for what may yet be added."""
+        """Returns whether a batch is of the present transaction. The judge waits for its
+        AddPartitionsToTxn."""
         return any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
-        """Whether the decision is news. Raises Wrong, with what was `said`."""
+        """Checks the decision, and counts it if it is new. Returns whether it is new. Raises Wrong, with the text of
+        `said`."""
         self.refuse_harm(batches, decision, said)
         key = batches[0].producer_id, batches[0].offset
         if self.decided.get(key) == decision:
@@ -221,7 +227,8 @@ class Run:
         return True
 
     def refuse_harm(self, batches: list[Batch], decision: str, said: object) -> None:
-        """Raises Wrong if its marker would do harm, or another one was named before."""
+        """Raises Wrong if the marker of the decision would do harm, or if an earlier decision called for another
+        marker."""
         committed = [one for one in batches if one.fate]
         key = batches[0].producer_id, batches[0].offset
         if decision in (World.ABORT, World.NONE) and committed:
@@ -233,7 +240,7 @@ class Run:
             raise Wrong(f"the decision flips from {before}: {batches} {said}")
 
     def kind_of(self, batches: list[Batch], decision: str) -> str:
-        """The class of history that it is counted under."""
+        """Returns the class of history under which the decision is counted."""
         if decision == UNKNOWN and len({bool(one.fate) for one in batches}) > 1:
             return MIXED
         if self.was_cleaned:
@@ -248,7 +255,7 @@ def drawn_cluster(random: Random) -> Cluster:
 
 
 def draw(seed: int, tally: Tally) -> Run:
-    """A history of its own for each seed. Raises Wrong, with the seed in a note."""
+    """Plays the history of `seed`, and returns it. Raises Wrong, with the seed in a note."""
     random = Random(seed)
     cluster = drawn_cluster(random)
     run = Run(cluster, Observer(cluster), random, tally)
@@ -257,7 +264,7 @@ def draw(seed: int, tally: Tally) -> Run:
 
 
 def draw_block(first_seed: int) -> tuple[Tally, list[str]]:
-    """BLOCK histories, and what was wrong, a line each."""
+    """Plays BLOCK histories. Returns their tally, and a line for each wrong one."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + BLOCK):
         try:

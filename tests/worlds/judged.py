@@ -1,4 +1,4 @@
-"""txnscope beside the model: its store, writers and judge, as they are. The model answers what the brokers would."""
+"""Runs the real store, writers and judge of txnscope on the model, which answers in place of brokers."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from tests.worlds.observer import (
 
 PLACE: Final = (JUDGED, 0)
 TIMEOUT_MS: Final = 900_000
-"""Longer than a history: nothing is timed out by the clock, only when the model says so."""
+"""Transaction timeout, longer than nearly every history: the model decides which transactions time out."""
 _BROKER: Final = 1
 
 
 class Store(NamedTuple):
-    """One for many histories: clusters in it share nothing."""
+    """A store for many histories. Each history has clusters of its own in it."""
 
     engine: Engine
     reader: Engine
@@ -61,7 +61,7 @@ class Store(NamedTuple):
 
 @contextmanager
 def opened_store(folder: Path) -> Iterator[Store]:
-    """A new one. Judges are not to spare the processor meanwhile."""
+    """Yields a new store. Until the block ends, judges make no pauses to spare the processor."""
     url = f"sqlite:///{folder / 'worlds.db'}"
     engine, reader = open_engine(url), open_reader(url)
     migrate.upgrade(engine)
@@ -77,7 +77,7 @@ def opened_store(folder: Path) -> Iterator[Store]:
 
 
 class _Prober:
-    """Keeps what it is asked until the model answers."""
+    """A prober that keeps the judge's questions until the model answers them."""
 
     def __init__(self) -> None:
         self.asked: list[Questions] = []
@@ -93,10 +93,11 @@ class _Prober:
 
 
 class Judged:
-    """An application that begins now. `name`: of its cluster in the store; with the same one it goes on."""
+    """An application that starts now. `name`: the name of its cluster; if the store has that cluster already, the
+    application continues with it."""
 
     def __init__(self, store: Store, cluster: Cluster, observer: Observer, name: str, skew_ms: int) -> None:
-        """`skew_ms`: of the clock of our host."""
+        """`skew_ms`: the error of our host's clock."""
         self._store, self._cluster, self._observer, self._skew_ms = store, cluster, observer, skew_ms
         self._id = clusters.bind(store.engine, name, f"kafka-{name}", self.now_ms)
         held = lease.acquire(store.engine, self._id, "driver", self.now_ms)
@@ -119,7 +120,8 @@ class Judged:
         return self._cluster.now_ms + self._skew_ms
 
     def round(self) -> list[Finding]:
-        """Answers what was asked, reads the log, looks at the partition, and judges: what hangs by then."""
+        """Answers the judge's questions, reads the log, samples the partition, and judges. Returns the confirmed
+        hanging findings."""
         self._answer()
         self._read_log()
         self._look()
@@ -255,6 +257,6 @@ def _entry(one: LogRecord) -> Entry:
 
 
 def batches_of(cluster: Cluster, finding: Finding) -> list[Batch] | None:
-    """What the finding is about, if it is still open."""
+    """Returns the batches of the entry that the finding is about; None if the entry is not open any more."""
     found = open_entries(cluster).get(finding.subject.producer_id or -1, [])
     return found if found and found[0].offset == finding.subject.start_offset else None

@@ -1,4 +1,4 @@
-"""Histories that all of txnscope judges: nothing is confirmed to hang that its own transaction will end."""
+"""Histories that all of txnscope judges. An entry that its own transaction will end is never confirmed as hanging."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from tests.worlds.observer import Observer, open_entries
 BEGINS_MS: Final = 1_790_000_000_000
 JUDGED_BLOCK: Final = 50
 ROUNDS: Final = 4
-"""How often it is judged in a longer pause."""
+"""Number of rounds of the judge in a longer pause."""
 LAST_ROUNDS: Final = 10
 EARLY_MS: Final = 100
-"""Within so much a client that writes early has added the partition (`findings.confirmation.ADD_IN_FLIGHT_MS` is
-500)."""
+"""Time after which a client that writes before AddPartitionsToTxn has added the partition. The judge waits longer:
+`findings.confirmation.ADD_IN_FLIGHT_MS` is 500."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JudgedRun(Run):
-    """`name`: of the store's cluster. `app` None: it is not running."""
+    """A history that all of txnscope judges. `name`: begins the names of its clusters in the store. `app`: the
+    application that was started last; None before the first start. `starts`: number of clusters that were begun."""
 
     store: Store
     name: str
@@ -37,7 +38,7 @@ class JudgedRun(Run):
     confirmed: set[tuple[int, int]] = field(default_factory=set)
 
     def begin(self) -> None:
-        """On the store that there is, or an empty one; on some host."""
+        """Starts the application on a host with another clock: with the data of the last start, or with none."""
         Run.begin(self)
         self.starts += self.starts == 0 or self.random.random() < 0.3
         skew_ms = self.random.choice((0, 0, -10_000, 10_000))
@@ -64,7 +65,8 @@ class JudgedRun(Run):
             self.cluster.add(JUDGED)
 
     def judge(self) -> None:
-        """In its rounds. What the next transaction of the id takes over, and leaves hanging, is another story."""
+        """Forgets the decisions about entries that the present transaction of the id will end: if that transaction
+        leaves them hanging, a new decision is right. The judge itself judges in `_round`."""
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
                 self.decided.pop((producer_id, batches[0].offset), None)
@@ -88,7 +90,7 @@ class JudgedRun(Run):
             self.check(batches, finding.decision or UNKNOWN, finding)
 
     def _is_under_way(self, batches: list[Batch]) -> bool:
-        """Its own transaction is open, or its marker is on the way."""
+        """Returns whether the entry's own transaction is open, or its marker is due."""
         cluster = self.cluster
         if cluster.txn is None or JUDGED not in cluster.txn.listed:
             return False
@@ -97,7 +99,7 @@ class JudgedRun(Run):
 
 
 def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:
-    """A history of its own for each seed. Raises Wrong, with the seed in a note."""
+    """Plays the history of `seed`, and returns it. Raises Wrong, with the seed in a note."""
     random = Random(seed)
     cluster = drawn_cluster(random)
     cluster.now_ms = BEGINS_MS
@@ -107,7 +109,7 @@ def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:
 
 
 def draw_judged_block(first_seed: int) -> tuple[Tally, list[str]]:
-    """JUDGED_BLOCK histories in a store of their own, and what was wrong, a line each."""
+    """Plays JUDGED_BLOCK histories in a store of their own. Returns their tally, and a line for each wrong one."""
     tally, wrong = Tally(), []
     with TemporaryDirectory(prefix="txnscope-worlds-") as folder, opened_store(Path(folder)) as store:
         for seed in range(first_seed, first_seed + JUDGED_BLOCK):

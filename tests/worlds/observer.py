@@ -1,4 +1,4 @@
-"""What txnscope can see of the model: looks at the partition and the log's end, and both logs read when it judges."""
+"""The part of the model that txnscope can observe: samples of the partition and of the log's end, and both logs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LOG_PARTITION: Final = 7
 
 @dataclass(slots=True)
 class Observer:
-    """Asks for the transaction log's end and the partition's, round after round, while it runs. The questions of a
-    round are asked at the same time and answered in any order."""
+    """Asks for the ends of the transaction log and of the partition, round after round, while it runs. The questions of
+    a round are asked at the same time and answered in any order."""
 
     cluster: Cluster
     is_running: bool = False
     began_at: int = 0
-    """Where the partition ended when it was started."""
+    """End of the partition when the observer was started."""
     _rounds: Rounds = field(default_factory=Rounds)
     _samples: Samples = field(default_factory=Samples)
     _log_end: LogEnd | None = None
@@ -43,7 +43,7 @@ class Observer:
         self.is_running, self.began_at = True, len(self.cluster.data)
 
     def stop(self) -> None:
-        """What it has sampled goes with it."""
+        """Stops the observer, and drops its samples."""
         self._forget()
         self.is_running = False
 
@@ -77,12 +77,12 @@ class Observer:
         self._begin_round()
 
     def samples(self) -> tuple[Sample, ...]:
-        """As the sampler tells them."""
+        """Returns the samples that the sampler would report now."""
         return self._samples.selected(self._rounds, last_stable_offset(self.cluster))
 
 
 def history_of(cluster: Cluster) -> LogHistory:
-    """What the log still holds."""
+    """Returns what the transaction log still contains: the records of the id, and the offsets of removed ones."""
     holes = tuple(Range(one.offset, one.offset + 1) for one in cluster.log if one.is_removed)
     records = tuple(
         IdRecord(
@@ -104,7 +104,7 @@ def history_of(cluster: Cluster) -> LogHistory:
 
 
 def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:
-    """By producer id, the data batches that no marker has ended."""
+    """Returns the data batches that no marker has ended, by producer id."""
     found: dict[int, list[Batch]] = {}
     for one in cluster.data:
         if one.is_marker:
@@ -129,7 +129,7 @@ def markers_before(cluster: Cluster, producer_id: int, offset: int, since: int =
 
 
 def read_whole(batches: list[Batch]) -> Batches:
-    """The open batches of a producer id."""
+    """Returns the open batches of a producer id as facts for the verdict, read whole."""
     first, last = batches[0], batches[-1]
     epochs = Epochs(min(one.epoch for one in batches), max(one.epoch for one in batches))
     return Batches(first.offset, last.offset, epochs, first.leader_epoch, last.leader_epoch, True)
@@ -138,7 +138,7 @@ def read_whole(batches: list[Batch]) -> Batches:
 def verdict(
     cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch], markers_from: int = 0
 ) -> Verdict:
-    """`markers_from`: the offset from which on markers were read."""
+    """Returns the verdict on the entry of `batches`. `markers_from`: the offset from which on markers were read."""
     entry = EntryRead(
         partition_name="judged-0",
         newest_ms=max(one.timestamp_ms for one in batches),

@@ -1,4 +1,4 @@
-"""Drawn histories: never a marker that loses committed records, never COMMIT for what was not committed, no flip."""
+"""Random histories: no ABORT of committed records, no COMMIT of other records, and no decision that flips."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.worlds.judged import opened_store
 from tests.worlds.judged_history import draw_judged
 
 HISTORIES = 4_000
-"""`make worlds` draws 200,000."""
+"""Number of histories; `make worlds` draws 200,000."""
 
 JUDGED_HISTORIES = 25
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695)
-"""Seeds that ever named a wrong marker, of the model as it was then."""
+"""Seeds of histories in which a wrong marker was once named, with the model of that time."""
 ONCE_CONFIRMED = (234, 1911, 1994)
-"""Seeds of what was confirmed to hang and went on."""
+"""Seeds of histories in which an entry was once confirmed as hanging, and ended by itself."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:
@@ -35,7 +35,7 @@ def share_unknown(tally: Tally, kind: str) -> float:
 
 
 def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: Path) -> None:
-    """By the judge and the store as they are; `make worlds` draws 2,000."""
+    """The real judge and store judge the histories; `make worlds` draws 2,000."""
     tally, confirmed = Tally(), 0
     with opened_store(tmp_path) as store:
         for seed in range(JUDGED_HISTORIES):
@@ -45,7 +45,7 @@ def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: P
 
 @pytest.mark.parametrize("seed", ONCE_CONFIRMED)
 def test_what_all_of_txnscope_once_took_for_hanging(seed: int, tmp_path: Path) -> None:
-    """A coordinator that has just become the leader, whose high watermark lies below records that are acknowledged."""
+    """A coordinator that has just become the leader has a high watermark below records that were acknowledged."""
     with opened_store(tmp_path) as store:
         draw_judged(store, seed, Tally())
 

@@ -1,4 +1,4 @@
-"""The sequences in which the last decision alone names the wrong marker, on the model."""
+"""Sequences on the model in which the last decision of the id, taken alone, leads to the wrong marker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROTOCOLS = list(Protocol)
 
 
 class Story:
-    """A cluster that skips markers, one step at a time; every request is answered, clocks are as drawn."""
+    """A cluster that skips markers, moved on step by step. Every request is answered; the clocks differ at random."""
 
     def __init__(self, protocol: Protocol, seed: int = 1) -> None:
         self.cluster = Cluster(_Answered(seed), protocol, can_skip=True)
@@ -26,7 +26,7 @@ class Story:
         return self.look()
 
     def look(self) -> Story:
-        """Rounds enough for what is there to be old news in the last one."""
+        """Samples for four rounds: all that is there now was there before the last of them."""
         for _ in range(4):
             self.observer.sample_log()
             self.observer.sample_partition()
@@ -37,7 +37,7 @@ class Story:
         return self
 
     def begin(self, *partitions: str) -> Txn:
-        """A transaction that has written to these partitions."""
+        """Begins a transaction, and writes to these partitions."""
         txn = self.cluster.begin()
         assert txn is not None
         for one in partitions:
@@ -54,7 +54,7 @@ class Story:
         return self
 
     def end_without_marker(self, *, is_commit: bool) -> Story:
-        """A transaction whose marker is skipped, because the partition has no leader."""
+        """Begins and ends a transaction. Its marker is skipped, because the partition has no leader."""
         self.begin(JUDGED)
         self.cluster.lose_leader()
         self.end(is_commit=is_commit)
@@ -68,14 +68,14 @@ class Story:
 
 
 class _Answered(Random):
-    """No request of this cluster fails."""
+    """A generator that always draws 0.5, so that no request of the cluster fails."""
 
     def random(self) -> float:
         return 0.5
 
 
 def _skipped_commit(protocol: Protocol, *, is_watched: bool) -> Story:
-    """Commits while the partition has no leader: its marker is skipped."""
+    """Returns a story with a commit while the partition has no leader: the marker is skipped."""
     story = Story(protocol).init()
     if is_watched:
         story.watch()
@@ -111,7 +111,7 @@ def test_a_later_transaction_that_timed_out_does_not_hide_the_skipped_commit(
     story.cluster.send_markers()
     story.cluster.elect_leader()
     found = story.look().judged()
-    # the epoch tells under TV2; in the old protocol only a sample does that was taken before the outage
+    # under TV2 the epoch is a proof; in the old protocol only a sample from before the outage is one
     is_known = is_watched or protocol is Protocol.TV2
     assert found.decision == (World.COMMIT if is_known else UNKNOWN)
 
@@ -127,7 +127,7 @@ def test_a_later_commit_elsewhere_changes_nothing(protocol: Protocol) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_the_cleaner_left_of_a_later_commit_is_not_taken_for_the_earlier_abort(protocol: Protocol) -> None:
-    """N aborts with its marker; N+1 commits and its marker is skipped; of N+1 the cleaner leaves CompleteCommit."""
+    """N aborts with its marker. N+1 commits; its marker is skipped. The cleaner leaves CompleteCommit of N+1 only."""
     story = Story(protocol).init()
     story.begin(JUDGED)
     story.end(is_commit=False)
@@ -201,7 +201,7 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
 
 
 def test_equal_markers_of_the_old_protocol_are_told_apart_by_how_long_they_took() -> None:
-    """Two commits under one epoch, two equal markers: further apart than a repeated request can be."""
+    """Two commits under one epoch leave two equal markers, further apart than two copies of one marker can be."""
     story = Story(Protocol.OLD).init()
     for _ in range(2):
         story.begin(JUDGED)
@@ -211,8 +211,8 @@ def test_equal_markers_of_the_old_protocol_are_told_apart_by_how_long_they_took(
 
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
-    """The coordinator moved while it sent the first marker, and sent it again: the second commit may be the skipped
-    one."""
+    """The coordinator moves while it sends the first marker, and sends it again. So the second marker may be a copy,
+    and the second commit the skipped one."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.end(is_commit=True)
@@ -226,7 +226,8 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
 
 
 def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
-    """The newest sample without it lies behind the marker, its log end below PrepareCommit: that one proves nothing."""
+    """The newest sample without the record lies behind the marker, but its log end lies below PrepareCommit. That
+    sample proves nothing."""
     story = Story(Protocol.OLD).watch().init()
     for _ in range(2):
         story.look()

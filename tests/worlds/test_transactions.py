@@ -1,4 +1,4 @@
-"""What the transaction log shows of the transactions of a producer id."""
+"""Transactions of a producer id, derived from the records of the transaction log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PID = 7
 
 
 def decided(*steps: tuple[int, int]) -> Transaction:
-    """The one transaction that these records tell of: (state, append time)."""
+    """Returns the one transaction that these records are part of. `steps`: state and append time of each."""
     records = [
         IdRecord(offset, at_ms, 0, state, PID, 0, 0, -1, 0, state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
         for offset, (state, at_ms) in enumerate(steps)
@@ -33,7 +33,7 @@ def test_none_was_written_for_a_prepare_that_did_not_hold(between: int) -> None:
 
 
 def test_two_markers_of_one_transaction_are_no_two_transactions() -> None:
-    """The coordinator that found the first PrepareAbort wrote them, seconds before the second one was appended."""
+    """The first marker follows the first PrepareAbort, seconds before the second PrepareAbort is appended."""
     one = decided((ONGOING, 0), (PREPARE_ABORT, 1_000), (PREPARE_ABORT, 9_100), (COMPLETE_ABORT, 10_426))
     markers = [Marker(5, 0, 1_010, is_commit=False), Marker(6, 0, 9_110, is_commit=False)]
     assert ended_before([one, one], markers, is_complete=True) == 1

@@ -23,7 +23,7 @@ class Aborts(NamedTuple):
 
 
 class Account(NamedTuple):
-    """The record of one transactional.id. It counts transactions that have ended, with their markers written.
+    """The record of one transactional.id. Counted are transactions that have ended, with their markers written.
 
     `empty_aborts`: EndTxn(abort) without any partition added (KIP-890). Kafka logs it, but there was no transaction.
     `participants`: every partition that was ever part of a transaction of the id, sorted.
@@ -101,6 +101,6 @@ class Book:
 
 
 def merged(books: Iterable[Book]) -> WorkloadRecord:
-    """Returns one ledger of all books, which share no transactional.id."""
+    """Returns the record of all books, which share no transactional.id."""
     everything = {key: account for book in books for key, account in book.accounts().items()}
     return WorkloadRecord(dict(sorted(everything.items())))

@@ -115,7 +115,7 @@ def raise_if_stopped(stop: threading.Event) -> None:
 
 
 def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
-    """Creates topics. Those that exist already stay as they are. Raises KafkaException."""
+    """Creates topics. Topics that exist already stay as they are. Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=_null_logger)
     wanted = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
     for created in admin.create_topics(wanted, operation_timeout=15).values():

@@ -135,7 +135,7 @@ class OldProducer:
         self._ask("TxnOffsetCommit", request, (group, GROUPS), _first_error_of_offsets)
 
     def end(self, *, commit: bool, wait: bool = True) -> None:
-        """Ends the transaction. `wait`: until the coordinator reports that the markers are written."""
+        """Ends the transaction. If `wait`, returns only when the coordinator reports that the markers are written."""
         request = EndTxnRequest(
             transactional_id=self.name,
             producer_id=self.producer_id,

@@ -1,4 +1,4 @@
-"""Takes orders: three records over three partitions in a transaction; now and then one is aborted and taken again."""
+"""Takes orders: each is a transaction of three records on three partitions. Now and then one is aborted."""
 
 from __future__ import annotations
 

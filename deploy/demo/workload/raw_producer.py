@@ -55,7 +55,7 @@ class Connection:
         """Repeats `attempt`, which returns (error code, answer), until the code is 0. Returns the answer. Raises
         Refused, Stopped.
 
-        `retry_on`: codes on which this call is repeated, beside those on which every call is.
+        `retry_on`: codes on which this call is repeated, in addition to the codes on which every call is repeated.
         """
         give_up = time.monotonic() + PATIENCE_S
         while True:
@@ -162,8 +162,8 @@ class RawProducer:
             self._accept_ended(e, "Commit" if commit else "Abort")
 
     def _accept_ended(self, refused: Refused, outcome: str) -> None:
-        """Accepts a refused EndTxn if the transaction has ended as asked: if the answer was lost in a restart of the
-        coordinator, the repetition finds the old epoch unknown. Raises `refused` otherwise."""
+        """Accepts a refused EndTxn if the transaction has ended as asked, and raises `refused` otherwise. If the first
+        answer was lost in a restart of the coordinator, the repeated request has an old epoch, and is refused."""
         now = describe(self._connection, self.transactional_id)
         done = now.producer_epoch == self.producer_epoch + 1 and now.transaction_state.endswith(outcome)
         if refused.code not in _FENCED or not done:

@@ -15,8 +15,8 @@ CONFIG: Final = "transaction.partition.verification.enable"
 GUARDED: Final = frozenset({48, 120})
 """Errors of the guard: INVALID_TXN_STATE, TRANSACTION_ABORTABLE.
 
-They come for some 100 ms after it was switched off, and to everybody's batches that are on their way when it is
-switched on again: the broker skips the check of such a batch, and then misses it.
+Brokers still return these errors for some 100 ms after the guard was switched off, and for every batch that is under
+way when the guard is switched on again: the broker skips the check of such a batch, and then misses the check.
 """
 
 _BROKER, _EVERY, _SET = 4, "", 0

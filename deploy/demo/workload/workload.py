@@ -26,10 +26,10 @@ class WorkloadError(Exception):
 
 
 class Workload:
-    """All applications; `Workload(bootstrap, seed=7).run(rounds=5)` returns the Ledger of the run. Good for one run.
+    """All applications: `Workload(bootstrap, seed=7).run(rounds=5)` returns the record of the run. For one run only.
 
-    The same seed does the same to every transactional.id, whatever the threads' timing. `prefix` keeps runs on one
-    cluster apart; `timeout_ms`: timeout of the transactions that are left to time out.
+    With the same seed, every transactional.id does the same, whatever the threads' timing. `prefix` keeps runs on one
+    cluster apart. `timeout_ms`: timeout of the transactions that are left to time out.
     """
 
     def __init__(self, bootstrap: str, seed: int, *, prefix: str = "", timeout_ms: int = 1_000) -> None:
@@ -55,8 +55,8 @@ class Workload:
         return record
 
     def run_until(self, stop: threading.Event) -> WorkloadRecord:
-        """Runs every application at its own pace until `stop` is set, then returns within two seconds. Transactions may
-        stay open.
+        """Runs every application at its own pace until `stop` is set, then waits up to two seconds for each of them.
+        Transactions may stay open.
 
         Raises WorkloadError as soon as an application fails.
         """

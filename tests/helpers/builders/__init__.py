@@ -1,1 +1,1 @@
-"""Bytes as Kafka writes them, built by hand: written from the specification and not with the decoder's own code."""
+"""Builds bytes as Kafka writes them. The builders follow the specification, and share no code with the decoder."""

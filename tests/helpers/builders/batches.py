@@ -52,7 +52,8 @@ def batch(
     base_sequence: int = -1,
     xerial: bool = False,
 ) -> bytes:
-    """A batch with a right checksum. The codec is in `attributes` (bits 0-2); `xerial` frames snappy as Java does."""
+    """Returns a batch with a right checksum. The codec is in `attributes` (bits 0-2). `xerial` frames snappy as Java
+    does."""
     if last_offset_delta is None:
         last_offset_delta = max((record.offset_delta for record in records), default=0)
     if max_timestamp_ms is None:
@@ -83,7 +84,7 @@ def raw_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     magic: int = 2,
 ) -> bytes:
-    """A batch around any payload; the checksum is right, the rest is the caller's."""
+    """Returns a batch around any payload. Length and checksum are right; all other fields are as given."""
     covered = struct.pack(">hiqqqhii", attributes, last_offset_delta, timestamp_ms, max_timestamp_ms, *producer, count)
     covered += payload
     checksum = google_crc32c.value(covered)
@@ -101,7 +102,7 @@ def control_batch(
     timestamp_ms: int = 1_700_000_002_000,
     version: int = 0,
 ) -> bytes:
-    """A marker as a partition leader writes it (MemoryRecords.writeEndTransactionalMarker)."""
+    """Returns a batch with one marker, as a partition leader writes it (MemoryRecords.writeEndTransactionalMarker)."""
     record = Rec(struct.pack(">hh", version, kind), struct.pack(">hi", version, coordinator_epoch))
     return batch(
         [record],
@@ -115,7 +116,7 @@ def control_batch(
 
 
 def compress(codec: int, plain: bytes, *, xerial: bool = False) -> bytes:
-    """`plain` as Kafka's codec of that number writes it."""
+    """Returns `plain` as Kafka's codec of that number writes it; 0 is no compression."""
     if codec == GZIP:
         return gzip.compress(plain)
     if codec == SNAPPY:
@@ -129,7 +130,8 @@ def compress(codec: int, plain: bytes, *, xerial: bool = False) -> bytes:
 
 
 def _xerial(plain: bytes, block_size: int = 32) -> bytes:
-    """SnappyOutputStream of xerial's snappy-java, with small blocks so that there are several."""
+    """Returns the bytes that SnappyOutputStream of xerial's snappy-java writes, in blocks so small that there are
+    several."""
     out = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for at in range(0, len(plain), block_size):
         block = bytes(pa.compress(plain[at : at + block_size], "snappy", asbytes=True))

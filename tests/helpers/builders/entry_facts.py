@@ -1,4 +1,4 @@
-"""What both logs show of an open entry, made so that its verdict is known."""
+"""Facts about an open entry, from the transaction log and from its partition's log, that lead to a known verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _STATES: dict[str, tuple[int, ...]] = {
 
 
 def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: int, at_ms: int) -> EntryFacts:
-    """A log read whole, of `at_ms`; a TV2 client wrote under `epoch`. Without COMMIT or ABORT nothing has ended."""
+    """Returns the facts about an entry that a TV2 client wrote under `epoch`. Both logs were read whole at `at_ms`.
+
+    `decision`: how the transaction of the entry ended. If it is neither COMMIT nor ABORT, the transaction log has no
+    record of the producer id.
+    """
     states = _STATES.get(decision or "", ())
     records = [_record(0, ONGOING, producer_id, epoch, at_ms)] if states else []
     records += [_record(i, state, producer_id, epoch + 1, at_ms) for i, state in enumerate(states, 1)]

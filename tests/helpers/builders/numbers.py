@@ -1,10 +1,10 @@
-"""Variable-length integers, the writing side."""
+"""Writes variable-length integers."""
 
 from __future__ import annotations
 
 
 def uvarint(number: int) -> bytes:
-    """7 bits a byte, low group first."""
+    """Returns the varint of an unsigned number: 7 bits a byte, the lowest first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -14,5 +14,5 @@ def uvarint(number: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Zigzag, up to 64 bits."""
+    """Returns the varint of a signed number of up to 64 bits, in zigzag encoding."""
     return uvarint((number << 1 ^ number >> 63) & 0xFFFFFFFFFFFFFFFF)

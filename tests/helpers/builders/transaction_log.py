@@ -1,4 +1,4 @@
-"""Keys and values of `__transaction_state`, any version and any tag, and one-record batches of them."""
+"""Keys and values of `__transaction_state`, in any version and with any tags, and batches of one record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Topics = Sequence[tuple[str, Sequence[int]]]
 
 
 def key(transactional_id: bytes | str, version: int = 0) -> bytes:
-    """int16 version, int16 size, bytes."""
+    """Returns a key: int16 version, int16 size, and the bytes of the id."""
     data = transactional_id.encode() if isinstance(transactional_id, str) else transactional_id
     return struct.pack(">hh", version, len(data)) + data
 
@@ -25,7 +25,7 @@ def tags(
     client_transaction_version: int | None = None,
     next_producer_epoch: int | None = None,
 ) -> dict[int, bytes]:
-    """The known tagged fields of value v1, those that are given."""
+    """Returns the tagged fields of value v1 that Kafka defines, as far as they are given."""
     fields = (previous_producer_id, next_producer_id, client_transaction_version, next_producer_epoch)
     return {tag: struct.pack(">q" if tag < 2 else ">h", field) for tag, field in enumerate(fields) if field is not None}
 
@@ -43,7 +43,7 @@ def value(
     tagged: Mapping[int, bytes] | None = None,
     topic_tagged: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """A value; `topics` None is the null array. `tagged` and `topic_tagged` (of every topic) are for v1 only."""
+    """Returns a value. `topics` None: the null array. `tagged` and `topic_tagged` (of every topic) are for v1 only."""
     head = struct.pack(">hqhib", version, producer_id, producer_epoch, timeout_ms, status)
     times = struct.pack(">qq", last_update_ms, start_ms)
     if version == 0:
@@ -54,7 +54,7 @@ def value(
 def transition(
     transactional_id: bytes | str, offset: int, *, timestamp_ms: int, leader_epoch: int = 0, data: bytes | None
 ) -> bytes:
-    """One record in its own batch, as the coordinator appends it; `data` None is a tombstone."""
+    """Returns a batch of one record, as the coordinator appends it. `data` None: a tombstone."""
     return batch([Rec(key(transactional_id), data)], offset, timestamp_ms=timestamp_ms, leader_epoch=leader_epoch)
 
 
@@ -80,7 +80,7 @@ def _topics_v1(topics: Topics | None, tagged: Mapping[int, bytes]) -> bytes:
 
 
 def _tagged(fields: Mapping[int, bytes]) -> bytes:
-    """Count, then tag, size, bytes in the order given (Kafka: ascending)."""
+    """Returns tagged fields: their count, then tag, size and bytes of each, in the order given (Kafka's: ascending)."""
     out = uvarint(len(fields))
     for tag, data in fields.items():
         out += uvarint(tag) + uvarint(len(data)) + data
