@@ -52,8 +52,8 @@ def create_app(
 ) -> FastAPI:
     """Returns an ASGI application that reads the store; it connects to nothing before the first request.
 
-    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head;
-    without `kafka`, so do the few requests that have to ask Kafka. `operators`: keys by name of those who may resolve.
+    Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head. The
+    few requests that need Kafka also answer 503 if `kafka` is None. `operators`: keys by name of those who may resolve.
     `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat` is called once a
     second while requests are answered.
     """

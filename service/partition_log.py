@@ -16,8 +16,9 @@ def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
     """Hands the batches of `data` to the walk until it is done. Returns the offset at which reading continues: after
     the last whole batch (`lo` if there is none). Returns None if no batch can be found after a damaged place.
 
-    `lo` lies in the first batch or before it. A batch that cannot be decoded tears the walk. Zeros at the end of a file
-    do not: they are preallocated and not written yet.
+    `lo` lies in the first batch or before it. At a batch that cannot be decoded, the walk loses the fate of every
+    transaction that still waits for its marker (`SpanBuilder.add_unreadable`). At zeros at the end of a file it does
+    not: they are preallocated and not written yet.
     """
     position = lo
     for one in read_batches(data, lo):

@@ -17,7 +17,7 @@ from service.settings import Settings
 
 _TIMEOUT_S: Final = 35  # the service itself waits 30 s for its store
 _PAGE: Final = 200
-"""Most items that the service returns in one page."""
+"""Maximum number of items that the service returns in one page."""
 
 _LIST: Final = frozenset({"items", "next_cursor", "as_of"})
 _TRANSACTION: Final = frozenset({"transactional_id", "state", "started_at", "partitions", "coordinator", "counts"})
@@ -48,8 +48,8 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NoAnswer(CommandFailed):
-    """The failure when no answer of the service came. `was_refused`: the connection was refused, so the service was not
-    asked.
+    """The failure of a request to which no answer came. `was_refused`: the connection was refused, so the service was
+    not asked.
     """
 
     def __init__(self, text: str, *, was_refused: bool = False) -> None:
@@ -77,7 +77,7 @@ class Service:
         return self._pages("transactions", query, limit, _TRANSACTION)
 
     def timeline(self, transactional_id: str, limit: int) -> dict[str, Any]:
-        """Returns the timeline of one id as `transactions` returns ids: the newest rows first."""
+        """Returns the timeline of one id, the newest rows first, in the form in which `transactions` returns ids."""
         return self._pages("transaction/timeline", {"id": transactional_id}, limit, {"type"})
 
     def owners(self, producer_id: str) -> dict[str, Any]:
@@ -85,19 +85,21 @@ class Service:
         return self._list(self._of_cluster(f"producers/{quote(producer_id, safe='')}", {}), {"transactional_id"})
 
     def expiring(self, within: str | None, limit: int) -> dict[str, Any]:
-        """Returns the ids that expire, as `transactions` does: the soonest first."""
+        """Returns the ids that will expire, the soonest first, in the form in which `transactions` returns ids."""
         return self._pages("expiring", {"within": within}, limit, _TRANSACTION)
 
     def findings(self, query: Mapping[str, str | Sequence[str] | None], limit: int) -> dict[str, Any]:
-        """Returns findings as `transactions` returns ids. `truncated`: how many more of these kinds have no finding."""
+        """Returns findings in the form in which `transactions` returns ids. `truncated`: number of conditions and
+        events of the requested kinds that were seen, but have no finding of their own.
+        """
         return self._pages("findings", query, limit, _FINDING, _FINDINGS)
 
     def partitions(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """Returns data partitions as `transactions` returns ids."""
+        """Returns data partitions in the form in which `transactions` returns ids."""
         return self._pages("partitions", query, limit, _PARTITION)
 
     def hanging(self, limit: int) -> dict[str, Any]:
-        """Returns hanging transactions as `findings` does."""
+        """Returns hanging transactions in the form in which `findings` returns findings."""
         return self._pages("hanging", {}, limit, _FINDING, _FINDINGS)
 
     def summary(self) -> dict[str, Any]:
@@ -105,13 +107,13 @@ class Service:
         return self._known(self._get(f"/clusters/{quote(self.cluster(), safe='')}"), _CLUSTER)
 
     def since(self, moment: str) -> timedelta:
-        """Returns the time that passed from a time in an answer to the last answer, by the clock of the service's
+        """Returns the time from `moment`, a time in an answer, to the last answer, both by the clock of the service's
         machine.
         """
         return self._answered_at - datetime.fromisoformat(moment)
 
     def groups(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
-        """Returns consumer groups on stalled partitions as `transactions` returns ids."""
+        """Returns consumer groups on stalled partitions, in the form in which `transactions` returns ids."""
         return self._pages("groups", query, limit, _GROUP)
 
     def explain(self, topic: str, partition: int, offset: int, to: int | None) -> dict[str, Any]:

@@ -17,9 +17,9 @@ LEASE_LAPSES_AFTER_MS: Final = 10_000
 
 STALLED_AFTER_MS: Final = LEASE_LAPSES_AFTER_MS
 """Age of the last success from which a source counts as stalled. A healthy source succeeds at least once a second, so
-ten successes in a row are missing. A shorter time could not tell an application that is gone from one that runs without
-progress: for that the lease, too, needs the time to lapse. With a longer one the page would show data that is no longer
-about right."""
+ten successes in a row are missing. A shorter time could not distinguish an application that is gone from one that runs
+without progress, because the lease of the former needs this time to lapse. With a longer one the page would show data
+that is no longer about right."""
 
 
 class Cause(Enum):
@@ -53,10 +53,11 @@ class LeaseState:
 class Stall:
     """A source of which nothing new is stored.
 
-    `since_ms`: its last success; None if it was never read, and where that is unknown because a clock was set back.
-    `error`: of FAILING. `unread_since_ms`: the last sign of the application that is gone (it renewed its lease, or read
-    this source), also beside an error; None while an application reads the cluster. `until_ms`: of CLOCK_SET_BACK, when
-    reads count as new again.
+    - `since_ms`: its last success; None if it was never read, or if the time is unknown because a clock was set back.
+    - `error`: of FAILING.
+    - `unread_since_ms`: the last sign of the application that is gone (it renewed its lease, or read this source), also
+      beside an error; None while an application reads the cluster.
+    - `until_ms`: of CLOCK_SET_BACK, the time from which reads count as new again.
     """
 
     cause: Cause

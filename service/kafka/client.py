@@ -188,8 +188,8 @@ def bootstrap_client(config: Mapping[str, Any], servers: Sequence[str]) -> Kafka
     """Returns a client that knows the brokers. Raises the library's errors: KafkaError, ValueError, AssertionError,
     OSError.
 
-    The library picks one server at random and spends the whole timeout on it. If that broker is frozen, the whole
-    cluster seems to be.
+    The library picks one server at random and spends the whole timeout on it, even if that broker is frozen. So a few
+    servers are tried one after another with a short timeout, then all together with a longer one.
     """
     if len(servers) > 1:
         for server in random.sample(servers, min(len(servers), SERVERS_TRIED)):

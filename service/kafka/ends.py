@@ -27,7 +27,7 @@ from service.kafka.offsets import EARLIEST, LATEST
 from service.kafka.raw import RawAnswer, RawRequest
 
 TIMEOUT_MS: Final = 3_000
-"""Time that one `look` waits for all brokers together."""
+"""Time that one `sample` waits for all brokers together."""
 
 _UNCOMMITTED, _COMMITTED = 0, 1
 _Kind = tuple[int, int]
@@ -157,7 +157,7 @@ class AnswerReader:
     """
 
     def __init__(self, places: Sequence[tuple[str, int]]) -> None:
-        """`places`: the partitions, in the order of the arrays that `read` returns."""
+        """Takes `places`, the partitions in the order of the arrays that `read` returns."""
         self._order = {place: at for at, place in enumerate(places)}
         self._size = -1
 

@@ -17,7 +17,7 @@ from service.kafka.offsets import offset_at_time
 _LOG_MARGIN: Final = 5_000
 """Transaction-log records read before the proof of absence, because a transaction may have been open then."""
 _RECORDS_BACK: Final = 300
-"""Markers are searched from the time of the record this many records of the id ago: some hundred transactions."""
+"""Number of the id's newest records, some hundred transactions, over which markers are searched."""
 _TIME_MARGIN_MS: Final = 60_000
 """Allowance for clocks that differ. The point from which markers are searched is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000

@@ -80,8 +80,8 @@ def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
 
 
 def coordinators_of(client: KafkaClient, groups: Sequence[str]) -> dict[str, int]:
-    """Returns the coordinating broker of each group. Leaves out groups without a known coordinator now, or without
-    permission (DESCRIBE on the group). Raises KafkaUnavailable or KafkaRefused.
+    """Returns the coordinating broker of each group. Leaves out groups that have no known coordinator now, or that may
+    not be described (DESCRIBE on the group). Raises KafkaUnavailable or KafkaRefused.
 
     This request makes Kafka create `__consumer_offsets` if it does not exist, so ask only for groups that were listed.
     """
@@ -140,7 +140,9 @@ def _topics(group: Any, places: Collection[tuple[str, int]] | None) -> list[Any]
 def _committed_by_one(
     client: KafkaClient, node: int, group: str, require_stable: bool, places: Collection[tuple[str, int]] | None
 ) -> GroupOffsets:
-    """Asks for one group: brokers before Kafka 3.0 take no more at once."""
+    """Returns the offsets of one group, with a request of its own: brokers before Kafka 3.0 take only one group at
+    once.
+    """
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places or ():
         by_topic.setdefault(topic, []).append(partition)

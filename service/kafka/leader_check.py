@@ -1,4 +1,4 @@
-"""Observes partitions so that a verdict may rest on it: another broker reports the same leader before and after.
+"""Observes partitions in a way on which a verdict may rest: another broker reports the same leader before and after.
 
 A broker that lost the lead and does not know it yet answers convincingly; only another broker can show the change.
 """

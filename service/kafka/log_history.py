@@ -34,10 +34,11 @@ def id_history(
     lo: int,
     hi: int,
 ) -> LogHistory:
-    """Returns the records of the id in [lo, hi) of a log partition; their `lists` is True if they list `place`.
+    """Returns the records of the id in [lo, hi) of a log partition; their `lists_partition` is True if they list
+    `place`.
 
-    Offsets below `lo`, and offsets without a record, are holes. Raises KafkaUnavailable, KafkaRefused (READ on the
-    transaction log).
+    Holes are the offsets below `lo`, those more than MAX_RECORDS before `hi`, and those without a record. Raises
+    KafkaUnavailable, KafkaRefused (READ on the transaction log).
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []

@@ -31,8 +31,8 @@ def write_marker(
     (see NEEDS), 3, 6.
 
     The coordinator is not asked and never learns of the marker. A marker in a transaction that the coordinator still
-    knows tears that transaction apart. `coordinator_epoch`: the one from DescribeProducers, 0 if that is -1 (as Kafka's
-    own tool does). Raises KafkaUnavailable (then the marker may or may not be written) or KafkaRefused.
+    knows ends it on this partition alone. `coordinator_epoch`: the one from DescribeProducers, 0 if that is -1 (as
+    Kafka's own tool does). Raises KafkaUnavailable (then the marker may or may not be written) or KafkaRefused.
     """
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     request = WriteTxnMarkersRequest(

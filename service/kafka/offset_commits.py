@@ -28,7 +28,7 @@ PLAIN_BYTES: Final = 8 << 20
 
 class SearchRange(NamedTuple):
     """The range to read for an open transaction: its batches from `lo` on. `newest_ms`: the timestamp of its newest
-    batch, as DescribeProducers reports it; the transaction has no batch behind that one."""
+    batch, as DescribeProducers reports it; the transaction has no batch after that one."""
 
     lo: int
     newest_ms: int
@@ -36,8 +36,8 @@ class SearchRange(NamedTuple):
 
 @dataclass(slots=True)
 class Commits:
-    """The offsets that the batches of one transaction commit. `has_newest`: the one with Sought's timestamp is among
-    these batches. `undecodable`: number of records that could not be decoded, by reason."""
+    """The offsets that the batches of one transaction commit. `has_newest`: the batch with the `newest_ms` of
+    SearchRange is among them. `undecodable`: number of records that could not be decoded, by reason."""
 
     offsets: set[OffsetKey] = field(default_factory=set)
     has_newest: bool = False

@@ -38,7 +38,7 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
     yet, refuses (PART.fetchOffsetForTimestamp). Raises KafkaUnavailable if no leader at all answers.
 
-    `unreplicated`: LATEST then is the very end of the log, with records that wait for replicas (Kafka returns it to a
+    `unreplicated`: makes LATEST the very end of the log, records that wait for replicas included (Kafka returns it to a
     debugging replica, ReplicaManager.fetchOffset).
     """
     topic = ListOffsetsRequest.ListOffsetsTopic

@@ -61,7 +61,9 @@ class Versions(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """A cluster. `operations`: those allowed on it; None without DESCRIBE, if not even that is reported (KIP-430)."""
+    """A cluster. `operations`: those allowed on it; None if the broker does not report them, as without DESCRIBE
+    (KIP-430).
+    """
 
     cluster_id: str | None
     operations: frozenset[str] | None
@@ -158,7 +160,9 @@ def readable_configs(client: KafkaClient, node: int, names: Sequence[str]) -> se
 
 
 def has_authorizer(client: KafkaClient, node: int) -> bool | None:
-    """Returns True if the brokers check permissions, False if they do not; None if that is not reported."""
+    """Returns True if the brokers check permissions, False if they do not; None if the broker gives no answer that
+    shows it.
+    """
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
         resource_name_filter=None,
@@ -176,8 +180,8 @@ def has_authorizer(client: KafkaClient, node: int) -> bool | None:
 
 
 def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
-    """Returns the active controller's time: it reports itself as caught up now, by its clock
-    (DescribeQuorumResponse.json).
+    """Returns the time by the active controller's clock: its answer contains its present time as the time at which it
+    was last caught up (DescribeQuorumResponse.json).
 
     None without DESCRIBE on the cluster, or if the broker does not answer that request.
     """

@@ -17,7 +17,7 @@ class RawRequest:
     """A request as bytes. `body`: everything after the header. `is_flexible`: this version has tagged fields (KIP-482),
     in its header, too.
 
-    It can be sent many times, but not again before its answer came.
+    One request can be sent many times, but not again before its last answer has come.
     """
 
     def __init__(self, api_key: int, version: int, body: bytes, *, is_flexible: bool) -> None:

@@ -36,8 +36,9 @@ class ListedId(NamedTuple):
 def list_transactions(
     client: KafkaClient, node: int, producer_ids: Sequence[int] = (), timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> list[ListedId]:
-    """Returns the ids that broker `node` coordinates, with one of `producer_ids` (none given: all). Kafka leaves out
-    ids without permission (DESCRIBE on the id) and gives no error: an id that is missing here may still exist.
+    """Returns the ids that broker `node` coordinates; if `producer_ids` are given, only those with one of them. Kafka
+    leaves out ids without permission (DESCRIBE on the id) and gives no error: an id that is missing here may still
+    exist.
 
     Raises KafkaUnavailable (also while the broker loads any part of the transaction log) or KafkaRefused.
     """
@@ -51,7 +52,7 @@ def list_transactions(
 def describe_transactions(
     client: KafkaClient, coordinator: int, ids: Sequence[str], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[str, TransactionDescription]:
-    """Returns what their `coordinator` reports of the ids. Raises KafkaUnavailable or KafkaRefused."""
+    """Returns the descriptions of the ids by their `coordinator`. Raises KafkaUnavailable or KafkaRefused."""
     return descriptions_in(client.ask(describe_request(ids), coordinator, timeout_ms))
 
 

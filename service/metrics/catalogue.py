@@ -12,8 +12,8 @@ Kind = Literal["gauge", "counter", "histogram"]
 class Metric(NamedTuple):
     """The declaration of a metric. `labels` come after `cluster`, which all metrics about a cluster have.
 
-    `many`: the metric has a series for each of something that a cluster may have thousands of; the cap on series cuts
-    only these.
+    `many`: the metric has a series for each id, group or partition, say, of which a cluster may have thousands. The cap
+    on series cuts only such metrics.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Makes the series of one cluster for Prometheus from what the store knows of it, read anew for each page."""
+"""Makes the Prometheus series of one cluster from the facts in the store, which are read anew for each page."""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ class HttpMetrics:
         self._app, self._requests = app, requests
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Counts the request. An exception that reaches us counts as 500, which is what the server answers then."""
+        """Counts the request. An exception that reaches this middleware counts as 500, because the server answers it
+        with 500.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

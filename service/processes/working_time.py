@@ -9,15 +9,16 @@ from typing import Final
 from service.processes.linux import ProcessorTime, processor_time
 
 LONGEST_STEP_S: Final = 1.0
-"""Upper bound of what one step counts: for the rest of the time the measuring process was stopped itself, and so,
-most likely, was the measured one."""
+"""Upper bound of the time that one step counts. If more time has passed, the measuring process was stopped itself, and
+most likely the measured one too."""
 
 QUIET_MISSES: Final = 3
-"""From this number of missed beats on, we ask the kernel what the unresponsive process did. That costs milliseconds."""
+"""From this number of missed beats on, we ask the kernel what the unresponsive process did. The question costs
+milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""Share of the wanted processor time from which on a second counts in full. On a busy machine with two cores threads
-get more than that; with forty busy loops beside them, a twentieth."""
+"""Share of the wanted processor time from which on a second counts in full. Threads get more than that on a busy
+machine with two cores, and a twentieth beside forty busy loops."""
 
 
 class WorkingTime:

@@ -3,9 +3,9 @@
 Marker epochs: the leader accepts a marker if its producer epoch is not below the last one that the leader saw, and its
 coordinator epoch is not below that of the last marker. DescribeProducers reports both.
 
-Anything may happen between the last step and the marker. That is harmless, because no transactional.id has the producer
-id and epoch any more. If a producer writes there meanwhile, it does so under a newer epoch, and the leader refuses the
-marker. If somebody else writes the same marker first, ours ends nothing.
+Whatever happens between the last step and the marker is harmless, because no transactional.id has the producer id and
+epoch any more. If a producer writes there meanwhile, it does so under a newer epoch, and the leader refuses the marker.
+If somebody else writes the same marker first, ours ends nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The audit trail: who had which marker written, when, and what came of it.
+"""The audit trail of markers that people had written: operator, marker, time and outcome.
 
-Rows are added, and deleted after a year and more.
+Rows are only added, and deleted after more than a year.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.store.display import printable
 from service.store.schema import audit
 
 BEGUN: Final = "begun"
-"""Recorded before the marker is sent. Where no outcome follows, the service ended, or lost its store, meanwhile."""
+"""Recorded before the marker is sent. If no outcome follows, the service ended, or lost its store, meanwhile."""
 WRITTEN: Final = "written"
 REFUSED: Final = "refused"
 """The marker is not in the log."""
@@ -28,8 +28,8 @@ _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """A marker that somebody had us write, or tried out (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: BEGUN,
-    WRITTEN, REFUSED or UNKNOWN; `error`: one line, None where all went well."""
+    """A marker that an operator asked for, or only tried out (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: BEGUN,
+    WRITTEN, REFUSED or UNKNOWN; `error`: one line, None if all went well."""
 
     at_ms: int
     finding_id: str
@@ -51,7 +51,7 @@ _A = audit.c
 
 def record(engine: Engine, cluster_id: int, attempt: Attempt) -> None:
     """Adds the attempt. Once this returns, the row outlives this process; in SQLite a power cut may still take it. No
-    lease is needed, because it is people who act, through the service.
+    lease is needed: the service writes here when a person asks for a marker.
 
     StoreUnavailable: nothing was written.
     """
@@ -83,8 +83,8 @@ def of_subject(
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
-    """Returns whether a marker on the partition is of one of the attempts (an unknown outcome counts as written); None
-    while an attempt is under way, so that this is not known yet. `is_commit` None: the marker's kind cannot be read."""
+    """Returns whether one of the attempts wrote a marker on the partition (an unknown outcome counts as written); None
+    while an attempt is under way that may have written it. `is_commit` None: the marker's kind cannot be read."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == "COMMIT")]
     if any(one.outcome in (WRITTEN, UNKNOWN) for one in ours):
         return True

@@ -39,13 +39,14 @@ def display_id(raw: bytes) -> str:
 
 
 def shown_id(text: str | None, b64: str | None) -> str | None:
-    """Returns `transactional_id` of our JSON as people see it; beside `transactional_id_b64` the text is so already."""
+    """Returns `transactional_id` of our JSON as people see it. Beside a `transactional_id_b64`, the JSON's text has
+    this form already."""
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
 def part_displays(part: bytes) -> list[str]:
-    """Returns the texts that this part of an id may have in `display_id` of the whole id. What lies beside the part
-    decides about the escaping of spaces at its ends."""
+    """Returns the texts that this part of an id may have in `display_id` of the whole id. Spaces at the ends of the
+    part are escaped or not depending on the characters beside it."""
     shown = [display_id(part)]
     if part.startswith(b" "):
         shown += [" " + one.removeprefix(_SPACE) for one in shown]
@@ -61,8 +62,9 @@ def printable(text: str) -> str:
 
 
 def possible_ids(text: str) -> list[bytes]:
-    """Returns the ids that a text may name, each once: the one it spells, then the one that `display_id` shows so, then
-    those that a copy out of raw JSON, raw metrics or a terminal without UTF-8 may have been of."""
+    """Returns the ids that a text may name, each once: first the id with this very text, then the one that `display_id`
+    shows as this text, then those that may have been copied out of raw JSON, raw metrics or a terminal without
+    UTF-8."""
     if "\\" not in text:
         return [text.encode()]
     spellings = [
@@ -97,7 +99,7 @@ def _of_escape(match: re.Match[str]) -> str:
 
 
 def _of_python(match: re.Match[str], *, is_byte: bool) -> str:
-    r"""`is_byte`: `\x80` and above were bytes that are no UTF-8; else characters."""
+    r"""Returns the text of an escape in Python's notation. `is_byte`: `\x80` and above are bytes; else characters."""
     byte, *longer, letter = match.groups()
     if letter:
         return _LETTERS[letter]

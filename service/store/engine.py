@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from service.store import many_rows
 
 _CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
-"""Matches, in a text that no parser takes for a URL, everything behind the scheme up to the last @."""
+"""Matches, in a text that no parser takes for a URL, everything after the scheme up to the last @."""
 _IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")  # libpq's password, sslpassword
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
@@ -91,8 +91,8 @@ def redact_url(url: URL) -> str:
 
 
 def redact_text(url: str) -> str:
-    """Returns the same as `shown` for a text that is no URL; user names go too, because nothing shows where they
-    end."""
+    """Hides the credentials of a text that is no URL as `redact_url` does. User names go too, because nothing shows
+    where they end."""
     return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))
 
 
@@ -175,8 +175,8 @@ def _postgresql_arguments(url: URL, **more: str) -> dict[str, str | int]:
 
 
 def _prepare_sqlite(engine: Engine, pragmas: tuple[str, ...], begin: str) -> None:
-    """Sets the pragmas, and begins transactions where SQLAlchemy says: Python's driver opens them late and by
-    guessing."""
+    """Sets the pragmas, and begins each transaction when SQLAlchemy does: Python's driver begins one late, when it
+    takes a statement for a write."""
     name = redact_url(engine.url)
 
     def on_connect(raw: sqlite3.Connection, _: object) -> None:
@@ -214,8 +214,8 @@ def _is_passing(error: sqlite3.Error) -> bool:
 
 
 def _is_down(context: ExceptionContext) -> bool:
-    """Returns whether an error of PostgreSQL may pass: psycopg's OperationalError covers the classes 08, 40, 53, 55, 57
-    and 58, and all of them may."""
+    """Returns whether an error of PostgreSQL may pass. psycopg's OperationalError covers the classes 08, 40, 53, 55, 57
+    and 58, and all of these may pass."""
     wrapped = context.sqlalchemy_exception
     return context.is_disconnect or isinstance(wrapped, OperationalError | PoolTimeout)
 

@@ -11,8 +11,8 @@ from typing import Final
 from service.store.display import possible_ids
 
 KEY_ID_BYTES: Final = 1_024
-"""Bytes of an id that its key keeps: all of a shorter id. Ids and prefixes of up to so many bytes compare as they
-are."""
+"""Number of bytes of an id that its key keeps. An id, or a prefix of one, that is no longer than this is its own
+key."""
 
 _MARK: Final = b"\xff"  # never part of UTF-8, so in no id that a coordinator writes
 _CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size

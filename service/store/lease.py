@@ -1,4 +1,5 @@
-"""One driver writes at a time. The lease's epoch rises with every holder, so a replaced driver cannot write."""
+"""The lease, with which one driver writes at a time. Its epoch rises with every holder, so a replaced driver cannot
+write."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Finds the rows of many ids or partitions at once, by an index, and writes many at once:
-INSERT … ON CONFLICT, compiled once.
+"""Finds the rows of many ids or partitions at once, by an index, and writes many at once: INSERT … ON CONFLICT,
+compiled once.
 
 SQLAlchemy's own executemany inspects every value of every row; for the first read of a large log that is half the time.
 
-For SQLAlchemy a write here is an executemany too, so errors, transactions and lost connections are handled as ever.
+For SQLAlchemy a write here is an executemany too, so it handles errors, transactions and lost connections as for any
+other.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ from service.domain.partitions.facts import TopicPartition
 _IDS_AT_ONCE: Final = 1_000
 
 _PLACES_AT_ONCE: Final = 100
-"""Most partitions in one statement: PostgreSQL plans each of them, so several statements are faster than a longer
-one."""
+"""Maximum number of partitions in one statement: PostgreSQL plans each of them, so several statements are faster than a
+longer one."""
 
 COPIES_FROM: Final = 500
 """Number of rows from which COPY is faster on PostgreSQL than one INSERT each: 1.3 times at 1,000, 1.6 at 10,000."""
@@ -137,7 +138,7 @@ class Upsert:
         self.least = tuple(least)
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Writes the rows one after another: a row with the same key as an earlier one finds what that one left."""
+        """Writes the rows one after another: a row meets the result of an earlier row with the same key."""
         if not rows:
             return
         copies = connection.dialect.name == "postgresql" and len(rows) >= COPIES_FROM and not self._repeats(rows)
@@ -145,7 +146,8 @@ class Upsert:
         connection.exec_driver_sql(_insert(self, connection.dialect), list(rows), execution_options=options)
 
     def _repeats(self, rows: Sequence[tuple[Any, ...]]) -> bool:
-        """Returns whether a key comes twice where that matters: one INSERT … SELECT cannot change a row twice."""
+        """Returns whether two rows with the same key would change one row: a single INSERT … SELECT cannot change it
+        twice."""
         if not (self.replace or self.fill or self.add or self.most or self.least):
             return False
         key_of = itemgetter(*(self.columns.index(name) for name in self.key))

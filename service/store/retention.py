@@ -1,7 +1,7 @@
 """Deletes rows that are older than they are kept: in short transactions, a few thousand rows each, found by an index.
 
 The rows that an open finding rests on are kept until the finding has ended, however old they are: a hanging transaction
-may hang for months, and must still be named, examined and ended then. An open entry on a partition may become a
+may hang for months, and must still be named, examined and ended after that. An open entry on a partition may become a
 finding, so it keeps its rows too.
 """
 
@@ -52,13 +52,15 @@ from service.store.schema import (
 )
 
 ROWS_AT_ONCE: Final = 4_000
-"""Most rows of each table that one call deletes; the call takes up to half a second in a store of a million ids."""
+"""Maximum number of rows of each table that one call deletes; the call takes up to half a second in a store of a
+million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""Factor by which more markers than other rows are deleted at once: there may be thousands a second, all small."""
+"""Factor by which more markers than other rows are deleted at once: thousands of them may come in a second, and their
+rows are small."""
 
 IDS_AT_ONCE: Final = 500
-"""Most expired ids that one call deletes: they lie in many indexes, far apart."""
+"""Maximum number of expired ids that one call deletes: their rows lie in many indexes, far apart."""
 
 AUDIT_KEPT_MS: Final = 400 * 86_400_000
 """Time (ms) for which audit rows are kept: an audit of a whole year finds all of it."""
@@ -77,7 +79,8 @@ _OWNS = and_(
 _HAD = and_(_P.cluster_id == _T.cluster_id, _P.transactional_id == _T.transactional_id)
 # the id's newest record cannot be decoded; the reject shows why
 _IS_ODD = and_(_T.cluster_id == _R.cluster_id, _T.transactional_id == _R.transactional_id, _T.state == UNKNOWN)
-# ids of a log that was replaced by another one (writers.ids.void_ids) may come again while the new one is read
+# ids of a log that was replaced by another one (writers.ids.expire_partition_ids) may come again while the new one is
+# read
 _MAY_COME_AGAIN = and_(
     _T.offset < 0,
     exists().where(

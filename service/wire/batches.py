@@ -117,7 +117,7 @@ class Batch(NamedTuple):
     position: int
     header: BatchHeader
     records: bytes
-    """Everything behind the header, still compressed."""
+    """Everything after the header, still compressed."""
 
     @property
     def base_offset(self) -> int:
@@ -200,7 +200,7 @@ def _whole(data: bytes) -> Iterator[Batch | BadBatch]:
 
 
 def claimed_end(data: bytes, position: int) -> int:
-    """Returns the offset behind the batch at `position`, from its header; base offset + 1 if the header is cut."""
+    """Returns the offset after the batch at `position`, from its header; base offset + 1 if the header is cut."""
     base_offset: int = _PREFIX.unpack_from(data, position)[0]
     delta: int = _DELTA.unpack_from(data, position + DELTA_AT)[0] if len(data) - position >= HEADER_SIZE else 0
     return base_offset + max(delta, 0) + 1

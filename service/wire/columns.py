@@ -48,7 +48,7 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
 
     Input that the vector pass does not support (a compressed, broken or odd batch; a value of an unknown version, with
     tags on its elements, or with a number that is too long) goes through the scalar form. `decode_scalar` returns the
-    same result slowly.
+    same result more slowly.
     """
     walk = locating.locate(chunks)
     slow = {index: scalar.locate(chunks[index]) for index in np.flatnonzero(walk.needs_scalar).tolist()}
@@ -115,7 +115,7 @@ def _ends(chunks: Sequence[Chunk], walk: locating.LocatedChunks, slow: dict[int,
 
 
 def _joined(records: Located, slow: dict[int, LocatedChunk]) -> Located:
-    """Adds the records that the scalar form found; their keys and values go behind the other bytes."""
+    """Adds the records that the scalar form found; their keys and values go after the other bytes."""
     ordered = [(index, record) for index, found in slow.items() for record in found.records]
     strings = [string for _, record in ordered for string in (record.key, record.value)]
     size = np.array([-1 if string is None else len(string) for string in strings], np.int64)

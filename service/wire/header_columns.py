@@ -93,7 +93,8 @@ def header_columns(data: bytes) -> HeaderColumns:
 
 
 def marker_at(data: bytes, position: int, size: int) -> ControlRecord | None:
-    """Returns the marker in the control batch at `position`; None if it is none, was compacted away or is damaged."""
+    """Returns the marker in the control batch at `position`; None if the batch is no marker, was emptied by compaction
+    or is damaged."""
     try:
         for batch in read_batches(data[position : position + size]):
             if isinstance(batch, Batch):

@@ -70,7 +70,8 @@ def _starts_by_loop(data: bytes) -> Iterator[int]:
 
 
 def _guessed_starts(data: bytes) -> Ints | None:
-    """Walks from each place that looks like a header to the next one; returns None if they do not join into one."""
+    """Walks from each place that looks like a header to the next one; returns None if the walks do not join into
+    one."""
     begin = np.array([0, *_header_candidates(data)], np.int64)
     end = np.append(begin[1:], len(data) - HEADER_SIZE + 1)
     length_at: npt.NDArray[Any] = np.ndarray((len(data) - LENGTH_END + 1,), ">i4", data, LENGTH_END - 4, (1,))
@@ -219,9 +220,9 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
 
 
 def _record_starts(data: bytes, start: Ints, stop: Ints, count: Ints, bad: Bools) -> tuple[Ints, Ints, Ints]:
-    """Returns (first byte, byte behind, batch) of each record. The coordinator writes one record a batch, so that its
-    place is known; batches of several records (tombstones) are walked. Marks batches in `bad` if their records do not
-    fill them exactly."""
+    """Returns (first byte, byte after the last, batch) of each record. The coordinator writes one record a batch, so
+    that its place is known; batches of several records (tombstones) are walked. Marks batches in `bad` if their records
+    do not fill them exactly."""
     several = {}
     for row in np.flatnonzero(count > 1).tolist():
         several[row] = _cut(data, int(start[row]), int(stop[row]), int(count[row]))

@@ -40,9 +40,9 @@ class Reject(NamedTuple):
 
 
 class BrokenBatch(NamedTuple):
-    """A batch of which no record could be read. Fetch it once more before you believe it.
+    """A batch of which no record could be read. A caller should fetch the batch once more before it counts as broken.
 
-    `resume_offset`: the offset at which the log continues behind it; None (unknown) if its length is wrong.
+    `resume_offset`: the offset at which the log continues after it; None (unknown) if its length is wrong.
     """
 
     partition: int
@@ -93,7 +93,7 @@ class LogColumns:
     rejects: tuple[Reject, ...]
     """Ordered like the rows."""
     next_offsets: dict[int, int]
-    """By partition, the offset up to which the log was decoded: behind the last whole batch (empty and broken ones
+    """By partition, the offset up to which the log was decoded: after the last whole batch (empty and broken ones
     count, one with a wrong length does not), at least the smallest lo and at most the largest hi."""
     broken: tuple[BrokenBatch, ...]
     batches: int

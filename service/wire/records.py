@@ -126,7 +126,7 @@ def _coordinator_epoch(value: bytes | None) -> int:
 
 
 def _versioned(data: bytes | None) -> Cursor:
-    """Returns a cursor behind the version. Raises MalformedBatch for null or a version below 0."""
+    """Returns a cursor after the version. Raises MalformedBatch for null or a version below 0."""
     if data is None:
         raise MalformedBatch("a control record without key or value")
     cursor = Cursor(data, MalformedBatch)

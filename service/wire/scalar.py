@@ -89,12 +89,12 @@ def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
 
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
-    """Returns for each batch where the log continues if that batch is broken: (base offset of the next good batch, True
-    if everything behind is known).
+    """Returns, for each batch, the place at which the log continues if that batch is broken: (base offset of the next
+    good batch, True if everything after it is known).
 
-    If the length of a broken batch is wrong, the bytes behind it are no batches. They are accepted as batches if they
-    begin at the offset where it claims to end. Otherwise offsets are tried one by one, because a damaged number must
-    not skip records.
+    If the length of a broken batch is wrong, the bytes after it are no batches. They are accepted as batches if they
+    begin at the offset where the broken batch claims to end. Otherwise offsets are tried one by one, because a damaged
+    number must not skip records.
     """
     following: list[tuple[int | None, bool]] = []
     last = found[-1] if found else None
@@ -143,8 +143,9 @@ def _broken(chunk: Chunk, batch: Batch | BadBatch, offset: int, reached: int, er
 
 
 def misread(partition: int, at: int, data: bytes) -> BrokenBatch:
-    """Returns the first batch of `data` as broken. A Fetch from `at` had room for more, and still reading cannot go on:
-    the batch's length is wrong (BadLength), or its offset is that of another place (BadOffset)."""
+    """Returns the first batch of `data` as broken. `data`: the answer to a Fetch from `at` that had room for more, but
+    does not let reading continue. The batch's length is wrong (BadLength), or its offset is that of another place
+    (BadOffset)."""
     found = next(read_batches(data), None)
     error = BadLength if found is None else BadOffset
     base = int.from_bytes(data[:8], "big", signed=True)

@@ -110,7 +110,7 @@ def _decode_block(data: Bytes, start: Ints, size: Ints, into: ValueColumns, done
 def _decode_version(
     version: int, data: Bytes, start: Ints, size: Ints, into: ValueColumns, rows: Ints, done: Bools
 ) -> None:
-    """Decodes values of one version into the rows `rows` of `into`. Marks the rows that it could read in `done`."""
+    """Decodes values of one version into the rows `rows` of `into`. Marks the decoded rows in `done`."""
     end = start + size
     fixed = structs(data, start, _FIXED)
     odd: Bools = (fixed["status"] < 0) | (fixed["status"] > LAST_STATUS)
@@ -147,7 +147,7 @@ def _count(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]
 
 
 def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Ints, odd: Bools) -> Ints:
-    """Moves `at` behind the topics, one topic of every row at a time; returns the number of partitions per row."""
+    """Moves `at` past the topics, one topic of every row at a time; returns the number of partitions per row."""
     partitions = np.zeros(len(at), np.int64)
     active = np.flatnonzero((topics > 0) & ~odd)
     while active.size:
@@ -177,7 +177,7 @@ def _text_size(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, I
 
 
 def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
-    """Moves `at` behind the tagged fields; returns the columns of the known ones."""
+    """Moves `at` past the tagged fields; returns the columns of the known ones."""
     here = np.minimum(at, end)
     usual = structs(data, here, _USUAL_TAGS)
     is_usual = (usual["first"] == 0x0200) & (usual["size"] == 8) & (usual["second"] == 0x0202)
@@ -191,7 +191,7 @@ def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
 
 
 def _tag_by_tag(data: Bytes, at: Ints, end: Ints, odd: Bools, rows: Ints, found: dict[str, Ints]) -> None:
-    """Moves `at` behind the tagged fields of `rows`, one field of every row at a time; fills `found`."""
+    """Moves `at` past the tagged fields of `rows`, one field of every row at a time; fills `found`."""
     strange = np.zeros(len(rows), np.bool_)
     tags, at[rows] = uvarint(data, at[rows], strange)
     odd[rows] |= strange | (tags > MOST_TAGS)

@@ -1,8 +1,7 @@
 """Numpy primitives that read the same field of many records from one byte buffer.
 
-Positions are int64 arrays. A buffer has PADDING zero bytes behind its last record, so that a fixed-size read that
-begins inside a record never leaves the buffer. The caller checks afterwards, once per row, that the record was long
-enough.
+Positions are int64 arrays. A buffer has PADDING zero bytes after its last record, so that a fixed-size read that begins
+inside a record never leaves the buffer. The caller checks afterwards, once per row, that the record was long enough.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def structs(data: Bytes, at: Ints, layout: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def uvarint(data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
-    """Returns (numbers, positions behind them); marks rows with a number that is too long in `odd`."""
+    """Returns (numbers, positions after them); marks rows with a number that is too long in `odd`."""
     byte = data[at]
     number = (byte & 0x7F).astype(np.int64)
     behind = at + 1

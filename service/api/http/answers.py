@@ -27,10 +27,10 @@ def answer(request: Request, body: Shape, as_of_ms: int | None) -> Response:
 
 
 def _etag(content: bytes, as_of_ms: int | None) -> str:
-    """Returns a weak ETag of the body without `as_of`, and of the step of 5 s in which `as_of` lies.
+    """Returns a weak ETag: a digest of the body without `as_of`, and of `as_of` rounded down to 5 s.
 
-    While nothing but `as_of` moves, the ETag stays the same for 5 s at most, or clients would compute ages from an old
-    `as_of`. It stops changing only when `as_of` does.
+    While only `as_of` moves, the ETag changes every 5 s, so that a client that gets 304 never computes ages from an
+    older `as_of`. If `as_of` does not move either, the ETag stays the same.
     """
     step = None if as_of_ms is None else as_of_ms // ETAG_MOVES_EVERY_MS
     digest = blake2b(_AS_OF.sub(b"", content) + str(step).encode(), digest_size=9).hexdigest()
@@ -46,7 +46,7 @@ def _is_known(if_none_match: str, etag: str) -> bool:
 class HeadAsGet:
     """Pure ASGI middleware that answers HEAD as GET without a body.
 
-    It lies next to the routes, so the middleware around it still sees a HEAD.
+    This middleware is the innermost one: those around it still see a HEAD.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -18,7 +18,7 @@ def encode_bytes(data: bytes) -> str:
 
 
 def decode_bytes(text: str) -> bytes | None:
-    """Returns the bytes; None if the text is not what `encode_bytes` makes."""
+    """Returns the bytes of a text that `encode_bytes` made; None for any other text."""
     try:
         data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except (UnicodeEncodeError, binascii.Error):
@@ -38,7 +38,7 @@ def id_text(transactional_id: bytes) -> str:
 
 
 def id_b64(transactional_id: bytes) -> str | None:
-    """Returns the bytes as base64url if `id_text` is not exactly them, else None."""
+    """Returns the bytes as base64url if the text of `id_text` has other bytes, else None."""
     return None if id_text(transactional_id).encode() == transactional_id else encode_bytes(transactional_id)
 
 
@@ -56,8 +56,8 @@ def text_of_time(ms: int | None) -> str | None:
 
 
 def text_of_clock(ms: int) -> str:
-    """Returns the time as `text_of_time` does, of a clock of ours: it is never null. A number beyond all times becomes
-    the first or the last one.
+    """Returns a time of one of our own clocks, in the format of `text_of_time`. A number that is no time becomes the
+    first or the last possible one.
     """
     return _text(min(max(ms, 0), LAST_TIME_MS))
 
@@ -67,9 +67,9 @@ def _text(ms: int) -> str:
 
 
 def raw_ms(ms: int | None) -> int | None:
-    """Returns a number that is no time, for the field beside the null that `text_of_time` makes of it; else None.
+    """Returns a number that is no time, else None. An answer has this number beside the null of `text_of_time`.
 
-    Kafka's -1 means that there is no time, as None does.
+    Kafka's -1 means "no time", so it also gives None.
     """
     return None if ms is None or ms == NO_TIME or is_time(ms) else ms
 
@@ -77,8 +77,8 @@ def raw_ms(ms: int | None) -> int | None:
 API: Final = "/api/v1"
 
 _PERCENT_UP_TO: Final = 16_384
-"""Longest percent-encoded id (bytes) in a link. Servers refuse request lines of 64 kB; an id of 32,767 bytes would take
-98 kB percent-encoded, 44 kB as base64.
+"""Maximum length (bytes) of a percent-encoded id in a link. Servers refuse request lines of 64 kB; an id of 32,767
+bytes would take 98 kB percent-encoded, 44 kB as base64.
 """
 
 

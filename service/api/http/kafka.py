@@ -1,4 +1,4 @@
-"""The service's connection to Kafka, for what the store cannot answer: one client, used by one request at a time."""
+"""The service's connection to Kafka, for facts that the store lacks: one client, used by one request at a time."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ T = TypeVar("T")
 def cut(
     items: Iterable[T], key: Callable[[T], Key], limit: int, cursor: str | None, *filters: Any
 ) -> tuple[list[T], str | None]:
-    """Returns the items behind `cursor`, at most `limit`, and the cursor of the next page (None: this was the last).
+    """Returns the items after `cursor`, at most `limit`, and the cursor of the next page (None: this was the last).
 
-    `items` come in the order of their keys. `filters`: as for `seal`. ProblemError (400): the cursor is none of ours,
-    or belongs to another list.
+    `items` come in the order of their keys. `filters`: as for `seal`. ProblemError (400): the cursor was not made by
+    this service, or belongs to another list.
     """
     after = None if cursor is None else _key(unseal(cursor, 1, *filters))
     page = list(islice((one for one in items if after is None or _is_behind(key(one), after)), limit + 1))
@@ -74,7 +74,9 @@ def write_cursor(place: PageCursor, *filters: Any) -> str:
 
 
 def read_cursor(cursor: str, sort: str, *filters: Any) -> PageCursor:
-    """Returns the place in the cursor. ProblemError (400) if it is none of ours, or belongs to another query."""
+    """Returns the place in the cursor. ProblemError (400) if the cursor was not made by this service, or belongs to
+    another query.
+    """
     data = unseal(cursor, _HEAD.size, *filters)
     segment, has_time, ms = _HEAD.unpack_from(data)
     place = PageCursor(segment, ms if has_time else None, data[_HEAD.size :])
@@ -89,8 +91,8 @@ def seal(place: bytes, *filters: Any) -> str:
 
 
 def unseal(cursor: str, least: int, *filters: Any) -> bytes:
-    """Returns the sealed place, `least` bytes or more. ProblemError (400) if the cursor is none of ours, or belongs to
-    another query.
+    """Returns the sealed place, `least` bytes or more. ProblemError (400) if the cursor was not made by this service,
+    or belongs to another query.
     """
     data = decode_bytes(cursor)
     if data is None or len(data) < _FINGERPRINT + least:

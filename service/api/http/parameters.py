@@ -35,7 +35,7 @@ Duration = Annotated[
 def describe_absence(parameter: dict[str, Any]) -> None:
     """Removes null from an optional parameter of the OpenAPI document.
 
-    The parameter may be left out but cannot be null, as the framework would declare it.
+    The framework declares that such a parameter may be null. In fact it can only be left out.
     """
     schema = parameter["schema"]
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]

@@ -33,7 +33,7 @@ KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
 KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
 NOT_ALLOWED: Final = "urn:txnscope:not-allowed"
 NOT_NOW: Final = "urn:txnscope:not-now"
-"""These are the values of `type`. Every other problem has about:blank: its status says it all."""
+"""The constants above are values of `type`. Every other problem has about:blank: its status is explanation enough."""
 
 
 class ParameterError(BaseModel):
@@ -146,8 +146,8 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _on_bug(request: Request, _: Exception) -> Response:
-    """Answers 500. The framework logs the exception. It calls this outside of all middleware, so the headers are added
-    here.
+    """Answers 500. The framework logs the exception. It calls this handler outside of all middleware, so the headers
+    are added here.
     """
     problem = Problem(
         type="about:blank",

@@ -1,5 +1,5 @@
-"""The clusters: counts of ids by state, transactions that ended, how far each source is read, what is not known; and
-the transaction coordinators of a cluster.
+"""The clusters: counts of ids by state, ended transactions, the progress of each source, and unknowns; and the
+transaction coordinators of a cluster.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
 
 
 class Described(NamedTuple):
-    """A cluster described for an answer. `as_of_ms`: when its newest source last succeeded. `unknown`: the unknowns in
-    the body, as values.
+    """A cluster described for an answer. `as_of_ms`: time of the newest success of any of its sources. `unknown`: the
+    unknowns in the body, as values.
     """
 
     body: Cluster
@@ -104,7 +104,7 @@ class Described(NamedTuple):
 def describe_cluster(
     connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
 ) -> Described:
-    """Describes a cluster as of the store; only stalls of its sources are judged by `now_ms`.
+    """Describes a cluster by the data in the store. `now_ms` decides only whether its sources stall.
 
     `covered`: its coverage, if the caller has read it already.
     """
@@ -173,7 +173,7 @@ def describe_cluster(
 
 
 def _aborts(counted: Mapping[str, int]) -> Aborts:
-    """Returns aborts by cause. One that has no cause yet (for some seconds at most) counts as unattributed."""
+    """Returns aborts by cause. An abort that has no cause yet (for some seconds at most) counts as unattributed."""
     aborts = Aborts(
         client=counted.get("aborts_client", 0),
         timeout=counted.get("aborts_timeout", 0),
@@ -186,7 +186,9 @@ def _aborts(counted: Mapping[str, int]) -> Aborts:
 
 
 def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
-    """Returns the rates over the last whole minutes before `as_of`: all that were counted, five at most."""
+    """Returns the rates over the last whole minutes before `as_of`: five at most, and none from before counting
+    began.
+    """
     if as_of_ms is None or cluster.counted_since_ms is None:
         return Rates(window_ms=0, commits_per_s=0.0, aborts_per_s=0.0)
     to_ms = as_of_ms - as_of_ms % _MINUTE_MS

@@ -1,6 +1,6 @@
 """GET /events: server-sent events about findings that open, are confirmed or resolve.
 
-The id of an event is its number in the store. A client that comes back with Last-Event-ID resumes behind that event.
+The id of an event is its number in the store. A client that comes back with Last-Event-ID resumes after that event.
 FastAPI writes the events, and a comment every 15 s while there are none.
 """
 
@@ -36,8 +36,9 @@ router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 class Listening(NamedTuple):
     """A client's place in the stream of events.
 
-    `cluster` None: all clusters. `sequence`: the last event that the client has received. `is_reset`: the events behind
-    the one that the client named are no longer kept, or the store does not know that one.
+    `cluster` None: all clusters. `sequence`: the last event that the client has received. `is_reset`: the store no
+    longer keeps every event after the client's last one, or does not know the last one; the stream goes on after the
+    newest event.
     """
 
     store: Store
@@ -58,7 +59,7 @@ def listening(
 
 
 def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
-    """Returns the place behind the event `last_event_id`; without an id, the place behind the newest event."""
+    """Returns the place after the event `last_event_id`; without an id, the place after the newest event."""
     with store.read() as connection:
         if cluster is not None:
             known_cluster(connection, cluster)
@@ -80,7 +81,7 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     """Streams events `opened`, `confirmed`, `reopened`, `updated` (another severity) and `resolved`, with the Finding
     as data.
 
-    `reset`: the events behind Last-Event-ID are no longer kept; read the findings again. The stream then goes on. It
+    `reset`: the events after Last-Event-ID are no longer kept; read the findings again. The stream then goes on. It
     ends when the store does not answer; the client then reconnects and resumes.
     """
     yield ServerSentEvent(retry=RETRY_MS)

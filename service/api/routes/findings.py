@@ -112,7 +112,8 @@ def _page(
     cursor: str | None,
     as_of: Callable[[Connection, int], int | None],
 ) -> Response:
-    """Answers with one page of findings. `as_of`: reads when the source on which these findings rest last answered."""
+    """Answers with one page of findings. `as_of`: reads the time at which the source of these findings last
+    answered."""
     after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
@@ -131,8 +132,8 @@ def _page(
 
 
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
-    """Returns how much of the kinds in question has no finding; 0 for resolved findings alone, since what is left out
-    is not resolved."""
+    """Returns the number of cases of the requested kinds that have no finding; 0 if only resolved findings are
+    requested, because no such case is resolved."""
     if selection.statuses == {RESOLVED}:
         return 0
     found = findings.truncated(connection, cluster_id)

@@ -165,5 +165,5 @@ def list_owners(
 
 
 def _place(owner: Owner) -> Key:
-    """Returns the key of an owner, in the order of `read_owners`: the last seen first, then by bytes."""
+    """Returns the place of an owner in the order of `read_owners`: the last seen first, then by bytes."""
     return -owner.last_seen_ms, id_key(owner.transactional_id).hex()

@@ -51,8 +51,8 @@ def list_markers(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists the markers that ended transactions on the partition since it is tailed, newest first; they are kept for 7
-    days. Available only if txnscope runs with `--partitions all`.
+    """Lists the markers that ended transactions on the partition since tailing of it began, newest first; they are kept
+    for 7 days. Available only if txnscope runs with `--partitions all`.
     """
     filters = (cluster, "markers", topic, partition)
     before = None if cursor is None else _place(unseal(cursor, _PLACE.size, *filters))
@@ -91,9 +91,9 @@ def get_volume(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists what was written to the partition, by the minute of its batches' timestamps, oldest first. Every minute
-    since the partition is tailed is listed, also those with nothing. Available only if txnscope runs with `--partitions
-    all`.
+    """Lists the volume written to the partition, by the minute of its batches' timestamps, oldest first. Every minute
+    since tailing of it began is listed, also a minute in which nothing was written. Available only if txnscope runs
+    with `--partitions all`.
     """
     window_ms = span_ms(window)
     if window_ms > LONGEST_MS:
@@ -115,7 +115,9 @@ def get_volume(
 
 
 def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, partition: int) -> int:
-    """Returns when the end of the partition was last asked for. ProblemError (404) if it is not tailed."""
+    """Returns the time at which the partition's end offset was last requested. ProblemError (404) if the partition is
+    not tailed.
+    """
     as_of_ms = read_ledger.tailed_as_of_ms(connection, cluster.id, topic, partition)
     if as_of_ms is None:
         name = printable(topic)[:249]

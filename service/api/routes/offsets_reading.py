@@ -20,7 +20,7 @@ from service.partition_log import walk_through
 MOST_BYTES: Final = 64 << 20
 MOST_S: Final = 5.0
 FIRST_BYTES: Final = 1 << 20
-"""Size of the first fetch: most markers lie close behind their records."""
+"""Size of the first fetch: most markers follow closely after their records."""
 NEXT_BYTES: Final = 8 << 20
 
 
@@ -71,8 +71,8 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
 
 
 def read(client: KafkaClient, place: Place, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
-    """Reads from `walk.next` on and feeds the walk. Returns the offset at which it stopped before the end of the log
-    with something left unknown; None if nothing is.
+    """Reads from `walk.next` on and feeds the walk. Returns the offset at which a bound, or bytes that cannot be read,
+    stopped the reading; None if nothing stopped it.
 
     Raises KafkaUnavailable, KafkaRefused.
     """
@@ -107,9 +107,10 @@ def _stop(walk: SpanBuilder, position: int, last_stable_offset: int) -> int:
 
 
 def _settle(client: KafkaClient, place: Place, walk: SpanBuilder) -> None:
-    """Marks the transactions that the leader reports as open: however far the log goes on, it has no marker for them.
+    """Marks as open the transactions that the leader reports as open (DescribeProducers): the rest of the log has no
+    marker for them.
 
-    Without permission to ask, the log has to be read.
+    Without permission for that request, nothing is marked, and the rest of the log has to be read.
     """
     try:
         answer = describe_producers(client, place.leader.node, {place.topic: [place.partition]})

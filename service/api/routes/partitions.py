@@ -137,10 +137,10 @@ def list_groups(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists, by group, topic and partition, all groups that committed offsets on partitions whose LSO has been below
-    the high watermark for a second, whether the transactions that are open there are legal or not. Also lists groups
-    whose own offsets are part of an open transaction, first offsets included; these are read from the batches on
-    `__consumer_offsets`. An LSO that is at the high watermark blocks no group.
+    """Lists, by group, topic and partition, all groups with committed offsets on a partition whose LSO has been below
+    the high watermark for a second, even if every open transaction there is still within its timeout. Also lists groups
+    that commit offsets in a transaction that is still open (read from the batches on `__consumer_offsets`), even a
+    group without committed offsets so far. An LSO that is at the high watermark blocks no group.
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)

@@ -47,8 +47,8 @@ IdBase64 = Annotated[
 
 
 class AskedId(NamedTuple):
-    """The bytes that a request gives for an id: those of `id`, which may be the id itself or the id as people see it,
-    or those of `id_b64` (`is_exact`).
+    """The bytes by which a request names an id. `is_exact`: they come from `id_b64` and are the id itself. Otherwise
+    they come from `id`, and may be the id itself or the id as people see it.
     """
 
     raw: bytes

@@ -1,4 +1,4 @@
-"""The bodies of clusters: counts, rates, sources, what is not known, and the partitions of the coordinators' log."""
+"""The bodies of clusters: counts, rates, sources, unknowns, and the partitions of the coordinators' log."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ class CoordinatorPartition(Shape):
 
     @staticmethod
     def of(row: LogPartitionRow, ids: int, open_: int) -> CoordinatorPartition:
-        """Returns the partition of a row. `ids`: how many it has, `open_`: with an open transaction."""
+        """Returns the body for the partition of `row`. `ids`: number of its ids; `open_`: number of those with an open
+        transaction."""
         return CoordinatorPartition(
             partition=row.partition,
             leader=row.leader,

@@ -130,7 +130,7 @@ class Finding(Shape):
 
     @staticmethod
     def of(finding: domain.Finding, cluster: str) -> Finding:
-        """Returns the finding of the cluster with that name."""
+        """Returns the body of a finding. `cluster`: the cluster's name."""
         return Finding(
             id=finding.id,
             cluster=cluster,

@@ -1,4 +1,4 @@
-"""The bodies of what happened to a transactional id: its timeline, its minutes, and the owners of a producer id."""
+"""The bodies of the history of a transactional id: its timeline, its minutes, and the owners of a producer id."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Transition(Shape):
 
     @staticmethod
     def of(row: timeline.Row) -> Transition:
-        """Returns the transition of a row. A record without a producer (an expiry, or undecodable) and a predecessor
-        that was never seen give null.
+        """Returns the transition of a row. Fields about the producer are null if the record has none (an expiry, or
+        undecodable); `from_state` is null if no earlier record was seen.
         """
         has_producer = row.producer_id != NO_ID
         return Transition(
@@ -175,7 +175,7 @@ class ProducerOwner(Shape):
 
     @staticmethod
     def of(owner: Owner, cluster: str) -> ProducerOwner:
-        """Returns the owner, of the cluster with that name."""
+        """Returns the body of an owner. `cluster`: the cluster's name."""
         return ProducerOwner(
             transactional_id=id_text(owner.transactional_id),
             first_seen_at=text_of_time(owner.first_seen_ms),

@@ -76,7 +76,7 @@ class LogSpan(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class LogExplanation(Shape):
-    """An explanation by files alone. Its `as_of` is null: nothing tells when they were written."""
+    """An explanation from segment files alone. Its `as_of` is null: the files do not show when they were written."""
 
     spans: list[LogSpan]
     truncated_at: int | None
@@ -93,7 +93,9 @@ class Span(LogSpan):
     def with_owner(
         span: offset_spans.Span, transactional_id: bytes | None, cause: causes.Cause | None, cluster: str
     ) -> Span:
-        """Returns the span, of the cluster with that name. `transactional_id`: None where nobody knows the owner."""
+        """Returns the body of a span. `transactional_id`: None if the owner is not known; `cluster`: the cluster's
+        name.
+        """
         href = None if transactional_id is None else transaction_link(cluster, transactional_id)
         return extended(Span, LogSpan.of(span, transactional_id, cause), href=href)
 

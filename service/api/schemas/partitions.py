@@ -59,7 +59,7 @@ class OpenTransaction(Shape):
 
     @staticmethod
     def of(one: JudgedEntry, row: PartitionState, cluster: str, ids: Ids) -> OpenTransaction:
-        """Returns the entry on the partition of the row. `cluster`: its name."""
+        """Returns the body of an entry on the partition of `row`. `cluster`: the cluster's name."""
         entry, relation = one.entry, one.relation
         owner = relation.owner
         raw_id = None if owner is None else ids[owner.transactional_id]

@@ -24,8 +24,8 @@ _LONG: Final = re.compile(rb'"([\w.-]+)":(-?[0-9]{16,})(?=[,}])')
 
 
 class OneOf:
-    """Annotates a text that is one of a few words: OpenAPI lists them, and a parameter takes no other one. A body may
-    have another one all the same: an answer with a strange word is better than none.
+    """Annotates a text that is one of a few words. OpenAPI lists the words, and a parameter takes no other. A body may
+    still have another one: an answer with a strange word is better than none.
     """
 
     def __init__(self, *words: str) -> None:
@@ -72,7 +72,7 @@ def extended(kind: Callable[..., B], body: Shape, **more: Any) -> B:
 
 
 def to_json(body: Shape) -> bytes:
-    """Returns the JSON of the body, with a text `x_str` behind every number `x` that a double cannot hold."""
+    """Returns the JSON of the body, with a text `x_str` after every number `x` that a double cannot hold."""
     content: bytes = _adapter(body).dump_json(body, by_alias=True, exclude_defaults=True)
     return _LONG.sub(_spell_out, content) if _MAYBE_WIDE.search(content) else content
 

@@ -185,8 +185,8 @@ def read_stalls(
 def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     """Returns the reason in one line, without a full stop.
 
-    `is_dated`: with the time since which no application reads the cluster; not needed beside `since_ms` where the
-    two are the same.
+    `is_dated`: the line contains the time since which no application has read the cluster. A caller that shows the same
+    time as `since_ms` does not need it.
     """
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"

@@ -1,4 +1,4 @@
-"""The bodies of what cannot be known about a cluster right now, why, and which permission would help."""
+"""The bodies of the unknowns of a cluster: what cannot be known now, why, and which permission would help."""
 
 from __future__ import annotations
 

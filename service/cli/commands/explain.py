@@ -24,7 +24,7 @@ _WIDTH = 100
 
 
 class _Place(NamedTuple):
-    """The place that the command line gives. `topic` None: it names no partition."""
+    """The place that the command line gives. `topic` None: the place has an offset only, without a partition."""
 
     topic: str | None
     partition: int

@@ -1,4 +1,6 @@
-"""`txnscope serve` runs the service in one process. It binds the port first, then waits for a store it can read."""
+"""`txnscope serve` runs the service in one process. The service binds the port first, then waits for a store that it
+can read.
+"""
 
 from __future__ import annotations
 

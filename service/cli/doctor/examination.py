@@ -31,7 +31,9 @@ _INVENTED: Final = "txnscope-doctor-asks"
 """A name that no topic, group or id has. If asking for it is not denied, asking for any other name is not, either."""
 _TOPICS_AT_ONCE: Final = 100
 _IDS_ASKED: Final = 2_000
-"""Most ids asked for by name, of those that ListTransactions leaves out: of very many, most have expired."""
+"""Maximum number of ids asked for by name, of those that ListTransactions leaves out. If there are more, most of them
+have expired.
+"""
 _NOT_ASKED: Final = LogRead(None, None, frozenset(), frozenset(), False, None, ())
 
 
@@ -118,7 +120,11 @@ def _log(client: KafkaClient, node: int, everything: Topics, read: LogRead) -> L
 
 
 def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsReport:
-    """Asks by name for ids of the log that ListTransactions leaves out: hidden ids are denied, expired ones are not."""
+    """Counts the ids of ListTransactions, and asks DescribeTransactions about ids of the log that are missing there.
+
+    An id may be missing because this principal may not describe it, or because it has expired; only the first is
+    denied.
+    """
     try:
         listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}
         missing = sorted(name for name in (_text(one) for one in log.ids) if name is not None and name not in listed)

@@ -21,7 +21,7 @@ from service.wire.transaction_log import decode_key, decode_value
 
 READ_MS: Final = 10_000
 READ_BYTES: Final = 16 << 20
-"""Most bytes that are read of the log: enough to see which ids are hidden, not its whole content."""
+"""Maximum number of bytes that are read of the log: enough to see which ids are hidden, not its whole content."""
 LISTEN_MS: Final = 3_000
 """Time (ms) for which to wait for records that are being written, shared by the leaders."""
 _FETCH_BYTES: Final = 1 << 20
@@ -31,8 +31,8 @@ Clock = Callable[[], int]
 
 
 class LogRead(NamedTuple):
-    """The result of a read. `may_read` None: not known, `why` gives the reason. `ids`: without those whose newest
-    record that was read is a tombstone.
+    """The result of a read. `may_read` None: not known, `why` gives the reason. `ids`: ids in the part that was read,
+    without those that end there in a tombstone.
     """
 
     may_read: bool | None
@@ -52,7 +52,7 @@ class _Found:
         self.size = 0
 
     def take(self, data: bytes) -> int | None:
-        """Takes what can be decoded. Returns the offset behind the last batch; None if there is no batch."""
+        """Takes the records that can be decoded. Returns the offset after the last batch; None without a batch."""
         self.size += len(data)
         behind = None
         for batch in read_batches(data):
@@ -79,8 +79,8 @@ class _Found:
 
 
 def read_log(client: KafkaClient, layout: TopicLayout, clock_ms: Clock) -> LogRead:
-    """Reads every partition that has a leader from its log start on, within READ_MS and READ_BYTES. What Kafka refuses
-    is in the result.
+    """Reads every partition that has a leader from its log start on, within READ_MS and READ_BYTES. The result reports
+    a refusal by Kafka; nothing is raised.
     """
     led = TopicLayout(
         layout.topic, layout.topic_id, {p: leader for p, leader in layout.leaders.items() if leader.node >= 0}

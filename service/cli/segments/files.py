@@ -16,7 +16,7 @@ from service.wire.transaction_log import decode_key, decode_value
 
 _LOG_DIRECTORY: Final = re.compile(r"__transaction_state-\d+")
 _LOOKED_AT: Final = 20
-"""Number of batches that decide what a file in an unknown directory is."""
+"""Number of first batches that decide whether a file in an unknown directory is a segment of the transaction log."""
 
 
 def segments(path: Path) -> list[Path]:

@@ -59,8 +59,8 @@ def grant_for(reason: Reason | None) -> Grant | None:
 
 
 def pattern(glob: str, operation: str) -> Acl:
-    """Returns the grant for all topics that a pattern of `--topics` matches: by name or prefix if the pattern is one,
-    else for all."""
+    """Returns the grant for all topics that a pattern of `--topics` matches. It is for a name or a prefix if the
+    pattern is one of these, else for all topics."""
     if not any(c in glob for c in "*?["):
         return topic(glob, operation)
     stem = glob.removesuffix(_ALL)
@@ -69,8 +69,8 @@ def pattern(glob: str, operation: str) -> Acl:
 
 
 def each_or_all(flag: str, missing: Sequence[str], known: int, operation: str) -> list[Acl]:
-    """Returns a grant for each name; one for `*` if all `known` ones are missing (and there are several), or more than
-    `_ONE_BY_ONE`."""
+    """Returns a grant for each missing name; or only one, for `*`, if more than `_ONE_BY_ONE` are missing, or all of
+    several `known` ones."""
     if len(missing) > _ONE_BY_ONE or len(missing) == known > 1:
         return [Acl(flag, _ALL, operation)]
     return [Acl(flag, name, operation) for name in missing]

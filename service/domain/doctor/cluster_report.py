@@ -1,4 +1,4 @@
-"""Result of an examination of a cluster: values between the code that asks Kafka and the code that explains the
+"""Result of an examination of a cluster: made by the code that asks Kafka, read by the code that explains the
 answers."""
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ class BrokerReport(NamedTuple):
     """A broker. `why`: the reason if it does not answer at the address that it advertises; `apis` (highest version by
     API key) is empty then.
 
-    `newest_metadata_version`: the highest level of that feature it could run at; None if it does not report one.
+    `newest_metadata_version`: the highest level of `metadata.version` that the broker supports; None if it reports
+    none.
     """
 
     node: int
@@ -93,7 +94,7 @@ class GroupsReport(NamedTuple):
 
 class ClockReport(NamedTuple):
     """A clock of the cluster. `ahead_ms`: by how much it is ahead of this machine's, give or take `within_ms`.
-    `read_from`: what it was read from, for people."""
+    `read_from`: the source of the reading, as text for people."""
 
     owner: str
     ahead_ms: int

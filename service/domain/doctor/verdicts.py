@@ -1,4 +1,4 @@
-"""Says which verdicts can be trusted with the permissions at hand: a table, row by row."""
+"""Derives, row by row, the table of verdicts that can be trusted with the permissions at hand."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def _partitions(report: ClusterReport) -> Verdict:
 
 
 def _hanging(report: ClusterReport) -> Verdict:
-    """Returns the row for hanging transactions. Without the log only coordinators report the owner of an entry, or hide
-    it. Without READ on a topic the open entries there are not known."""
+    """Returns the row for hanging transactions. Without the transaction log, only coordinators report the owner of an
+    entry, and only to a principal that may describe the id. Without READ on a topic, the open entries there are not
+    known."""
     what, topics = "hanging transactions", report.topics
     if not (report.log.may_read or _coordinators_describe(report)):
         return Verdict(what, NONE, _why_no_log(report))

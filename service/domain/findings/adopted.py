@@ -1,5 +1,5 @@
-"""Findings about records that will end with a transaction that they are no part of: a marker ends everything that its
-producer id left open."""
+"""Findings about records that will be committed or aborted with a later transaction to which they do not belong: a
+marker ends everything that its producer id left open."""
 
 from __future__ import annotations
 

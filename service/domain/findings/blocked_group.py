@@ -1,5 +1,5 @@
-"""Findings about consumer groups that wait behind an open transaction: as severe as the finding about that, and
-resolved with it."""
+"""Findings about consumer groups that wait behind an open transaction. Each is as severe as the finding about that
+transaction, and resolved with it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups. `known`: findings; the open ones describe the transactions that block. A
-    group behind a legal transaction, or one that cannot be judged, is reported if that transaction has a finding of its
-    own, or the partition is stalled for LONG_AFTER_MS.
+    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS. `known`:
+    findings; the open ones describe the transactions that block.
+
+    A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
+    is within its timeout, or cannot be judged) it is reported once the partition has been stalled for LONG_AFTER_MS.
     """
     causes = StallCauses(known, context)
     found = []

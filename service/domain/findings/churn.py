@@ -2,7 +2,7 @@
 transaction that an earlier start left open.
 
 New ids alone are no churn: a healthy application has new ids at its first start, and a rolling start of many instances
-takes minutes. It is churn if ids are given up too: an id had transactions, then a newer one had transactions, and
+takes minutes. Churn also means that ids are given up: an id had transactions, then a newer one had transactions, and
 nothing more was written for the older one. An id that never had a transaction proves nothing: a thread of Kafka Streams
 without a task has such an id as well.
 """
@@ -34,28 +34,28 @@ from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5
-"""From this number on, ids of one prefix that came within 15 minutes and whose ends look made up may be churn; the ids
-of one process (Kafka Streams) count as one."""
+"""Number of ids of one prefix within 15 minutes from which they may be churn, if their ends look made up. The ids of
+one process (Kafka Streams) count as one."""
 
 START_MS: Final = 10_000
 MIN_STARTS: Final = 3
-"""Number of spans of START_MS, at least, in which the ids are born: ids born together belong to one start."""
+"""Minimum number of spans of START_MS in which the ids were first seen: the ids of one span belong to one start."""
 
 COUNTED_IDS: Final = 20
 COUNTED_MINUTES: Final = 5
-"""Ids with plain numbers are a deployment, unless they keep coming: COUNTED_IDS of them, in COUNTED_MINUTES different
-minutes."""
+"""Minimum number of minutes over which COUNTED_IDS ids with plain numbers have to come to be churn: fewer are a
+deployment."""
 
 UNUSED_MS: Final = 60_000
 """Time within which a working producer ends a transaction: the default of transaction.timeout.ms. This long after the
-birth of a new id it is checked whether the ids before it are still in use."""
+birth of a new id, the judge checks whether the ids before it are still in use."""
 
 SHORT_LIVED_MS: Final = 2 * QUIET_MS
 """Longest life of an id that counts as one of many starts. Includes the longest transaction.timeout.ms that brokers
 allow by default: a transaction that a crash leaves open counts as in use for that long."""
 
 MANY_PROCESSES: Final = 1_000
-"""From this many processes within 15 minutes on it is no first start, even if their ids stay in use."""
+"""Number of processes within 15 minutes from which they are no first start, even if their ids stay in use."""
 
 IN_USE: Final = (1 << 63) - 1
 
@@ -101,8 +101,8 @@ class _IdCounter:
 
 
 def churn(new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow = ALL_EVENTS) -> list[Observation]:
-    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. A CROWD is
-    reported completely, also the events that are not in `window` yet."""
+    """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
+    MANY_PROCESSES on, births are reported even if `window` does not include them yet."""
     shown = [(prefix, _shown(of_prefix, uses, window)) for prefix, of_prefix in _by_prefix(new).items()]
     found = sorted((each for each in shown if each[1]), key=lambda each: (-len(each[1]), each[0]))
     return [_observe(prefix, events, uses, context) for prefix, events in found]
@@ -115,7 +115,7 @@ def churn_times(events: Iterable[Event]) -> dict[str, list[int]]:
 
 
 def is_churning(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
-    """Returns whether too many new ids of the prefix had come in the QUIET_MS before."""
+    """Returns whether too many new ids of the prefix had come at some time in the QUIET_MS before `at_ms`."""
     times = times_ms.get(prefix, ())
     earlier = bisect_right(times, at_ms)
     return earlier > 0 and at_ms - times[earlier - 1] <= QUIET_MS
@@ -127,7 +127,7 @@ def new_ids(events: Iterable[Event], prefixes: Collection[str]) -> list[Event]:
 
 
 def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Returns the births only, in the order of the log's times, whatever the order in which they were read."""
+    """Returns the births of ids by prefix, in the order of the log's times. Events that are no births are left out."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
         if event.cause == causes.INITIALIZED and event.from_state == NEVER_SEEN:
@@ -150,7 +150,8 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
-    """Returns the births of one prefix that came while too many other ids were given up."""
+    """Returns the births of one prefix to report: those that came while too many other ids were given up, or as some of
+    MANY_PROCESSES."""
     ended = _ended(new, uses)
     born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0

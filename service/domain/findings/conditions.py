@@ -11,7 +11,7 @@ from service.domain.findings.rules import Rule
 from service.domain.transaction_log.states import NAMES, TOPIC
 
 MOST_IDS: Final = 30
-"""Number of findings of one kind that name an id; the rest share one finding."""
+"""Maximum number of findings of one kind that name an id; the rest share one finding."""
 
 
 class IdState(NamedTuple):
@@ -51,7 +51,7 @@ def bounded(
     """Returns an observation for each of the first MOST_IDS, and one more, with the summary that `rest` returns, for
     all others.
 
-    The shared observation is as severe as the first of these.
+    The shared observation has the severity of the first of these others.
     """
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]

@@ -21,8 +21,8 @@ from typing import Final
 from service.domain.findings.finding import Evidence
 
 ADD_IN_FLIGHT_MS: Final = 500
-"""Time for which an entry has to be without owner while its producer is still the current one: some clients write a
-moment before AddPartitionsToTxn is accepted."""
+"""Time (ms) that has to pass before an entry of a current producer counts as one that no transaction will end: some
+clients write a moment before AddPartitionsToTxn is accepted."""
 
 CLIENT_WAITS_MS: Final = 35_000
 """The longest time that a client waits for a broker that is frozen, or cut off, before it asks the next one: Kafka's
@@ -89,7 +89,7 @@ def move(before: Confirmation, after: Confirmation) -> Confirmation:
 
 
 def step_2(state: Confirmation) -> Unowned | None:
-    """Returns step 2 where it holds: no transaction will end the entry."""
+    """Returns step 2 (no transaction will end the entry) if the case has passed it, else None."""
     match state:
         case Unowned():
             return state
@@ -101,7 +101,7 @@ def step_2(state: Confirmation) -> Unowned | None:
 
 def settled_at_ms(written_before_ms: int, disturbed_ms: int) -> int:
     """Returns the earliest time (ms) at which a read of the transaction log can rule out an AddPartitionsToTxn still in
-    flight. `written_before_ms`: the entry was written before then. `disturbed_ms`: the last broker failure or
+    flight. `written_before_ms`: time before which the entry was written. `disturbed_ms`: the last broker failure or
     coordinator move; after one the client may be waiting for that broker for CLIENT_WAITS_MS, otherwise
     ADD_IN_FLIGHT_MS is enough."""
     may_wait = disturbed_ms > written_before_ms - CLIENT_WAITS_MS

@@ -15,11 +15,12 @@ SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.m
 SWEEP_CONFIG: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 PROGRESS_FRESH_MS: Final = 10_000
-"""Time for which the end offset of a log partition, once requested and read to, shows everything that was written."""
+"""Age up to which a requested end offset counts as the present end of a log partition. If the partition is read to that
+offset, everything written there is known."""
 
 CLOCK_AHEAD_MS: Final = 1_000
-"""Time by which a view may be newer than the start of the round that reads it. A view further ahead was written before
-the clock was set back, so its age is unknown."""
+"""Time by which an end offset may have been requested after the start of the round that uses it. If it is further
+ahead, it was stored before the clock was set back, so its age is unknown."""
 
 
 class Limits(NamedTuple):
@@ -61,12 +62,17 @@ down, or hidden from us."""
 
 
 class Context(NamedTuple):
-    """Everything that rules depend on besides the facts. `known_until_ms`: by log partition, the time up to which
-    everything that was written is known. Partitions that cannot be judged now (not read to their end, or asked too long
-    ago) are not in it. `is_log_complete`: all partitions can be judged, and there are some. `groups`: the consumer
-    groups that wait for open transactions. `settled_ms`: the time up to which all partitions have been read, however
-    long ago that was; None while one is not read to its end. `has_undecodable`: the newest record of some id cannot be
-    decoded. `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster."""
+    """Everything that rules depend on besides the facts.
+
+    - `known_until_ms`: by log partition, the time up to which everything that was written is known. Partitions that
+      cannot be judged now (not read to their end, or asked too long ago) are absent.
+    - `is_log_complete`: all partitions can be judged, and there are some.
+    - `groups`: the consumer groups that wait for open transactions.
+    - `settled_ms`: the time up to which all partitions that answer have been read, however long ago that was; None
+      while one of them is not read to its end.
+    - `has_undecodable`: the newest record of some id cannot be decoded.
+    - `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster.
+    """
 
     limits: Limits
     rules: Rules
@@ -89,7 +95,7 @@ class Context(NamedTuple):
 
 
 def context_of(limits: Limits, rules: Rules, progress: Iterable[LogProgress], now_ms: int) -> Context:
-    """Returns the context for these views of the transaction log."""
+    """Returns the context that follows from the progress of reading the transaction log."""
     progress = list(progress)
     fresh = {v.partition: v.end_asked_at_ms for v in progress if _is_fresh(v, now_ms)}
     leaders = {v.partition: v.leader for v in progress}

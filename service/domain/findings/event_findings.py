@@ -1,5 +1,5 @@
-"""Finds everything that the events of ids show, all kinds of event findings together. The result depends only on the
-events and on how far the log is known, never on the rounds in which they came."""
+"""Derives the event findings of all kinds from the events of ids. The result depends only on the events and on how far
+the log is known, never on the rounds in which the events came."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from service.domain.findings.settling import Settling, first_unsettled, first_un
 from service.domain.findings.timed_out import Burst, Participants
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
-"""Time for which events are kept. Those of the last QUIET_MS are reported, but the way in which depends on earlier
-ones. The group of a timeout depends on the timeouts in the QUIET_MS before it. Whether one of these came alone depends
-on whether its id's prefix churned in the QUIET_MS before it, and that on new ids in the QUIET_MS before. Churn depends
-on ids that were given up in the QUIET_MS before it, born up to SHORT_LIVED_MS earlier."""
+"""Time for which events are kept. Only the events of the last QUIET_MS are reported, but their findings depend on
+earlier ones.
+
+- The group of a timeout depends on the timeouts in the QUIET_MS before it. Whether one of these was part of a burst
+  depends on churn of its prefix in the QUIET_MS before it. That churn depends on new ids in the QUIET_MS before the
+  churn.
+- A finding about churn depends on ids that were given up in the QUIET_MS before a birth. These were born up to
+  SHORT_LIVED_MS earlier.
+"""
 
 
 class Lookups(NamedTuple):
@@ -31,7 +36,7 @@ class Lookups(NamedTuple):
 
 
 class EventFindings(NamedTuple):
-    """The observations of a round. `unsettled`: the findings to which events may belong that are not settled yet."""
+    """The observations of a round. `unsettled`: the findings to which events that are not settled yet may belong."""
 
     observations: tuple[Observation, ...]
     unsettled: frozenset[Key]

@@ -1,4 +1,4 @@
-"""Recent events of ids, and their grouping: one finding can speak of a limited number of them."""
+"""Recent events of ids, and their grouping, which keeps the number of findings bounded."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def prefix_of(name: str) -> str:
 
 
 def is_generated(name: str) -> bool:
-    """Returns whether the part behind the prefix looks made up, that is, not like a small number."""
+    """Returns whether the part after the prefix looks made up, that is, not like a small number."""
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
@@ -156,12 +156,12 @@ def _rank_of(prefix: str) -> tuple[bool, bytes]:
 
 
 def subjects(events: Iterable[Event], after_ms: int) -> Iterator[tuple[Event, Subject, int]]:
-    """Yields each event, the subject of a finding about it, and the number of ids of that; in the order of the log's
-    times.
+    """Yields (event, subject of a finding about it, number of ids of the subject), in the order of the log's times.
 
-    An id has a finding of its own unless more than SINGLE_IDS of its prefix have events in the QUIET_MS before and the
-    `after_ms` after the event; if these have more than MOST_SUBJECTS subjects, the rest share one. So the subject of an
-    event never changes once `after_ms` have passed, in whatever pieces the events arrive.
+    An id has a finding of its own unless more than SINGLE_IDS of its prefix have events in the time from QUIET_MS
+    before the event to `after_ms` after it. If there are more than MOST_SUBJECTS subjects in that time, the rest share
+    one. So the subject of an event never changes once `after_ms` have passed, whatever the pieces in which the events
+    arrive.
     """
     ordered = [(e, prefix_of(e.name)) for e in sorted(events, key=lambda e: (e.at_ms, e.sequence))]
     window = _Window()

@@ -16,14 +16,14 @@ from service.domain.transaction_log import causes
 from service.domain.transaction_log.states import EMPTY
 
 TAKEOVERS: Final = 3
-"""Number of takeovers within QUIET_MS, by the log's times, that make a conflict: a restart or two is none."""
+"""Number of takeovers within QUIET_MS, by the log's times, that make a conflict; one or two restarts make none."""
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
-    """Returns the takeovers that make a conflict, by sequence: TAKEOVERS or more of the id within QUIET_MS.
+    """Returns the takeovers that make a conflict (TAKEOVERS or more of one id within QUIET_MS), by the sequence of the
+    takeover that proves them. That takeover is the last of its group; each takeover is in one group only.
 
-    Each comes with the takeovers that it adds to the conflict, itself the last. A takeover is an open transaction
-    aborted by InitProducerId, or an id initialised again while unused.
+    A takeover is an open transaction aborted by InitProducerId, or an id initialised again while unused.
     """
     of_id: dict[bytes, list[Event]] = defaultdict(list)
     for event in events:
@@ -60,8 +60,8 @@ def _is_takeover(event: Event) -> bool:
 
 
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
-    """Returns the observation. `takeovers`: each takeover, after the one that proved it. It counts under the sequence
-    of the latter, so that both are settled together."""
+    """Returns the observation. `takeovers`: pairs of the takeover that proved the conflict and a takeover of its group.
+    Each counts under the sequence of the one that proved it, so that both are settled together."""
     who = "two producers fence" if group.ids == 1 else "producers of the same id fence"
     return with_rule(
         Observation(

@@ -47,13 +47,15 @@ class Occurrence(NamedTuple):
 class Observation(NamedTuple):
     """The facts about a subject in one judge round. Texts contain no ages: the same facts give the same texts.
 
-    `log_partition`: of the transaction log, if the observation depends on one partition alone. `ids`: the number of ids
-    that a condition is about. `occurrences`: of an event, all that are known, oldest first. `confirmed`: False for a
-    candidate. `decision`: what the coordinator decided about a transaction that hangs (commit, abort, none, unknown);
-    `command`: the remediation, ready to be pasted. `possible`: the worlds that remain, in which it may have been
-    written; `proofs` removed the others. `contradiction`: one line on how two readings contradict each other, if the
-    decision is unknown because of that. `reason`: the typed reason, for code: what a coverage gap lacks, why a
-    transaction hangs.
+    - `log_partition`: of the transaction log, if the observation depends on one partition alone.
+    - `ids`: the number of ids that a condition is about.
+    - `occurrences`: of an event, all that are known, oldest first.
+    - `confirmed`: False for a candidate.
+    - `decision`: the coordinator's decision on a transaction that hangs (commit, abort, none, unknown).
+    - `command`: the remediation, ready to be pasted.
+    - `possible`: the worlds in which the entry may have been written; `proofs` removed the others.
+    - `contradiction`: one line on how two readings contradict each other, if the decision is unknown because of that.
+    - `reason`: the typed reason, for code: of a coverage gap, or of a hang.
     """
 
     kind: str

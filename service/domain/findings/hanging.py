@@ -22,12 +22,13 @@ from service.domain.worlds.verdict import Verdict, World
 
 
 class Case(NamedTuple):
-    """An entry without owner, as the judge reports it. `name`: its transactional.id as text; None if no id is known to
-    have had its producer id. `owner` is None also if the log that names it cannot be read.
+    """An open entry as the findings about it describe it. `owner`: None if no id is known to have had the entry's
+    producer id, or if the transaction log, which names the owner, cannot be read. `name`: the owner's transactional.id
+    as text; None if no owner was ever known.
 
-    `log_start` and `last_stable_offset`: of its partition; `step_evidence`: the evidence of each confirmation step so
-    far; `groups`: the consumer groups that wait for it; `pending`: on a partition of `__consumer_offsets`, the groups
-    whose offsets its records commit.
+    `log_start` and `last_stable_offset`: of the entry's partition; `step_evidence`: the evidence of each confirmation
+    step so far; `groups`: the consumer groups that wait for the entry; `pending`: on a partition of
+    `__consumer_offsets`, the groups whose offsets the entry's records commit.
     """
 
     entry: Entry
@@ -145,8 +146,8 @@ def _unknown_owner(verdict: Verdict) -> str:
 
 
 def is_blocking(entry: Entry, log_start: int, last_stable_offset: int) -> bool:
-    """Returns whether the entry pins the LSO. If the entry's start is deleted already, brokers show the LSO at or below
-    the log start (3.9 and 4.3 differ in where)."""
+    """Returns whether the entry pins the LSO. If the entry's start is deleted already, brokers show the LSO at the log
+    start or below it, depending on the version (3.9 and 4.3 differ)."""
     return entry.start_offset == last_stable_offset or (
         entry.start_offset < log_start and last_stable_offset <= log_start
     )

@@ -20,11 +20,11 @@ QUIET_MS: Final = 15 * 60_000
 """Time without another occurrence after which a finding of an event kind ends."""
 
 SEEN_AGAIN_MS: Final = 60_000
-"""Interval at which an unchanged condition is written down as still there."""
+"""Interval at which a finding with an unchanged condition is stored again as still open."""
 
 MOST_OPEN: Final = 200
-"""Bound on the open findings of one kind. Rules group and cap below it; further ones are not opened until others end.
-"""
+"""Bound on the open findings of one kind. The rules group and limit observations so that they stay below it. Once it is
+reached, further findings are opened only when others end."""
 
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(kinds.KINDS)
 
@@ -36,11 +36,13 @@ _RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER, kinds.A
 class RoundResult(NamedTuple):
     """The result of one judge round: a finding that could have been observed in it, and was not, has ended.
 
-    The round judges the kinds in `kinds`: of these the findings that depend on a log partition in `partitions`, and the
-    others if `is_log_complete` (all partitions are read). `ids` (None: all) narrows it to findings about these ids. If
-    `resolutions` is given, exactly the findings about these subjects have ended, in these ways. `unsettled`: findings
-    of which more is known that cannot be reported yet (see `settling`); they have not ended. `unread`: by kind, how
-    much was not read because a bound was reached; for a kind that is not in it, the number of an earlier round stays.
+    - `kinds`: the kinds that the round judges. Of these it judges the findings that depend on a log partition in
+      `partitions`, and the others if `is_log_complete` (all partitions are read).
+    - `ids`: if not None, the round judges only findings about these ids.
+    - `resolutions`: if given, exactly the findings about these subjects have ended, in these ways.
+    - `unsettled`: findings with events that cannot be reported yet (see `settling`); these have not ended.
+    - `unread`: by kind, the number of cases that were not read because a bound was reached. For a kind that is absent,
+      the number of an earlier round stays.
     """
 
     observations: tuple[Observation, ...]
@@ -147,7 +149,7 @@ def _in_order(keys: Iterable[Key]) -> list[Key]:
 
 
 def finding_id(cluster: str, kind: str, subject: object, opened_at_ms: int) -> str:
-    """Returns the id of an episode, which the time of its beginning sets apart from others of the subject."""
+    """Returns the id of an episode. The time at which the episode began distinguishes it from others of the subject."""
     return blake2b(repr((cluster, kind, subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 

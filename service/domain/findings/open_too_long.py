@@ -68,7 +68,8 @@ def is_stuck(one: NewestState, context: Context) -> bool:
 
 
 def long_running(ids: Iterable[IdState], context: Context) -> list[Observation]:
-    """Returns observations of transactions that are open for long and in time. `ids`: open ones, oldest first."""
+    """Returns observations of transactions that are open for long, but still within their timeout. `ids`: those of open
+    transactions, oldest first."""
     found = [one for one in judgeable(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
     return bounded(
         found,
@@ -158,8 +159,8 @@ def _overdue(one: IdState, due_ms: int, context: Context) -> Observation:
 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
-    """Returns observations of transactions that are stuck in PrepareX. `ids`: those in PrepareX, the longest in it
-    first. The time of the record counts, not the one inside its value."""
+    """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, the longest there first.
+    Their age is taken from the record's timestamp, not from the times inside its value."""
     found = [one for one in judgeable(ids, context) if is_stuck(one, context)]
     return bounded(
         found,

@@ -1,8 +1,5 @@
-"""`[[rules]]`: settings that people make for some ids or topics: how long is long, who owns them, until when they are
-muted.
-
-`full_history`: every transition of ids with that prefix is kept, ordinary commits too.
-"""
+"""`[[rules]]`: settings that people make for some ids or topics: the time after which a transaction counts as long, the
+owner, the end of a mute. `full_history`: every transition of ids with that prefix is kept, ordinary commits too."""
 
 from __future__ import annotations
 
@@ -43,7 +40,8 @@ class Rules(NamedTuple):
     rules: tuple[Rule, ...] = ()
 
     def of(self, name: str, topics: Iterable[str] = ()) -> Rule:
-        """Returns the rule of an id, or of ids that begin with `name`: the longest that fits, of equals the first."""
+        """Returns the rule of an id, or of ids that begin with `name`: the fitting one with the longest prefix or topic
+        pattern; of equally long ones the first in the file."""
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
         return max(fitting, key=lambda rule: rule.length, default=NO_RULE)

@@ -35,8 +35,7 @@ SKEW_MS: Final = 1_000
 """Difference that the clocks of brokers may have, and ours from theirs."""
 
 LONGEST_MS: Final = 5 * 60_000
-"""The longest wait before an event is reported: a partition that is always behind must not hide what the others show.
-"""
+"""The longest wait before an event is reported: a partition that always lags must not hide what the others show."""
 
 
 def gap_ms(context: Context) -> int:
@@ -80,8 +79,8 @@ def first_unsettled_timeout(
 ) -> int | None:
     """Returns the same as `first_unsettled`, for the timeouts that are in no burst so far (`single`).
 
-    A timeout that nothing follows within `gap_ms` can be in no burst any more. While others follow, those that are more
-    than TOGETHER_MS later make no burst with it, and the way in which these are reported is settled a gap later.
+    A timeout that nothing follows within `gap_ms` can be in no burst any more. While others follow, only those within
+    TOGETHER_MS of it can make a burst with it. Whether these are in a burst is settled one gap later.
     """
     after_ms = gap_ms(context)
     growing: set[int] = set()

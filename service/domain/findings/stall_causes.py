@@ -46,7 +46,7 @@ _WHAT: Final = {
 
 
 class Blocker(NamedTuple):
-    """An entry on a partition, who will end it, and its id as people read it (None: no id is known)."""
+    """An entry on a partition, its relation, and its id as people read it (None: no id is known)."""
 
     entry: Entry
     relation: Relation

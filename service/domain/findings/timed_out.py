@@ -93,10 +93,12 @@ class Burst(NamedTuple):
 def bursts(events: Iterable[Event], churn_times: Mapping[str, Sequence[int]], context: Context) -> list[Burst]:
     """Returns the bursts, oldest first.
 
-    A timeout is in a burst if MANY_IDS ids time out in some TOGETHER_MS around it, none more than `gap_ms` after the
-    one before: a steady trickle is no outage. Timeouts further away make no difference, so each timeout is settled
-    within a bounded time (see `settling`). `churn_times`: from `churn.churned`; left out are the timeouts of ids that
-    are made up at every start, because that is why they time out.
+    A timeout is in a burst if it lies in a window of TOGETHER_MS in which at least MANY_IDS ids time out, each at most
+    `gap_ms` after the one before: a steady trickle is no outage. Timeouts further away make no difference, so each
+    timeout is settled within a bounded time (see `settling`).
+
+    `churn_times`: from `churn.churn_times`. Ids that are made up at every start time out for that reason, so their
+    timeouts are left out.
     """
     own = (e for e in timeouts(events) if not is_churning(prefix_of(e.name), e.at_ms, churn_times))
     aborted = sorted(own, key=lambda e: (e.at_ms, e.sequence))

@@ -57,8 +57,8 @@ class DataGap(NamedTuple):
 
 
 class SourceReport(NamedTuple):
-    """The newest report of a source: its last success (None: never), and its error if it fails now. `topic` None: it
-    reads all there are."""
+    """The newest report of a source: its last success (None: never), and its error if it fails now. `topic` None: the
+    source reads several topics."""
 
     source: str
     topic: str | None
@@ -124,8 +124,9 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
 
 
 def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observation]:
-    """Returns observations of sources that have failed for GAP_AFTER_MS, or whose last success is that far ahead of
-    `now_ms` because the clock was set back: what depends on them is not judged."""
+    """Returns observations of sources that have failed for GAP_AFTER_MS. Verdicts that depend on such a source wait. A
+    source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`, because the clock was set
+    back."""
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:

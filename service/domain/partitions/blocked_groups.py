@@ -40,8 +40,9 @@ class GroupOffset(NamedTuple):
     None if not reported.
 
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
-    `committed_offset` is the one before. `observed_at_ms`: the answer had arrived by then. `standing_since_ms`: since
-    then `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches were read.
+    `committed_offset` is the one before. `observed_at_ms`: time at which the answer had arrived. `standing_since_ms`:
+    time since which `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches
+    were read.
     """
 
     group: str
@@ -68,10 +69,10 @@ class LsoSample(NamedTuple):
 
 
 class AffectedGroup(NamedTuple):
-    """A group and a partition that an open transaction affects. `stalled_partition`: the stalled partition, since
-    `stalled_since_ms` with its LSO at `stalled_lso`; for `unstable_offsets` one of `__consumer_offsets`, else the
-    group's own. `ends`: of the group's partition; None if that is not watched.
-    """
+    """A group and a partition that an open transaction affects. `stalled_partition`: the partition where the
+    transaction is open, stalled since `stalled_since_ms` with its LSO at `stalled_lso`. For `unstable_offsets` that is
+    a partition of `__consumer_offsets`, else the group's own. `ends`: of the group's partition; None if that is not
+    watched."""
 
     offset: GroupOffset
     ends: LsoSample | None
@@ -91,8 +92,8 @@ class AffectedGroup(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """Returns whether the offset is part of an open transaction on `stalled_partition`; a member that starts waits
-        for that one."""
+        """Returns whether the offset is part of an open transaction on `stalled_partition`. A member that starts waits
+        for that transaction."""
         return self.offset.is_unstable and self.stalled_partition != (self.offset.topic, self.offset.partition)
 
     @property
@@ -101,14 +102,14 @@ class AffectedGroup(NamedTuple):
 
     @property
     def waits_for_producer_id(self) -> int | None:
-        """Returns the producer id of the open transaction that the group waits for; None if that is whichever holds the
-        LSO of `stalled_partition`, or any that is open there."""
+        """Returns the producer id of the open transaction that the group waits for. None if the group waits for the
+        transaction that holds the LSO of `stalled_partition`, or for any that is open there."""
         return self.offset.producer_id if self.is_pending else None
 
 
 def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:
-    """Returns since when the LSO is below the high watermark, if that is STALLED_AFTER_MS or longer; else None. If both
-    are equal, no group waits for the LSO."""
+    """Returns the time since which the LSO has been below the high watermark, if that is STALLED_AFTER_MS or longer
+    ago; else None. If both are equal, no group waits for the LSO."""
     if ends is None or ends.stalled_since_ms is None or ends.last_stable_offset >= ends.high_watermark:
         return None
     return ends.stalled_since_ms if as_of_ms - ends.stalled_since_ms >= STALLED_AFTER_MS else None
@@ -123,9 +124,10 @@ def affected_groups(
     """Returns the relation of every group on a stalled partition, blocked or not; by group, topic and partition.
 
     `ends`: of the stalled partitions at least. `offsets_partitions`: the number of partitions of `__consumer_offsets`,
-    None if not known. `as_of_ms`: the time of the sample. Left out are answers from before the partition stalled, which
-    say nothing about this stall, and offsets beyond the LSO that were reported after the sample: the LSO may have
-    reached them by now.
+    None if not known. `as_of_ms`: the time of the sample.
+
+    Answers from before the partition stalled are left out, because they do not show whether a group waits now. So are
+    offsets beyond the LSO that were reported after the sample: the LSO may have reached them by now.
     """
     found = (_affected_group(one, ends, offsets_partitions, as_of_ms) for one in offsets)
     return sorted((one for one in found if one is not None), key=lambda one: one.key)
@@ -182,7 +184,8 @@ def _confidence(one: GroupOffset) -> str:
 
 
 class BlockedGroupIndex:
-    """An index of victims that were all observed at the same time."""
+    """An index of affected groups by the partition and producer id that they wait for. All were observed at the same
+    time."""
 
     def __init__(self, groups: Iterable[AffectedGroup] = ()) -> None:
         self._blocked: dict[TopicPartition, dict[int | None, set[str]]] = {}
@@ -199,7 +202,8 @@ class BlockedGroupIndex:
         return tuple(sorted(set().union(*self._blocked.get(place, {}).values())))
 
     def waiting_for(self, places: Iterable[TopicPartition], producer_id: int) -> tuple[str, ...]:
-        """Returns the blocked groups, by name, that wait for what the producer id has open on these partitions."""
+        """Returns the blocked groups, by name, that may wait for an open transaction of the producer id on these
+        partitions."""
         found: set[str] = set()
         for place in places:
             by_producer = self._blocked.get(place, {})

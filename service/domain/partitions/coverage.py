@@ -32,9 +32,9 @@ SETTLED_MS: Final = 1_000
 def blocker_of(stall: PartitionState, entries: Iterable[Entry]) -> Entry | None:
     """Returns the entry that begins at the LSO, if the batch there has the same producer id.
 
-    An LSO at the log start may have been put there by the broker (3.9), or lie below it (4.3), so the batch there
-    identifies no blocker. If the leader has listed everything that is open (DescribeProducers), the oldest entry holds
-    the LSO.
+    If the records at an LSO are deleted, Kafka 3.9 moves the LSO to the log start, and 4.3 leaves it below. So the
+    batch at such an LSO identifies no blocker. If the leader has listed everything that is open (DescribeProducers),
+    the oldest entry holds the LSO.
     """
     if stall.is_read and stall.described and stall.last_stable_offset <= stall.log_start:
         oldest = min(entries, key=lambda one: one.start_offset, default=None)

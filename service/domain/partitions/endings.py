@@ -1,6 +1,5 @@
-"""Finds how an open entry without owner has ended: by a marker, and whose decision that was, or because its records are
-gone.
-"""
+"""Finds how an open entry without owner has ended: by a marker, and then by whose decision, or by the loss of its
+records."""
 
 from __future__ import annotations
 
@@ -38,9 +37,9 @@ def resolution_of(
     ended: EndedTransaction | None,
     by_us: bool,
 ) -> str:
-    """Returns a resolution of `kinds.RESOLUTIONS`. `markers`: of its producer id, behind the offset where the entry was
-    last seen open; `ended`: the last transaction that ended under the producer id, unless it was complete while the
-    entry was still open; `by_us`: `resolve` has written a marker for the entry."""
+    """Returns a resolution of `kinds.RESOLUTIONS`. `markers`: of the entry's producer id, after the offset where the
+    entry was last seen open; `ended`: the last transaction that ended under the producer id, unless it was complete
+    while the entry was still open; `by_us`: `resolve` has written a marker for the entry."""
     if high_watermark <= entry.start_offset:
         return kinds.TRUNCATED
     if not markers:

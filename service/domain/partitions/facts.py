@@ -1,7 +1,7 @@
 """Values that the partition sampler reads and the store keeps: samples of data partitions and their open entries.
 
 Everything is frozen and plain. `_ms` are milliseconds since the epoch; the time of a sample is taken before its request
-is sent, so what the answer reports was still true then.
+is sent, so an entry that the answer reports had not ended by that time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 EPOCH_NOT_REPORTED: Final = -2
-"""A coordinator epoch that could not be asked for; with -1 Kafka reports that no marker of the producer id was ever
-written there."""
+"""The coordinator epoch of a producer id that was not reported; by -1 Kafka reports that no marker of the producer id
+was ever written there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,9 @@ class PartitionObservation:
     exist any more (or another topic has its name now).
 
     `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if it is at
-    the high watermark, or has been below it for less than half a second. `samples`: what rounds of questions prove
-    about when its entries were written (`service.domain.worlds.order.decode`); None if the partition is not stalled.
+    the high watermark, or has been below it for less than half a second. `samples`: earlier samples as text
+    (`service.domain.worlds.order.decode`), from which the order of writes can be proven; None if the partition is not
+    stalled.
     """
 
     topic: str

@@ -2,7 +2,7 @@
 one fate. Pure.
 
 A marker of a producer id ends everything that this id wrote before it (`ProducerAppendInfo`). So reading has to go on
-behind the requested offsets until the marker of every transaction among them was seen; nothing before them has to be
+after the requested offsets until the marker of every transaction among them was seen; nothing before them has to be
 read.
 """
 
@@ -132,11 +132,11 @@ class SpanBuilder:
             part.kind = OPEN
 
     def finish(self, end: int, last_stable_offset: int, *, is_whole: bool) -> None:
-        """Ends the walk: no more pieces follow. `is_whole`: the log was read to its end (the high watermark); else to
-        `finish`.
+        """Ends the walk: no more pieces follow. `end`: the offset at which reading stopped; `is_whole`: the log was
+        read to its end (the high watermark).
 
-        Every transaction below the LSO is decided. If its marker is not there, compaction has removed it: that happens
-        when no record of the transaction is left.
+        Every transaction below the LSO is decided. If its marker is missing, compaction has removed the marker, because
+        no record of the transaction is left.
         """
         if self.next < self.to:
             self.add_gap(end)

@@ -21,8 +21,9 @@ NOT_KNOWN: Final = "unknown"
 RELATIONS: Final = (OPENED, OVERDUE, COMPLETING, ADOPTED, UNREPLICATED, HANGING, NOT_KNOWN)
 
 ADOPTED_AFTER_MS: Final = 5_000
-"""Time by which an entry has to be seen before a transaction's start to be none of its own, and after it to be left
-over: clocks differ, and some clients write before AddPartitionsToTxn is accepted."""
+"""Margin (ms) around the start of a transaction: an entry that was seen open before the margin, and still after it, is
+left over from before the transaction. The margin allows for clocks that differ, and for clients that write before
+AddPartitionsToTxn is accepted."""
 
 
 class Entry(NamedTuple):
@@ -47,11 +48,11 @@ class Entry(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """Who will end an entry. `kind`: one of RELATIONS, in the words of the API. `owner`: the id that wrote it, if its
-    producer id was ever seen in the transaction log. `why`: what is missing if the word is unknown. `is_unowned`: the
-    log, as far as it is read, has no transaction that will end the entry; only the three confirmation steps show
-    whether that is final (`findings.hanging`). `is_unread`: the owner's present state in the log is not known.
-    """
+    """The relation of an entry to the transaction that will end it. `kind`: one of RELATIONS, in the words of the API.
+    `owner`: the id that wrote the entry, if its producer id was ever seen in the transaction log. `why`: what is
+    missing if `kind` is unknown. `is_unowned`: the log, as far as it is read, has no transaction that will end the
+    entry; only the three confirmation steps show whether that is final (`findings.confirmation`). `is_unread`: the
+    owner's present state in the log is not known."""
 
     kind: str
     owner: Owner | None
@@ -69,8 +70,8 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
 
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
-    below the batch's ends it (`ProducerAppendInfo`), and the owner will have one written to every partition that its
-    open transaction lists."""
+    below the batch's ends it (`ProducerAppendInfo`), and the coordinator will write one to every partition that the
+    owner's open transaction lists."""
     return (
         owner.producer_id == entry.producer_id
         and owner.state in OPEN
@@ -80,16 +81,16 @@ def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
 
 
 def is_stale(entry: Entry, owner: Owner) -> bool:
-    """Returns whether the entry was open before the start (on the coordinator's clock) of the transaction that will
-    end it, and after it. An entry not seen since may have ended before the start: a look at the partition can be older
-    than the record in the log."""
+    """Returns whether the entry was open before the start (on the coordinator's clock) of the transaction that will end
+    it, and after it. An entry not seen since the start may have ended before it: the newest sample of the partition can
+    be older than the record in the log."""
     if not is_time(owner.start_ms):
         return False
     return entry.first_seen_ms + ADOPTED_AFTER_MS < owner.start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
 
 def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hanging: bool) -> Relation:
-    """Returns the relation of an entry. `owners`: of the entry's producer id. `is_hanging`: a confirmed finding says
+    """Returns the relation of an entry. `owners`: of the entry's producer id. `is_hanging`: a confirmed finding reports
     that the entry hangs."""
     owner = owner_of(entry, owners)
     if owner is not None and owner.state == UNKNOWN:

@@ -62,8 +62,8 @@ class HangReason(Reason):
     code = "hangs"
 
     def __post_init__(self) -> None:
-        """Takes the text of a cause, too, and of a decision's reason, as earlier versions stored it. Raises ValueError
-        for a cause that only a later version knows."""
+        """Also takes a cause, and the reason for a decision, as text: earlier versions stored them so. Raises
+        ValueError for a cause that only a later version knows."""
         object.__setattr__(self, "cause", HangCause(self.cause))
         if isinstance(self.decided_by, str):
             object.__setattr__(self, "decided_by", ErrorText(self.decided_by))

@@ -38,7 +38,7 @@ def text_of(reason: Reason | None) -> str | None:
 
 
 def combined(reasons: Iterable[Reason | None]) -> Reason | None:
-    """Returns all of these as one reason that contains each of them once; None for none."""
+    """Returns one reason that contains each of the given ones once; None if none is given."""
     distinct = tuple(dict.fromkeys(one for one in reasons if one is not None))
     return Several(distinct) if len(distinct) > 1 else distinct[0] if distinct else None
 

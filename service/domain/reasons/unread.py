@@ -141,7 +141,8 @@ class LeadersUnresponsive(Reason):
 
 @dataclass(frozen=True)
 class FirstStartIncomplete(Reason):
-    """At the first start not every partition answered. All have to: counting begins where their logs end then."""
+    """At the first start, not every partition answered. Each has to, because counting begins at the end of its log at
+    that time."""
 
     because: Reason | None
     code = "first_start_incomplete"

@@ -50,7 +50,7 @@ _LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Cause(NamedTuple):
-    """Why a transaction ended: `code` is part of the API, `confidence` is certain, likely or ambiguous.
+    """The cause of the end of a transaction: `code` is part of the API, `confidence` is certain, likely or ambiguous.
 
     `certain` means that the log allows no other explanation, whichever records compaction removed before. While
     `is_open`, the id's next record may still change the cause.
@@ -123,7 +123,7 @@ def refine(cause: Cause, complete: LogRecord, after: LogRecord) -> Cause:
     """Returns the cause of an abort in the light of the id's next record, `after`; `complete` is the CompleteAbort
     before it.
 
-    The word changes only while the cause is open, and only within FOLLOWS_WITHIN_MS. A client that continues after its
+    The code changes only while the cause is open, and only within FOLLOWS_WITHIN_MS. A client that continues after its
     own abort makes that cause likely at any later time. A fence is never certain: an administrator's fence may carry
     any timeout, also the id's own.
     """

@@ -53,8 +53,8 @@ def judge_records(
 ) -> IdDelta:
     """Judges the new records of an id, all of one log partition.
 
-    `before` is the id's last stored record (UNSEEN: none); if that is a PrepareX, it has the append time of the first
-    one of its transaction. With `full_history` plain steps get a row, too.
+    `before` is the id's last stored record (NO_RECORD: none); if that is a PrepareX, it has the append time of the
+    first one of its transaction. With `full_history` plain steps get a row, too.
     """
     delta = IdDelta(last_abort, newest_prepare=before)
     first_pair = [] if runs[0].joined else [(before, runs[0].first)]

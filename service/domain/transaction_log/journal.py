@@ -88,8 +88,8 @@ class JudgedPair(NamedTuple):
 
 
 def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts: bool) -> JudgedPair:
-    """Judges a pair. `before` is UNSEEN if the predecessor is not known. `counts`: `after` lies in the part of the log
-    that is counted."""
+    """Judges a pair. `before` is NO_RECORD if the predecessor is not known. `counts`: `after` lies in the part of the
+    log that is counted."""
     revised: tuple[int, Cause] | None = None
     aborts: list[tuple[str, int]] = []
     note = transitions.anomaly(before, after)
@@ -129,7 +129,7 @@ def settle(last_abort: LastAbort) -> tuple[LastAbort, str]:
 
 
 def open_ms(before: LogRecord, after: LogRecord) -> int | None:
-    """Returns the time that the transaction which `after` ended was open: from its first partition to the append of
+    """Returns for how long the transaction that `after` ended was open: from its first partition to the append of
     PrepareX. None if `after` ends nothing, or repeats an end."""
     return None if transitions.is_repetition(before, after) else _open_until(after)
 

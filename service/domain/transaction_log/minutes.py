@@ -38,8 +38,8 @@ class MinuteDelta(NamedTuple):
 
 FIRST_MS: Final = -(2**62)
 LAST_MS: Final = 2**62
-"""Times outside of FIRST_MS to LAST_MS are cut to it: a minute at the limits of int64 would begin or end beyond
-them."""
+"""Upper limit of times; FIRST_MS is the lower one. A time beyond a limit is replaced by it, because a minute at the
+ends of int64 would begin or end outside of int64."""
 
 
 def minute_of(ms: int) -> int:

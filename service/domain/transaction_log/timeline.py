@@ -66,8 +66,8 @@ def is_from_the_beginning(oldest: Row | Folded | None) -> bool:
 def timeline_items(
     rows: Iterable[Row], minutes: Iterable[Commits], begin: TimelineCursor
 ) -> Iterator[tuple[Row | Folded, TimelineCursor]]:
-    """Yields the items, newest first, each with the mark after it. `rows` and `minutes` come newest first, from `begin`
-    on.
+    """Yields the items, newest first, each with the cursor that continues after it. `rows` and `minutes` come newest
+    first, from `begin` on.
 
     The commits of a minute are placed at the time of the last one. Commits with a row of their own are not counted
     again. Rows and minutes each keep their order even if clocks step back; a row with such a time only appears at an

@@ -53,8 +53,9 @@ _NO_LOG: Final = undecided(NoLogAccess())
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision in its state. `newest`: the verdict of the reading that led there. `read_at_ms`: the time of the last
-    reading, -1 without one. `is_deep`: that reading went as far back as its bounds allow."""
+    """The decision about an entry: its state, and what the readings so far have shown. `newest`: the verdict of the
+    reading that led to the state. `read_at_ms`: the time of the last reading, -1 without one. `is_deep`: that reading
+    went as far back as its bounds allow."""
 
     state: State = State.UNREAD
     newest: Verdict = NOT_READ

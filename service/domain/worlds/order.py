@@ -1,8 +1,9 @@
 """Proves by samples, without any clock, when an entry was written.
 
 Several times a second the sampler asks all leaders for high watermarks, those of the transaction log included. The next
-round begins only when all answers are in. So every answer of one round was given before the requests of the next. That
-orders appends to the partition and to the transaction log, although their clocks may differ by seconds.
+round begins only when all answers are in. So every answer of one round was given before the requests of the next. This
+order of rounds also orders appends to the partition and to the transaction log, although their clocks may differ by
+seconds.
 
 High watermarks of one leader epoch never go back, and transactional writes are acknowledged (acks=all) once the high
 watermark has passed them. A new leader's high watermark may lag, and a deposed leader's no longer moves. So a record

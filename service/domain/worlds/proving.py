@@ -21,7 +21,8 @@ from service.domain.worlds.transactions import Epochs, HiddenTransactions, Trans
 from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of
 
 LATER_MS: Final = 10_000
-"""If the newest record's timestamp is later than the decision by more than this, it may have been written after it."""
+"""Margin (ms) for the difference of clocks. If an entry's newest record has a timestamp later than a decision by more
+than this, the record may have been written after the decision."""
 
 
 def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]) -> Verdict:
@@ -116,7 +117,8 @@ class _Proofs:
         source: str,
         text: str,
     ) -> list[Transaction]:
-        """Returns the transactions that may have written the entry. `text` says why `{gone}` did not."""
+        """Returns the transactions that may have written the entry. `text`: the reason why the others did not; `{gone}`
+        in it is replaced by their number."""
         kept = [one for one in those if is_kept(one)]
         if gone := len(those) - len(kept):
             self.add(kind, source, text.format(gone=_count(gone, "transaction")))
@@ -147,8 +149,8 @@ def _may_hide(entry: EntryRead, one: HiddenTransactions, absence: AbsenceProof |
 def _ended_before_entry(
     entry: EntryRead, log_partition: int, listing: Sequence[Transaction], hidden: Sequence[HiddenTransactions]
 ) -> set[LogPosition]:
-    """Returns the transactions, as the places of their decisions, of which the partition's markers prove that they
-    ended there before the entry began.
+    """Returns the transactions that ended on the partition before the entry began, as the partition's markers prove.
+    Each is named by the position of its decision.
 
     Markers are matched once without a proof of absence, and once after each such proof: a newer proof leaves fewer
     transactions, an older one more markers. Each match holds by itself, so the results are joined.

@@ -1,8 +1,8 @@
 """Rebuilds the transactions of one producer id from the transaction log, and bounds those that the log may have lost.
 
-Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up
-behind a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide;
-epochs bound how many, and under which epoch.
+Compaction keeps the newest record of each transactional.id and may remove every other one. Offsets never close up over
+a removed record, so a range of missing offsets (a hole) is the only place where an unseen transaction can hide; epochs
+bound how many, and under which epoch.
 
 Source: `TransactionMetadata.prepare*`, `TransactionStateManager`, KIP-890; kafka-transactions facts 2.2, 2.3, 3.4.
 """
@@ -101,7 +101,7 @@ class LogHistory(NamedTuple):
 class Transaction(NamedTuple):
     """A transaction of the producer id that its coordinator decided.
 
-    - `began`: its client began it when this record had been appended (NOWHERE: the log does not show when).
+    - `began`: its client began it when this record had been appended (NO_POSITION: the log does not show when).
     - `decided`: its PrepareX; its CompleteX where the PrepareX is gone.
     - `completed`: offset of its CompleteX; None without one.
     - `lists_partition`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
@@ -123,7 +123,7 @@ class Transaction(NamedTuple):
 
 class HiddenTransactions(NamedTuple):
     """Transactions that the log may have contained and no longer shows, with any outcome and any partitions. They began
-    after `began` was appended (NOWHERE: at any time), were decided in this range, and wrote under these epochs."""
+    after `began` was appended (NO_POSITION: at any time), were decided in this range, and wrote under these epochs."""
 
     log_partition: int
     began: LogPosition

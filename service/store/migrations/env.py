@@ -1,4 +1,4 @@
-"""Alembic runs this for every command: the connection comes from `service.store.migrate.config`."""
+"""Alembic runs this module for every command: the connection comes from `service.store.migrate.config`."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ class ClusterRow(NamedTuple):
 
 
 class LogPartitionRow(NamedTuple):
-    """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`. From
-    `witnessed_from` on, all was read that was ever appended."""
+    """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`.
+    `witnessed_from`: the offset from which on every record that was ever appended was read."""
 
     source: str
     topic: str
@@ -113,8 +113,8 @@ _GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_ga
 
 
 def revision(connection: Connection) -> str | None:
-    """Returns the revision of the tables, which must exist; `service.store.migrate.current` is slower and asks that
-    first."""
+    """Returns the revision of the tables, which must exist. `service.store.migrate.current` first checks that they do,
+    and is slower."""
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()
 
 
@@ -185,7 +185,7 @@ def ended_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: 
 
 
 def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[GapRow]:
-    """Returns the newest GAPS_SHOWN gaps seen since then, newest first."""
+    """Returns the newest GAPS_SHOWN gaps seen since `since_ms`, newest first."""
     rows = connection.execute(_GAPS.where(data_gaps.c.cluster_id == cluster_id, data_gaps.c.seen_at_ms >= since_ms))
     return [GapRow(*row) for row in rows]
 
@@ -225,8 +225,8 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 class LogRead(NamedTuple):
     """The transaction log as far as the store has read it: `read_to` and `leaders` (broker, epoch) by partition.
-    `hidden`: what the log may have held of any id and did not show. `has_undecodable`: the newest record of some id
-    cannot be decoded."""
+    `hidden`: transactions of any id that the log may have held without showing them. `has_undecodable`: the newest
+    record of some id cannot be decoded."""
 
     read_to: dict[int, int]
     leaders: dict[int, tuple[int, int]]

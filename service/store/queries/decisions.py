@@ -1,4 +1,4 @@
-"""Reads what may have ended a transaction on a partition: decisions of coordinators, and what findings report."""
+"""Reads the possible causes of the end of a transaction on a partition: decisions of coordinators, and findings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ class HangingTransaction(NamedTuple):
 def coordinator_decisions(
     connection: Connection, cluster_id: int, transactional_id: bytes, producer_id: int, first_ms: int, last_ms: int
 ) -> CoordinatorDecisions:
-    """Returns the decisions about the id's transactions under the producer id, with markers between the two times."""
+    """Returns the coordinator's decisions on transactions of the id under the producer id.
+
+    `first_ms`, `last_ms`: the time span in which the marker in question was written. Decisions that cannot have led to
+    it may be left out.
+    """
     key = id_key(transactional_id)
     history = _history(connection, cluster_id, key, last_ms)
     found = list(_from_history(history, producer_id))
@@ -71,8 +75,8 @@ def coordinator_decisions(
 
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
-    """Returns the period of which the store has all decisions: since counting began, as far as history is kept, behind
-    the last gap, up to where the transaction log is read. None: there is no such period."""
+    """Returns the period of which the store has all decisions: since counting began, as far as history is kept, after
+    the last gap, up to the time to which the transaction log has been read. None: there is no such period."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:

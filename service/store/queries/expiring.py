@@ -19,7 +19,7 @@ _T = transactional_ids.c
 
 
 class ExpiredRow(NamedTuple):
-    """An expired id; `transactional_id` is as the store keys it. `expired_at_ms`: of its tombstone; the other values
+    """An expired id. `transactional_id`: the id's key in the store. `expired_at_ms`: of its tombstone; the other values
     are those of the record before."""
 
     transactional_id: bytes
@@ -31,7 +31,7 @@ class ExpiredRow(NamedTuple):
 
 
 def read_expired(connection: Connection, cluster_id: int, since_ms: int, limit: int = EXPIRED_READ) -> list[ExpiredRow]:
-    """Returns at most `limit` ids that expired since then, the last first."""
+    """Returns at most `limit` ids that expired since `since_ms`, the last first."""
     rows = connection.execute(
         select(_T.transactional_id, _T.display, _T.timestamp_ms, _T.producer_id, _T.producer_epoch, _T.last_outcome)
         .where(*_expired(cluster_id, since_ms))
@@ -49,8 +49,8 @@ def count_expired(connection: Connection, cluster_id: int, since_ms: int) -> int
 
 
 def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | TextClause, ...]:
-    """Returns the conditions for ids that expired since then. A number that is no time does not count. Ids without an
-    offset did not expire: their log became another one."""
+    """Returns the conditions for ids that expired since `since_ms`. A number that is no time does not count. Ids
+    without an offset did not expire: their log became another one."""
     return (
         _T.cluster_id == cluster_id,
         text(HAS_EXPIRED),
@@ -67,7 +67,7 @@ class ExpiringCursor(NamedTuple):
 
 
 class ExpiringPage(NamedTuple):
-    """A page of ids; `after` is where the next page begins, None: this was the last."""
+    """A page of ids; `after`: the place where the next page begins; None if this was the last page."""
 
     rows: tuple[IdRow, ...]
     after: ExpiringCursor | None
@@ -107,8 +107,8 @@ def expiring(cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit
 
 
 def count_expiring(connection: Connection, cluster_id: int, until_ms: Sequence[int]) -> list[int]:
-    """Returns how many ids `read_expiring` would find in all, for each of the times; rising ones, so that none counts
-    twice."""
+    """Returns, for each of the rising `until_ms`, how many ids `read_expiring` would find in all. Each id is read
+    once."""
     counts: list[int] = []
     for number, end_ms in enumerate(until_ms):
         begin_ms = until_ms[number - 1] + 1 if number else 0

@@ -21,7 +21,7 @@ _E = finding_events.c
 
 
 class FindingSelection(NamedTuple):
-    """The findings that a page is about; an empty set or None leaves all."""
+    """The findings that a page is about; a field that is an empty set or None excludes none."""
 
     kinds: frozenset[str] = frozenset()
     statuses: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class FindingCount(NamedTuple):
 
 
 class FindingEvent(NamedTuple):
-    """An event of a finding, and the finding as it is by now."""
+    """An event of a finding, and the finding in its present state."""
 
     sequence: int
     event: str
@@ -69,8 +69,8 @@ def read_page(
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
-    """Returns the selection with the id that its text names (`service.store.display.readings`), among the ids that
-    findings are about."""
+    """Returns the selection with the id that its text names: the first of `service.store.display.possible_ids_of` that
+    some finding is about, else the text itself."""
     if selection.transactional_id is None:
         return selection
     keys = {id_key(one): one for one in possible_ids_of(selection.transactional_id)}
@@ -123,7 +123,8 @@ def count(connection: Connection, cluster_id: int, selection: FindingSelection) 
 
 
 def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns, by kind, how many have no finding because a bound was reached; kinds without any are absent."""
+    """Returns, by kind, the number of cases without a finding because a bound was reached; kinds without any are
+    absent."""
     t = findings_truncated.c
     rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))
     return {row.kind: row.number for row in rows}

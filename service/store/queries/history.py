@@ -34,7 +34,7 @@ _IS_REPEATED = exists().where(
 
 
 class TimelinePage(NamedTuple):
-    """A page of a timeline; `after` is where the next page begins, None: this was the last."""
+    """A page of a timeline; `after`: the place where the next page begins; None if this was the last page."""
 
     items: tuple[Row | Folded, ...]
     after: TimelineCursor | None
@@ -73,7 +73,7 @@ class Owner(NamedTuple):
 def read_timeline(
     connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor, limit: int
 ) -> TimelinePage:
-    """Returns at most `limit` items of the id, newest first, from behind `begin`."""
+    """Returns at most `limit` items of the id, newest first, following `begin`."""
     key = id_key(transactional_id)
     rows = _rows(connection, cluster_id, key, begin)
     minutes = _commits(connection, cluster_id, key, begin)
@@ -83,7 +83,7 @@ def read_timeline(
 
 
 def read_minutes(connection: Connection, cluster_id: int, transactional_id: bytes, from_ms: int) -> list[MinuteRow]:
-    """Returns the minutes of the id that begin at `from_ms` or later and have anything, oldest first."""
+    """Returns the minutes of the id that begin at `from_ms` or later and have a row, oldest first."""
     rows = connection.execute(
         select(*(_M[name] for name in MinuteRow._fields))
         .where(_M.cluster_id == cluster_id, _M.transactional_id == id_key(transactional_id), _M.minute_ms >= from_ms)
@@ -93,7 +93,8 @@ def read_minutes(connection: Connection, cluster_id: int, transactional_id: byte
 
 
 def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> list[Owner]:
-    """Returns the owners of the producer id, the newest first. Kafka gives it to one transactional.id, for good."""
+    """Returns the owners of the producer id, the newest first. Kafka gives a producer id to one transactional.id for
+    good; only after the transaction log was replaced can there be several owners."""
     ids = transactional_ids.c
     is_current = func.coalesce(and_(ids.producer_id == _P.producer_id, ids.state != EXPIRED), false())
     rows = connection.execute(
@@ -121,7 +122,7 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
-    """Returns the owner of the producer id at that time, or else the one seen with it closest to that time.
+    """Returns the owner of the producer id at `at_ms`, or else the one seen with it closest to that time.
 
     `owners` come newest first.
     """
@@ -133,7 +134,7 @@ def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
 
 
 def rows_of(cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None) -> Select[tuple[Any, ...]]:
-    """Returns the statement for the history of an id, newest first, from behind `after`; limited to the rows read at
+    """Returns the statement for the history of an id, newest first, following `after`; limited to the rows read at
     once."""
     statement = (
         select(*_PLACE, *(_T[name] for name in Row._fields[len(_PLACE) :]))

@@ -61,13 +61,13 @@ def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) 
 
 
 def recent_events(connection: Connection, cluster_id: int, since_ms: int) -> list[Event]:
-    """Returns the events since then, the newest EVENTS_READ if there are more."""
+    """Returns the events since `since_ms`, the newest EVENTS_READ if there are more."""
     statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.at_ms >= since_ms)
     return _events(connection, statement.order_by(_S.at_ms.desc()))
 
 
 def events_of(connection: Connection, cluster_id: int, ids: Sequence[bytes], since_ms: int) -> list[Event]:
-    """Returns the events of some ids since then, with the causes as they are by now."""
+    """Returns the events of some ids since `since_ms`, with their present causes."""
     statement = _EVENTS.where(_S.cluster_id == cluster_id, _S.transactional_id.in_(ids), _S.at_ms + 0 >= since_ms)
     return _events(connection, statement)
 

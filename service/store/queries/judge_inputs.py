@@ -1,5 +1,5 @@
 """Reads the inputs of the judge. Every read follows an index and ends at a limit, however many ids there are; rows
-behind the limit are counted, at most MOST_COUNTED."""
+beyond the limit are counted, at most MOST_COUNTED."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from service.store.schema import (
 
 IDS_READ: Final = 500
 MOST_COUNTED: Final = 100_000
-"""Most unread rows that are counted: that takes some 0.2 s, while hanging transactions wait to be judged."""
+"""Maximum number of unread rows that are counted: counting takes some 0.2 s, while hanging transactions wait to be
+judged."""
 
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 
 class LimitedRead(NamedTuple, Generic[T]):
-    """The rows read up to a limit, and the number of rows behind it."""
+    """The rows read up to a limit, and the number of rows beyond it."""
 
     read: list[T]
     unread: int
@@ -75,7 +76,7 @@ _DESCRIPTION = select(clusters.c.description).where(clusters.c.id == bindparam("
 
 
 def log_progress(connection: Connection, cluster_id: int) -> list[LogProgress]:
-    """Returns the views of the transaction log's partitions."""
+    """Returns the read progress of each partition of the transaction log."""
     return [LogProgress(*row) for row in connection.execute(_LOG_PROGRESS, {"cluster_id": cluster_id})]
 
 
@@ -113,7 +114,7 @@ def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> 
 
 
 def open_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
-    """Returns transactions that began until then and are Ongoing, the oldest first."""
+    """Returns Ongoing transactions that began at `until_ms` or before, the oldest first."""
     return _limited(connection, cluster_id, _ongoing(until_ms))
 
 
@@ -124,8 +125,8 @@ def timed_out_ids(connection: Connection, cluster_id: int, until_ms: int) -> Lim
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
-    """Returns the statement for Ongoing transactions that began until then. A start before 1970 is a broken record, and
-    would be the oldest for ever; the first condition names the index."""
+    """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start before 1970 is a
+    broken record, and would be the oldest for ever; the first condition names the index."""
     return (
         select(*_ID_STATE)
         .where(
@@ -139,7 +140,7 @@ def _ongoing(until_ms: int) -> Select[Any]:
 
 
 def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
-    """Returns ids that are in PrepareX since `until_ms` or longer, the longest first."""
+    """Returns ids that have been in PrepareX since `until_ms` or longer, the longest first."""
     statement = select(*_ID_STATE).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
     return _limited(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
@@ -180,7 +181,7 @@ def _limited(
 
 
 def _behind(connection: Connection, statement: Select[Any], read: int, limit: int) -> int:
-    """Counts the rows of the statement behind those that were read; none where the limit was not reached."""
+    """Counts the rows of the statement beyond those that were read; 0 if the limit was not reached."""
     if read < limit:
         return 0
     one_each = statement.with_only_columns(literal(1), maintain_column_froms=True).order_by(None)
@@ -202,8 +203,8 @@ def _read(
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
-    """Returns, by log partition, the ids in state Unknown and the rejects seen since then. `unread` is the number of
-    ids or that of rejects, whichever is larger: an id that is unknown has a reject."""
+    """Returns, by log partition, the ids in state Unknown and the rejects seen since `since_ms`. `unread` is the number
+    of ids or that of rejects, whichever is larger: an id that is unknown has a reject."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()
@@ -226,7 +227,7 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Limited
 
 
 def gaps(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[DataGap]:
-    """Returns the newest gaps seen since then."""
+    """Returns the newest gaps seen since `since_ms`."""
     g = data_gaps.c
     statement = select(g.id, g.topic, g.partition, g.from_offset, g.to_offset, g.reason, g.seen_at_ms, g.missing).where(
         g.cluster_id == cluster_id, g.seen_at_ms >= since_ms

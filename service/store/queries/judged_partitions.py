@@ -1,4 +1,4 @@
-"""Reads data partitions with their open entries, and judges while reading who will end each entry."""
+"""Reads data partitions with their open entries, and judges for each entry which transaction will end it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from service.store.queries.partitions import looked_at_ms
 from service.store.schema import data_partitions, findings, log_partitions, partition_watch
 
 MOST_JUDGED: Final = 2_000
-"""Most stalled partitions that are judged, the longest stalled first; the others are reported as unknown."""
+"""Maximum number of stalled partitions that are judged, the longest stalled first; the others are reported as
+unknown."""
 
 TOO_MANY_PARTITIONS: Final = TooManyStalled(MOST_JUDGED)
 MOST_ENTRIES: Final = 10_000
-"""Most open entries that are read at once."""
+"""Maximum number of open entries that are read at once."""
 
 TOO_MANY_ENTRIES: Final = TooManyOpen(MOST_ENTRIES)
 REASONS_SHOWN: Final = 10
@@ -49,7 +50,7 @@ _HANGING: Final = select(_F.topic, _F.partition, _F.producer_id, _F.start_offset
 
 
 class JudgedEntry(NamedTuple):
-    """An open entry, and its relation: who will end it."""
+    """An open entry, and its relation to the transaction that will end it."""
 
     entry: Entry
     relation: Relation
@@ -110,8 +111,8 @@ class StalledRow(NamedTuple):
 
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
-    """Returns why the transaction log cannot be read: access is denied, or no read has ever succeeded. None where it is
-    read, or was read and will be again."""
+    """Returns why the transaction log cannot be read: access is denied, or no read has ever succeeded. None if the log
+    is read, or was read before and will be read again."""
     status = clusters.statuses(connection, cluster_id).get(SOURCE)
     if status is None or status.error is None:
         return None

@@ -11,7 +11,7 @@ _L, _M, _V = log_partitions.c, partition_markers.c, partition_minutes.c
 
 
 def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
-    """Returns when the end of the partition was last asked for; None: it is not tailed."""
+    """Returns the time at which the partition's end offset was last requested; None: the partition is not tailed."""
     if "\0" in topic:
         return None  # no topic holds it, and PostgreSQL refuses to compare it with one
     asked_at_ms: int | None = connection.scalar(

@@ -30,7 +30,8 @@ from service.store.schema import counters, log_partitions, transactional_ids
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
 STALLED_READ: Final = 2_500
-"""Most stalled partitions that series may be shown of: the hard cap of 10,000 series, at four each."""
+"""Maximum number of stalled partitions that are read for series. At four series each, more would exceed the hard cap of
+10,000."""
 
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
 

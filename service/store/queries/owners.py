@@ -1,4 +1,4 @@
-"""Reads the owners of producer ids: from an open entry on a partition to a name, also when the name has expired."""
+"""Reads the owners of producer ids, which give an open entry on a partition a name, even after the name has expired."""
 
 from __future__ import annotations
 

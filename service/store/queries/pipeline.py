@@ -17,8 +17,8 @@ _R = rejects.c
 
 
 class RejectRow(NamedTuple):
-    """A record that could not be decoded. `transactional_id` as the store keys it; `bytes_kept`: of its key and
-    value."""
+    """A record that could not be decoded. `transactional_id`: the key under which the store has the id; `bytes_kept`:
+    number of bytes of the record's key and value that are kept."""
 
     source: str
     topic: str
@@ -31,8 +31,8 @@ class RejectRow(NamedTuple):
 
 
 class RequestTimes(NamedTuple):
-    """The times when groups and the brokers' configs were last asked; None: never. `groups`: how many were seen
-    then."""
+    """The times when groups and the brokers' configs were last asked; None: never. `groups`: number of groups at that
+    time."""
 
     groups_ms: int | None
     groups: int
@@ -40,7 +40,7 @@ class RequestTimes(NamedTuple):
 
 
 def rejects_since(connection: Connection, cluster_id: int, since_ms: int, limit: int = REJECTS_READ) -> list[RejectRow]:
-    """Returns the newest `limit` rejects seen since then, newest first."""
+    """Returns the newest `limit` rejects seen since `since_ms`, newest first."""
     kept = func.coalesce(func.length(_R.key), 0) + func.coalesce(func.length(_R.value), 0)
     rows = connection.execute(
         select(_R.source, _R.topic, _R.partition, _R.offset, _R.reason, _R.transactional_id, _R.seen_at_ms, kept)
@@ -52,7 +52,8 @@ def rejects_since(connection: Connection, cluster_id: int, since_ms: int, limit:
 
 
 def count_rejects(connection: Connection, cluster_id: int, since_ms: int) -> dict[tuple[str, int], int]:
-    """Returns the numbers of rejects seen since then, by source and partition; only rejects that are kept count."""
+    """Returns the numbers of rejects seen since `since_ms`, by source and partition; only rejects that are kept
+    count."""
     rows = connection.execute(
         select(_R.source, _R.partition, func.count())
         .where(_R.cluster_id == cluster_id, _R.seen_at_ms >= since_ms)

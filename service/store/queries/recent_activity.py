@@ -17,13 +17,14 @@ from service.store.rows.findings import finding_of
 from service.store.schema import cluster_minutes, counters, findings, transitions
 
 MOST_STEPS: Final = 50_000
-"""Most aborts of which the causes are looked up: that takes 0.1 s. Above this many only the total is reported."""
+"""Maximum number of aborts for which the causes are looked up (0.1 s of queries). Above this many only the total is
+reported."""
 
 _C, _F, _M, _T = counters.c, findings.c, cluster_minutes.c, transitions.c
 
 
 class EndedMinute(NamedTuple):
-    """The transactions that were read to have ended in one minute."""
+    """The numbers of transactions whose end was read in one minute."""
 
     minute_ms: int
     commits: int
@@ -39,7 +40,7 @@ class Medians(NamedTuple):
 
 
 def ended_minutes(connection: Connection, cluster_id: int, from_ms: int, to_ms: int) -> list[EndedMinute]:
-    """Returns the minutes that begin in [from_ms, to_ms) and have anything, oldest first."""
+    """Returns the minutes that begin in [from_ms, to_ms) and have a row, oldest first."""
     rows = connection.execute(
         select(_M.minute_ms, _M.commits, _M.aborts)
         .where(_M.cluster_id == cluster_id, _M.minute_ms >= from_ms, _M.minute_ms < to_ms)
@@ -51,9 +52,9 @@ def ended_minutes(connection: Connection, cluster_id: int, from_ms: int, to_ms: 
 def aborts_by_cause(
     connection: Connection, cluster_id: int, from_ms: int, to_ms: int
 ) -> dict[tuple[int, str], int] | None:
-    """Returns the numbers of aborts that the log decided in [from_ms, to_ms), by minute and the word they count under;
-    None where there are more than MOST_STEPS. Aborts from before the first start, which no minute was counted for, are
-    left out."""
+    """Returns the numbers of aborts that the log decided in [from_ms, to_ms), by minute and the word under which they
+    count; None if there are more than MOST_STEPS. Aborts from before the first start count in no minute and are left
+    out."""
     some = (
         select((_T.at_ms - _T.at_ms % MINUTE_MS).label("minute_ms"), _T.cause)
         .where(
@@ -87,7 +88,7 @@ def medians(connection: Connection, cluster_id: int) -> Medians:
 
 
 def resolved_since(connection: Connection, cluster_id: int, since_ms: int) -> int:
-    """Returns how many findings have ended since then; candidates that were never confirmed do not count."""
+    """Returns how many findings have ended since `since_ms`; candidates that were never confirmed do not count."""
     return connection.execute(
         select(func.count())
         .select_from(findings)

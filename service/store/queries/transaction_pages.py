@@ -19,8 +19,8 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 class Selection(NamedTuple):
     """The ids that a page is about. `states`: numbers of `service.domain.transaction_log.states`, at least one.
 
-    `started_until_ms` leaves only open transactions that began then or before; `topic` only open ones that have a
-    partition of it; `text` is searched for in the id, as it is or as people see it, upper and lower case alike.
+    `started_until_ms` selects only open transactions that began at that time or before; `topic` only open ones with a
+    partition of the topic. `text` is searched for in the id itself and in its display text, ignoring case.
     """
 
     states: frozenset[int]
@@ -85,7 +85,7 @@ def is_cursor(sort: str, place: PageCursor) -> bool:
 
 
 def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None, limit: int) -> Select[bytes]:
-    """Returns the statement for the ids of one state in their order, from behind `after`."""
+    """Returns the statement for the ids of one state in their order, following `after`."""
     statement = (
         select(_T.transactional_id)
         .where(_T.cluster_id == cluster_id, _T.state == state, *filters(cluster_id, selection))
@@ -98,7 +98,7 @@ def by_id(cluster_id: int, selection: Selection, state: int, after: bytes | None
 def by_update(
     cluster_id: int, selection: Selection, segment: ByTime, state: int, after: PageCursor | None, limit: int
 ) -> Select[int, bytes]:
-    """Returns the statement for (time, id) of one state in the order of the segment, from behind `after`."""
+    """Returns the statement for (time, id) of one state in the order of the segment, following `after`."""
     time = segment.column
     return (
         select(time, _T.transactional_id)
@@ -115,7 +115,7 @@ def by_update(
 def by_time(
     cluster_id: int, selection: Selection, segment: ByTime, after: PageCursor | None, limit: int
 ) -> Select[tuple[Any, ...]]:
-    """Returns the statement for the rows of one segment, from behind `after`.
+    """Returns the statement for the rows of one segment, following `after`.
 
     Open transactions are few, so the statement walks through them in the order of their time. Otherwise it looks up the
     ids that the selection names, and sorts them. A sum (`column + 0`) has no index, which leaves the database one
@@ -139,7 +139,7 @@ def by_time(
 def _within(
     cluster_id: int, segment: ByTime, time: ColumnElement[Any], after: PageCursor | None
 ) -> Iterable[ColumnElement[bool]]:
-    """Yields the conditions for rows in the segment, from behind `after`."""
+    """Yields the conditions for rows in the segment, following `after`."""
     lowest, highest = segment.lowest, segment.highest
     if after is not None and after.ms is not None:
         lowest, highest = (lowest, after.ms) if segment.newest_first else (after.ms, highest)

@@ -34,20 +34,20 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""Number of ids of a prefix from which a page is read in the order of time, and not by looking up and sorting all of
-them: that takes longer than passing fifty other ids for each."""
+"""Number of ids of a prefix from which a page is read in the order of time. Looking up and sorting all of them would
+take longer than passing fifty other ids for each."""
 
 
 class Page(NamedTuple):
-    """A page of rows; `after` is where the next page begins, None: this was the last."""
+    """A page of rows; `after`: the place where the next page begins; None if this was the last page."""
 
     rows: tuple[IdRow, ...]
     after: PageCursor | None
 
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
-    """Returns the row of the id that a text names (`service.store.display.readings`): of the text itself, where there
-    is such an id."""
+    """Returns the row of the id that a text names: the first of `service.store.display.possible_ids_of` with a row;
+    None if there is none."""
     rows = (find(connection, cluster_id, one) for one in possible_ids_of(name))
     return next((row for row in rows if row is not None), None)
 
@@ -72,8 +72,8 @@ def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> 
 
 
 def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> bytes:
-    """Returns the beginning of ids that a text names: the text itself, if some id begins so, or if no id begins as it
-    is shown."""
+    """Returns the beginning of ids that a text names: the first of `service.store.display.possible_ids_of` with which
+    some id begins, else the text itself."""
     readings = possible_ids_of(prefix)
     if len(readings) > 1:
         for one in readings:
@@ -86,7 +86,7 @@ def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> byte
 def read_page(
     connection: Connection, cluster_id: int, selection: Selection, sort: str, after: PageCursor | None, limit: int
 ) -> Page:
-    """Returns at most `limit` rows in the order of `sort` (a key of SORTS), from behind `after`."""
+    """Returns at most `limit` rows in the order of `sort` (a key of SORTS), following `after`."""
     selection = _narrowed(selection)
     found: list[tuple[int, IdRow]] = []
     segments = SORTS[sort]

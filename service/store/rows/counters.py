@@ -17,7 +17,8 @@ EXPIRED: Final = "expired"
 PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
 CONTRADICTIONS: Final = "contradictions"
-"""Names in `counters`; decode_errors has the reason for a label, the others the empty one.
+"""The constants above are names in `counters`. The label of decode_errors is the reason; the others have an empty
+label.
 
 ABORTS grows when a transaction is aborted. The counters of ABORTED grow when its cause is decided, at most some seconds
 later.

@@ -49,6 +49,6 @@ def finding_of(row: Any) -> Finding:
 
 
 def _bind_json(connection: Connection) -> Any:
-    """Returns the function that turns a JSON value into what the database's driver takes: `upsert` bypasses
+    """Returns the function that turns a JSON value into what the database's driver takes: `Upsert` bypasses
     SQLAlchemy's own conversion."""
     return findings.c.evidence.type.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda v: v)

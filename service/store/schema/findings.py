@@ -1,4 +1,4 @@
-"""Tables of findings (what is wrong or about to be), and of what happened to them."""
+"""Tables of findings (what is wrong or about to be) and of their events."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ findings = Table(
     Index(None, "cluster_id", "resolved_at_ms"),
 )
 
-# Numbers, by kind, of what has no finding because a bound was reached: service.domain.findings.truncation. Kinds of
-# which nothing is left out have no row.
+# Numbers, by kind, of cases without a finding because a bound was reached: service.domain.findings.truncation. Kinds
+# without such a case have no row.
 findings_truncated = Table(
     "findings_truncated",
     metadata,

@@ -28,10 +28,11 @@ from service.store.schema import cluster_minutes, counters, rejects
 from service.store.writers.runs import EndedTotals
 
 KEPT_REJECTS: Final = 10_000
-"""Most rejects kept of a cluster, the newest ones; DECODE_ERRORS has counted the rest."""
+"""Maximum number of rejects kept of a cluster, the newest ones; DECODE_ERRORS has counted the rest."""
 
 KEPT_RAW_BYTES: Final = 32 << 20
-"""Most bytes of keys and values kept of a cluster's newest rejects; older ones keep their place, reason and id."""
+"""Maximum number of bytes of keys and values kept of a cluster's newest rejects; older ones keep their place, reason
+and id."""
 
 
 _COUNTERS = Upsert(counters, add=("value",))

@@ -1,4 +1,4 @@
-"""Stores findings, and for listeners the events of findings. The judge is the only one who writes here."""
+"""Stores findings, and for listeners the events of findings. Only the judge writes here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.store.schema import finding_events, findings, findings_truncated
 from service.store.writers.counters import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
-"""Most events kept, of all clusters together; a listener that was away for longer begins anew."""
+"""Maximum number of events kept, of all clusters together; a listener that was away for longer begins anew."""
 
 _KEY: Final = ("cluster_id", "id")
 _ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])
@@ -33,9 +33,9 @@ class FindingWriter:
     def save(
         self, changes: Sequence[Change], now_ms: int, detected: Sequence[int] = (), contradictions: int = 0
     ) -> None:
-        """Writes all changes or none; without any the store is not touched. `detected`: for each hanging transaction
-        that is confirmed now, the time since when its partition is stalled. `contradictions`: the number of decisions
-        that are contradicted since now."""
+        """Writes all changes or none; if there are none, the store is not touched. `detected`: for each hanging
+        transaction that is confirmed now, the time since which its partition has been stalled. `contradictions`: the
+        number of decisions that have just become contradictory."""
         if not changes:
             return
         cluster_id = self._lease.cluster_id
@@ -56,7 +56,7 @@ class FindingWriter:
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
 
     def save_truncated(self, counts: Mapping[str, int]) -> None:
-        """Replaces the stored numbers, by kind, of what has no finding because a bound was reached."""
+        """Replaces the stored numbers, by kind, of cases without a finding because a bound was reached."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)

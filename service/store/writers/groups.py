@@ -1,5 +1,5 @@
-"""Stores committed offsets of consumer groups on stalled partitions: the last one seen, and since when it is the
-same."""
+"""Stores committed offsets of consumer groups on stalled partitions: the last one seen, and the time since which it is
+unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from service.store.many_rows import Upsert
 from service.store.schema import group_offsets
 
 LONGEST_NAME: Final = 600
-"""Most characters kept of a group's name: PostgreSQL's index holds 2,704 bytes a row, and Kafka allows more."""
+"""Maximum number of characters kept of a group's name: PostgreSQL's index holds 2,704 bytes a row, and Kafka allows
+more."""
 
 _DIGEST: Final = 16
 
@@ -44,7 +45,7 @@ _DROP = delete(group_offsets).where(
 
 
 class GroupWriter:
-    """The only writer of what is seen of a cluster's groups."""
+    """The only writer of the observed offsets of a cluster's groups."""
 
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
@@ -81,8 +82,8 @@ class GroupWriter:
 
 
 def group_name(group: str) -> str:
-    """Returns the name as it is stored and shown: with escapes for what does not print; of a very long name the
-    beginning and a digest."""
+    """Returns the name as it is stored and shown: characters that do not print are escaped, and a very long name is cut
+    and gets a digest."""
     shown = printable(group)
     if len(shown) <= LONGEST_NAME:
         return shown

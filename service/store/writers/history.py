@@ -38,7 +38,7 @@ _REVISE = (
 
 
 class HistoryRows:
-    """Collects the history rows in the stories of ids; leaves out what happened before `oldest_ms`."""
+    """Collects the history rows of the deltas of ids; leaves out transitions and minutes from before `oldest_ms`."""
 
     def __init__(self, cluster_id: int, oldest_ms: int, counts: bool) -> None:
         self._cluster_id, self._oldest_ms, self._counts = cluster_id, oldest_ms, counts

@@ -148,10 +148,10 @@ def _added(ended: EndedTotals, delta: IdDelta) -> EndedTotals:
 
 
 def expire_partition_ids(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Marks the partition's ids as expired, because another log took its place; they come back when they are read there
-    again.
+    """Marks the partition's ids as expired, because another log took its place. An id comes back once it is read in
+    that log.
 
-    What is known of them stays: their counts span all lives of an id, and their producer ids are dated history.
+    Counts and producer ids of the ids stay: the counts span all lives of an id, and the producer ids are dated history.
     """
     of_partition = (transactional_ids.c.cluster_id == cluster_id) & (transactional_ids.c.partition == partition)
     connection.execute(
@@ -183,8 +183,8 @@ def _is_stored(row: IdRow | None, run: Run) -> bool:
 
 
 def _is_left_behind(row: IdRow | None, runs: Sequence[Run]) -> bool:
-    """Returns whether the runs are only tombstones of an id that is in another log partition by now: partitions were
-    added, and ids hashed anew."""
+    """Returns whether the runs are only tombstones of an id that is in another log partition by now, because partitions
+    were added and ids were hashed again."""
     if row is None or row.state == EXPIRED or row.partition == runs[0].partition:
         return False
     return all(record.state == EXPIRED for run in runs for record in (run.first, run.last))

@@ -31,8 +31,8 @@ class LedgerWriter(SourceWriter):
     source = SOURCE
 
     def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> AppliedRanges:
-        """Writes facts and positions in one transaction; or, whatever is raised, nothing. `before_ms`: how long the
-        previous batch took, to be counted.
+        """Writes facts and positions in one transaction; if an error is raised, nothing is written. `before_ms`:
+        duration of the previous batch, which is counted.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """

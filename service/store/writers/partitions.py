@@ -70,8 +70,8 @@ class PartitionWriter(SourceWriter):
     source = SOURCE
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> Written:
-        """Writes all news of the batch in one transaction; or, whatever is raised, nothing. `before_ms`: how long the
-        previous batch took, to be counted.
+        """Writes all news of the batch in one transaction; if an error is raised, nothing is written. `before_ms`:
+        duration of the previous batch, which is counted.
 
         LeaseLost: stop. StoreUnavailable: try again.
         """

@@ -37,14 +37,14 @@ class SourceWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def report_trouble(self, trouble: Reason) -> None:
-        """Stores why nothing can be read, and leaves `as_of_ms` as it is. Raises as `apply`."""
+        """Stores the reason why nothing can be read, and leaves `as_of_ms` as it is. Raises as `apply`."""
         with self._transaction() as connection:
             self._save_status(connection, NEVER_MS, trouble)
 
     @contextmanager
     def _transaction(self, before_ms: int | None = None) -> Iterator[Connection]:
-        """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: how long the
-        previous batch took, to be counted."""
+        """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: duration of
+        the previous batch, which is counted."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             progress.step()
@@ -52,7 +52,7 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Writes that the source was read well as of then; with `trouble`, only writes the trouble."""
+        """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble."""
         if trouble is None:
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, None, None)])
         else:
@@ -83,7 +83,7 @@ def begin_generations(
 def finish_ranges(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
 ) -> None:
-    """Moves the positions behind what was read and refreshes the views; new generations have been begun before.
+    """Moves the positions to the ends of the ranges that were read; new generations have been begun before.
 
     A partition that no longer exists keeps no position.
     """
@@ -141,7 +141,7 @@ def _after(step: Step, now_ms: int) -> Position:
 
 
 def _witnessed_from(step: Step) -> int:
-    """Returns the offset from which on everything was read that was ever appended."""
+    """Returns the offset from which on every record that was ever appended was read."""
     read, gap = step.read, step.gap
     known = read.lo if step.before is None or step.begins_generation else step.before.witnessed_from
     return max(known, read.hole_end, gap.to_offset if gap is not None and gap.reason == "retention" else 0)

@@ -24,7 +24,8 @@ from service.store.writers.runs import EndedTotals, FoldedFacts, by_id, slices_b
 from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
 
 RUNS_AT_ONCE: Final = 10_000
-"""Most runs (about as many ids) that the first read writes in one transaction: it locks for a quarter second."""
+"""Maximum number of runs (about as many ids) that the first read writes in one transaction: it locks for a quarter
+second."""
 
 
 class Applied(NamedTuple):
@@ -59,12 +60,12 @@ class TransactionLogWriter(SourceWriter):
         self._runs_at_once = runs_at_once
 
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Applied:
-        """Writes the batch: all of it or, whatever is raised, nothing that counts.
+        """Writes the batch. If an error is raised, nothing that counts is written.
 
         A batch goes into one transaction, together with the progress it makes. The first read of a long log would hold
         the write lock for too long, so the runs that do not count are written ahead in short transactions, without
-        progress. After a crash between them the same ranges come again and find their rows written. `before_ms`: how
-        long the previous batch took, to be counted.
+        progress. After a crash between them the same ranges come again and find their rows written. `before_ms`:
+        duration of the previous batch, which is counted.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -130,8 +131,8 @@ _SETTLE = (
 
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
-    """Settles the causes that wait in the logs of `reads`, where the log's end was read and was asked for late enough;
-    adds them to `ended`.
+    """Settles the causes that wait in the logs of `reads`, if the log was read to an end that was requested late
+    enough; adds them to `ended`.
 
     The end of the log, not our clock, proves that no record followed in time: after an outage the next record may lie
     there unread.

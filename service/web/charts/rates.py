@@ -12,14 +12,15 @@ from service.web.shared.causes import COUNTED, WORDS
 
 HEIGHT: Final = 110.0
 LEAST: Final = 3.0
-"""Least height of a piece, in px: one abort among thousands of commits can be seen, too."""
+"""Least height of a piece, in px: with it, one abort among thousands of commits can be seen."""
 
 _MOST_BARS: Final = 180
 _WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 60, 120))
 
 
 class Bin(NamedTuple):
-    """The transactions that ended in [from_ms, to_ms). `ends`: their numbers by word of counts, commits first."""
+    """The transactions that ended in [from_ms, to_ms). `ends`: their numbers by the word under which they count,
+    commits first."""
 
     from_ms: int
     to_ms: int
@@ -56,7 +57,7 @@ class Bars(NamedTuple):
 
 
 def totals_of(minutes: Iterable[MinuteRow]) -> dict[str, int]:
-    """Returns the number of commits, then of aborts by word of counts; zeros are left out."""
+    """Returns the number of commits, then of aborts by the word under which they count; zeros are left out."""
     totals = dict.fromkeys(("commit", *COUNTED), 0)
     for minute in minutes:
         for word, count in _ends(minute).items():

@@ -1,4 +1,5 @@
-"""The offset ruler: where log start, LSO and high watermark are, and what lies between. Pure geometry, in percent."""
+"""The offset ruler: the places of log start, LSO and high watermark, and of the spans between them. Pure geometry, in
+percent."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _CSS: Final = {
     "unknown": "nontx",
 }
 _NEAR: Final = 24.0
-"""Percent; the words of two lines that are closer than this would touch."""
+"""Distance, in percent, below which the words of two lines would touch."""
 
 
 class Block(NamedTuple):

@@ -120,8 +120,8 @@ class _Rows:
         return True
 
     def _goes_through(self, other: float, level: int) -> bool:
-        """Returns True if the line of that pin goes through the row. A pin without a row yet is to find one at the
-        bottom, so room is left for it there."""
+        """Returns True if the line of that pin goes through the row. A pin without a row counts as in the bottom row,
+        so that room is left for its words there."""
         return self._levels.get(other, 0) >= level
 
 

@@ -16,7 +16,7 @@ BROKEN: Final = 7.0
 """Least width, in percent, of a piece that is broken off."""
 
 TO_SCALE: Final = 55.0
-"""Most width, in percent, of all that is drawn to scale, if something is broken off."""
+"""Maximum width, in percent, of all that is drawn to scale, if something is broken off."""
 
 MOST_BROKEN: Final = 8
 MOST_SPANS: Final = 24
@@ -163,7 +163,7 @@ def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
 class Span(NamedTuple):
     """The offsets [first, next). `kind`: that of an explained offset, or one of the constants above. `begins`: only the
     start of the span is known; its records may lie among those of others. `marker`: C or A; `words`: of the kind, in
-    the table; `who`, `href`: its owner; `ended`: by what it was ended."""
+    the table; `who`, `href`: its owner; `ended`: its end, in words."""
 
     first: int
     next: int

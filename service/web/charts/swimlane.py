@@ -36,7 +36,7 @@ class Life(NamedTuple):
 
 
 MOST_DRAWN: Final = 60
-"""The most transactions that are drawn one by one; more of them become bars per minute."""
+"""Maximum number of transactions that are drawn one by one; more of them become bars per minute."""
 
 PREPARE_PX: Final = 5
 """Least width of the dark end of a bar: markers take milliseconds."""
@@ -122,8 +122,8 @@ class Band(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """The lanes of the swimlane. `timeout_y`: of the timeout line, from the top of its lane; None if it never times
-    out."""
+    """The lanes of the swimlane. `timeout_y`: of the timeout line, from the top of its lane; None if the id's
+    transactions never time out."""
 
     ticks: tuple[Label, ...]
     now_x: float

@@ -37,8 +37,8 @@ class Total(NamedTuple):
 
 class LastHour(NamedTuple):
     """The transactions that ended in the whole minutes of [from_ms, to_ms): an hour at most, and nothing before
-    counting began. Commits count in the minute they were read in, aborts by the transaction log's own time; these
-    differ while reading is behind. `totals`: None if there are too many aborts to split them by cause here."""
+    counting began. Commits count in the minute they were read in, aborts by the transaction log's own time; the two
+    differ while reading lags. `totals`: None if there are too many aborts to split them by cause here."""
 
     from_ms: int
     to_ms: int
@@ -114,8 +114,8 @@ def _uncaused(aborts: list[int]) -> list[dict[str, int]]:
 
 
 def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
-    """Returns the finding of many ids that timed out together in that time, since it explains the aborts; None if there
-    is none."""
+    """Returns the finding about ids that timed out together, if it was last seen at `since_ms` or later, since it
+    explains the aborts; else None."""
     selection = FindingSelection(kinds=frozenset({CORRELATED_TIMEOUTS}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
     return found[0] if found and found[0].last_seen_ms >= since_ms else None

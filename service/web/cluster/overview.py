@@ -1,4 +1,4 @@
-"""The overview of a cluster: does anything hang, who blocks whom, does it heal?"""
+"""The overview of a cluster: the verdict, the blocking chain with its outlook, other findings, and the last hour."""
 
 from __future__ import annotations
 

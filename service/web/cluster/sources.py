@@ -138,8 +138,8 @@ def _row(
 
 
 def asked_rows(asked: RequestTimes, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
-    """Returns the rows of what is asked from time to time: groups, while a partition is stalled, and configs.
-    `standing`: number of stalled partitions, None if unknown."""
+    """Returns the rows of what is read from time to time: consumer groups, while a partition is stalled, and brokers'
+    configs. `standing`: number of stalled partitions, None if unknown."""
     if standing is None or (standing and asked.groups_ms is None):
         groups_state = ("quiet", "not read yet", "clock")
     else:

@@ -1,4 +1,5 @@
-"""The unknowns on the pipeline page: each with its reason, the verdicts that it takes away, and what to do."""
+"""The unknowns on the pipeline page: each with its reason, the verdicts that are missing because of it, and what to
+do."""
 
 from __future__ import annotations
 

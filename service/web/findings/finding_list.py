@@ -195,7 +195,7 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
 
 
 def _query(selection: FindingSelection) -> dict[str, Any]:
-    """Returns the query of the address, as it was given."""
+    """Returns the query of the request's address."""
     is_default = selection.statuses == {CONFIRMED}
     return {
         "kind": sorted(selection.kinds) or None,

@@ -1,4 +1,4 @@
-"""Findings in the words of the page: what a kind is called, what a finding is about, and whether it heals."""
+"""Findings in the words of the page: the name of a kind, the subject of a finding, and its outlook."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The pages of partitions, of the groups behind them and of a single offset: who blocks whom."""
+"""The pages of what blocks consumers: the partitions, the consumer groups behind them, and single offsets."""

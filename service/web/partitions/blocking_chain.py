@@ -43,11 +43,11 @@ class Waiting(NamedTuple):
 
 class Link(NamedTuple):
     """A stalled partition with its blocker. `name`, `transactional_id`: of the blocker, None if no id is known.
-    `finding`: the id of the finding that has more about it.
+    `finding`: the id of the finding that has more about the blocker.
 
-    `leader`: of the partition, below 0 if there is none. `state`: of a transaction that its coordinator completes, one
-    of Kafka's states behind "in" or "stuck in". `decision`: of what hangs, see `Finding`; `has_command`: the finding
-    has a command to paste. `is_muted`: the owner of the finding has muted it for now.
+    `leader`: of the partition, below 0 if there is none. `state`: set if the coordinator is completing the blocker's
+    transaction, one of Kafka's states after "in" or "stuck in". `decision`: of the finding, see `Finding`;
+    `has_command`: the finding has a command to paste. `is_muted`: the owner of the finding has muted it for now.
     """
 
     topic: str
@@ -99,7 +99,7 @@ def by_key(findings: Iterable[Finding]) -> dict[Key, Finding]:
 
 
 def by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
-    """Returns the findings about open transactions by id: for each id the gravest."""
+    """Returns the gravest finding about an open transaction of each id, by id."""
     found: dict[bytes, Finding] = {}
     for kind in reversed(_OF_ID):
         of_kind = (one for one in findings if one.kind == kind)

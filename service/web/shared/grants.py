@@ -22,13 +22,14 @@ def bootstrap_of(brokers: Sequence[Broker]) -> str | None:
 
 
 def lines_of(grant: Grant | None, bootstrap: str | None) -> list[str]:
-    """Returns the lines that give the permission; empty if nothing can be granted or no broker is known. The principal
-    is left for people to put in: the application that reads may be another principal than the service."""
+    """Returns the lines that give the permission; empty if nothing can be granted or no broker is known. The lines have
+    a placeholder for the principal, because the application that reads may have another one than the service."""
     return [] if grant is None or bootstrap is None else acls.lines(grant.acls, None, bootstrap)
 
 
 def lines_of_groups(denied: Iterable[Finding], bootstrap: str | None) -> list[str]:
-    """For groups that may not be asked: by name, all of them where they are many."""
+    """Returns the lines that let the denied groups be asked: by name, or by one grant for all groups if many are
+    denied."""
     names = sorted({one.subject.group for one in denied if one.subject.group is not None})
     if not names or bootstrap is None:
         return []

@@ -15,7 +15,7 @@ NO, WHEN, SELF, NOW, UNKNOWN = "no", "when", "self", "now", "unknown"
 class Heal(NamedTuple):
     """The outlook of a problem: if and when it heals. `order`: sorts, so that what does not heal comes first. `tone`,
     `icon`: of the drawing. `at_ms`: time to count down to; `latest_ms`: the latest time. `brief`: the same as `text`,
-    but behind a subject, "payments-7 hangs"; with `at_ms` the time left follows."""
+    but to follow a subject, "payments-7 hangs"; with `at_ms` the time left follows."""
 
     order: int
     tone: str

@@ -41,7 +41,7 @@ def html_answer(text: str, status: int, headers: Mapping[str, str]) -> Response:
 
 
 def breakable(text: str) -> Markup:
-    """Returns an id that may wrap behind `-`, `_`, `.`, `/`, `:`, and is never cut."""
+    """Returns an id that may wrap after `-`, `_`, `.`, `/`, `:`, and is never cut."""
     return Markup("<wbr>").join(escape(part) for part in _BREAKS.split(text))
 
 

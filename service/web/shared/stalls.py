@@ -1,4 +1,4 @@
-"""The lines of the pages that say which sources stall, since when, and why."""
+"""Lines of the pages about the sources that stall, with the time since when and the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StallLine(NamedTuple):
 
 
 def stall_lines(stalls: Mapping[str, Stall], now_ms: int) -> tuple[StallLine, ...]:
-    """Returns one line for all sources that stall together, in the order of `stalls`."""
+    """Returns a line for each group of sources that stall together, in the order of `stalls`."""
     groups: list[dict[str, Stall]] = []
     for source, stall in stalls.items():
         for group in groups:

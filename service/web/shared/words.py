@@ -40,7 +40,8 @@ def count(number: int) -> str:
 
 
 def about(number: float) -> str:
-    """Formats a number as three figures and their unit: `765 k`, `3.90 M`."""
+    """Formats a number as at most three figures and their unit: `765 k`, `3.9 M`; below 100,000 in full, with
+    commas."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size * (100 if unit == "k" else 1):
             value = number / size

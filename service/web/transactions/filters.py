@@ -1,4 +1,5 @@
-"""The filters of the list of transactional ids, as an address holds them: REST's, but forms also send empty ones."""
+"""The filters of the list of transactional ids, as in the address of a page: those of REST, but a form also sends empty
+ones."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ _ROWS_READ: Final = 250  # as many as `rows_of` asks for
 
 class History(NamedTuple):
     """The history of an id in a window. `rows`: the newest rows, newest first; `within`: those in the window;
-    `has_more`: the window has older ones. `totals`: transactions that ended in the window, by word of counts. `bars`:
-    None unless there are too many for the lanes, which then show none of them."""
+    `has_more`: the window has older ones. `totals`: transactions that ended in the window, by the word under which they
+    count. `bars`: None unless there are too many for the lanes, which then show none of them."""
 
     axis: Axis
     rows: Sequence[Row]

@@ -70,7 +70,8 @@ def _complete(prepared: Row | None, row: Row) -> Life:
 
 
 def _of_minutes(rows: Sequence[Row], minutes: Iterable[MinuteRow], commits: Mapping[int, Commits]) -> Iterable[Life]:
-    """Yields the ordinary commits. One alone in its minute is known in full; several are drawn as one."""
+    """Yields the ordinary commits. A commit that is alone in its minute is known in full; several in one minute are
+    drawn as one."""
     own: dict[int, list[Row]] = {}
     for row in rows:
         if row.counted:
@@ -149,7 +150,8 @@ def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
 
 
 def _phases(rows: Sequence[Row]) -> list[Phase]:
-    """Returns the phases of the transaction at the beginning of `rows`: its own rows and those behind, oldest first."""
+    """Returns the phases of the transaction at the beginning of `rows`: its own rows and those after them, oldest
+    first."""
     first, rest = rows[0], list(rows[1:])
     told: list[Phase] = []
     if first.to_state in _PREPARED:

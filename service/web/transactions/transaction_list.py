@@ -1,4 +1,4 @@
-"""The transactional ids of a cluster: what each is doing, for how long, and what comes next."""
+"""The list of a cluster's transactional ids: the state of each, for how long it has been open, and its next event."""
 
 from __future__ import annotations
 

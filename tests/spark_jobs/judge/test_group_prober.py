@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from service.kafka import cluster
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.groups import ListedGroup
 from spark_jobs.judge import group_prober
@@ -26,7 +27,7 @@ def test_groups_are_kept_while_a_broker_does_not_answer_and_not_when_it_was_remo
         return [ListedGroup(groups[node], "consumer", "Stable")]
 
     monkeypatch.setattr(group_prober, "list_groups", listed)
-    monkeypatch.setattr(group_prober.cluster, "broker_ids", lambda _client: list(groups))
+    monkeypatch.setattr(cluster, "broker_ids", lambda _client: list(groups))
     prober = GroupProber(Mock(), Mock(), 1, Mock())
     for silent_now, known in (((), {"billing": 1, "shipping": 2}), ((2,), {"billing": 1, "shipping": 2})):
         silent |= set(silent_now)

@@ -1,4 +1,4 @@
-"""The first tables: what the coordinators' log tells, folded."""
+"""The first tables: states and counts, folded from the transaction log."""
 
 from __future__ import annotations
 

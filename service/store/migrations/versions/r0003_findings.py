@@ -1,4 +1,4 @@
-"""Findings, and what happened to them."""
+"""Tables of findings and of their events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data partitions, what is open there, groups behind it, the audit; findings say what to do."""
+"""Tables of data partitions, their open entries, the groups behind them, and the audit; findings get a remediation."""
 
 from __future__ import annotations
 

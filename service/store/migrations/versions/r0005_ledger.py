@@ -1,4 +1,4 @@
-"""What is counted of tailed partitions: volume by minute, and markers."""
+"""Tables of the ledger of tailed partitions: volume by minute, and markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the marker of a hanging transaction is proven by: samples, witnessed offsets, worlds and proofs of findings."""
+"""Columns for the proof of a hanging transaction's marker: samples, witnessed offsets, worlds and proofs of
+findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings whose proofs contradict each other: known over restarts, so that no decision flips."""
+"""A column for findings whose proofs contradict each other: kept over restarts, so that no decision flips."""
 
 from __future__ import annotations
 

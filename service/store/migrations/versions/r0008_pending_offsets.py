@@ -1,4 +1,4 @@
-"""Whose transaction has the pending offset of a group."""
+"""A column for the producer id of the transaction that has the pending offset of a group."""
 
 from __future__ import annotations
 

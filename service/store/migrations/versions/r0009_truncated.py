@@ -1,4 +1,4 @@
-"""Counts, by kind, of what has no finding because a bound was reached."""
+"""A table of the numbers, by kind, of cases without a finding because a bound was reached."""
 
 from __future__ import annotations
 
