@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +27,12 @@ broker_module.START_TIMEOUT_S = LIMIT_S
 # the time of one example says how fast the machine is, not whether the code is right
 settings.register_profile("without_deadline", settings.default, deadline=None)
 settings.load_profile("without_deadline")
+
+
+def pytest_configure() -> None:
+    """A shell that starts the tests in the background has them, and every process below them, ignore Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
