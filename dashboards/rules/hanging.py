@@ -10,6 +10,7 @@ from typing import Final
 from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group
 from dashboards.thresholds import HANGING_PAGE
+from service.domain.findings.lifecycle import MOST_OPEN
 from service.metrics import catalogue as of
 
 NAME: Final = "KafkaTransactionHanging"
@@ -40,8 +41,8 @@ MORE: Final = Alert(
     labels={"scope": "cluster"},
     summary="{{ $value | humanize }} more hanging transactions on {{ $labels.cluster }} without an alert of their own",
     description="{{ $value | humanize }} confirmed hanging transaction(s) have no alert of their own: only those that"
-    " hang longest are named in metrics. The page lists them all; so many at once have one cause, as a rule a broker"
-    " that was lost or a bug of its version.",
+    f" hang longest are named in metrics. The page lists up to {MOST_OPEN}. So many at once have one cause, as a rule a"
+    " broker that was lost or a bug of its version.",
     page=OF_CLUSTER + "/findings",
     board="txnscope-partitions",
 )

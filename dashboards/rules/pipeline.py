@@ -140,7 +140,8 @@ DROPPED: Final = Alert(
     wait="15m",
     summary="{{ $value | humanize }} series of {{ $labels.cluster }} are not exported",
     description="The cap on series leaves out {{ $value | humanize }} series of {{ $labels.cluster }}: for what is not"
-    " exported no alert of a single partition, group or id can fire. The worst are kept; the pages and REST have all.",
+    " exported no alert of a single partition, group or id can fire. The worst are kept; REST lists all partitions,"
+    " groups and ids.",
     page=_PAGE,
     board=_BOARD,
 )

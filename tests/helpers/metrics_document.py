@@ -10,7 +10,8 @@ from typing import Final
 from prometheus_client import ProcessCollector
 
 from service.domain.findings.kinds import KINDS, STATUSES
-from service.domain.partitions import facts
+from service.domain.findings.lifecycle import MOST_OPEN
+from service.domain.partitions import facts, ledger
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
 from service.domain.transaction_log.states import SOURCE
@@ -46,7 +47,8 @@ from `service/metrics`: change it there, then `python -m tests.helpers.metrics_d
 - Label values that are known beforehand are there from the start, at 0, so that `increase()` sees the first event.
 - A page has at most {SERIES_LIMIT:,} series with a label `cluster`. The cap cuts only metrics marked *many* and keeps
   the worst of each; `kafka_txn_series_dropped` counts what is left out. Two metrics name ids: the {TOP_OPEN} oldest
-  open transactions, and the {HANGING_NAMED} that hang longest. The REST interface has them all.
+  open transactions, and the {HANGING_NAMED} that hang longest. REST lists all open
+  transactions, and up to {MOST_OPEN} findings of a kind.
 - What does not print in an id is escaped as `\\u{{9}}`, what is not UTF-8 as `\\x{{ff}}`, as on the pages. REST, pages
   and commands take an id so, too.
 
@@ -84,7 +86,8 @@ def _labels() -> dict[str, str]:
         "within": _words(EXPIRES_WITHIN_MS),
         "protocol": "`1` (the epoch stays) or `2` (KIP-890: every transaction raises it)",
         "judged": _words(["yes", "no"]),
-        "source": f"`{SOURCE}` (the transaction log), `{facts.SOURCE}` (the data partitions)",
+        "source": f"`{SOURCE}` (the transaction log), `{facts.SOURCE}` (the data partitions), `{ledger.SOURCE}`"
+        " (every batch of chosen topics, with `--partitions all`)",
         "reason": _words(REASONS),
         "kind": _words(KINDS),
         "status": _words(STATUSES),

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from service.api.schemas.sources import Source
 from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.source_state import Stall
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries.clusters import LogPartitionRow
@@ -21,6 +22,7 @@ _NAMES: Final = {
         "ListOffsets on all; batch headers and DescribeProducers where the LSO is stalled",
         "hidden records, hanging, stuck, blockers",
     ),
+    LEDGER: ("Ledger", "headers of all batches of the chosen topics", "markers and volume"),
 }
 _STATES: Final = {
     LIVE: ("ok", "current", "ok"),

@@ -257,6 +257,6 @@ def _expect() -> Step:
 def _never_helps(who: str, place: str) -> tuple[str, ...]:
     return (
         "Waiting: `transaction.timeout.ms` counts in the coordinator, which has no open transaction here.",
-        "`forceTerminateTransaction`: only bumps the epoch.",
+        "`forceTerminateTransaction`: only raises the epoch. The id can write no more, but these records stay open.",
         f"Restarting {who}: if its next transaction includes {place}, that outcome also decides these records.",
     )

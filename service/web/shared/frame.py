@@ -19,6 +19,7 @@ from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters as read
@@ -118,7 +119,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
         stalls={
             source: stall
             for source, stall in stalls.items()
-            if _ages_the_page(source, stall, statuses, needed, freshness.word)
+            if _is_shown(source, stall, statuses, needed, freshness.word)
         },
         findings=sum(one.count for one in body.findings if one.status == CONFIRMED),
         critical=read_findings.count(connection, cluster.id, critical),
@@ -131,10 +132,10 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
 def _needed(
     connection: Connection, cluster_id: int, statuses: Mapping[str, StatusRow], covered: Coverage
 ) -> dict[str, int | None]:
-    """Returns the last success of each source that verdicts depend on, None before the first. A partition that does not
-    answer makes no page old, but is itself unknown. The transaction log is left out if it may not be read: what depends
-    on it is unknown, too."""
-    answered = {source: status.as_of_ms for source, status in statuses.items()}
+    """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
+    ledger. A partition that does not answer makes no page old, but is itself unknown. The transaction log is left out
+    if it may not be read: what depends on it is unknown, too."""
+    answered = {source: status.as_of_ms for source, status in statuses.items() if source != LEDGER}
     if PARTITIONS in answered:
         answered[PARTITIONS] = covered.answered_at_ms
     if len(answered) > 1 and log_unread_reason(connection, cluster_id) is not None:
@@ -148,14 +149,14 @@ def _oldest(needed: Mapping[str, int | None]) -> int | None:
     return None if None in told else min((one for one in told if one is not None), default=None)
 
 
-def _ages_the_page(
+def _is_shown(
     source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
 ) -> bool:
-    """Returns True if the stall makes the page old. It does not if no verdict depends on the source, nor during the
-    first read of a log, when batches take long. `word`: of the page's freshness."""
+    """Returns whether pages show the stall: not during the first read of a log, when batches take long, nor that of a
+    log that may not be read, which is reported as unknown. `word`: of the page's freshness."""
     if word == READING and stall.cause is Cause.NO_PROGRESS:
         return False
-    return source in needed or source not in statuses
+    return source in needed or source == LEDGER or source not in statuses
 
 
 LATE_MS: Final = 5_000

@@ -9,12 +9,16 @@ import pytest
 
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.partitions.ledger import SOURCE as LEDGER
+from service.domain.partitions.ledger import LedgerBatch
+from service.domain.reasons.unread import READ
 from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log.states import SOURCE as LOG
 from service.store import lease
+from service.store.writers.ledger import LedgerWriter
 from service.web.guide import RUNBOOKS, guide_names
 from service.web.shared.stalls import stall_lines
 from tests.helpers.partitions import WithPartitions
+from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS
 from tests.service.web.browser import DESK, PHONE, Browse, is_wider_than_the_window
 from tests.service.web.opened import PAGE, h1, links_of, page_of, words_of
@@ -72,6 +76,20 @@ def test_a_starved_source_is_named_alone(story: WithPartitions, url: str) -> Non
     words = words_of(html, "verdict")
     assert "Nothing new of the data partitions since 14:13:50 (2 m 14 s): the streaming application runs but" in words
     assert "transaction log" not in words
+
+
+def test_a_ledger_that_is_not_read_makes_no_verdict_old(story: WithPartitions, url: str) -> None:
+    """A topic that may not be read any more, say: nothing that hangs is known from its batches."""
+    at_ms = NOW_MS + LATER_MS
+    ledger = LedgerWriter(story.engine, story.lease)
+    ledger.apply(LedgerBatch(()), NOW_MS)
+    ledger.apply(LedgerBatch((), trouble=denied("payments", READ)), at_ms)
+    story.read(now_ms=at_ms)
+    story.look(at_ms=at_ms)
+    lease.renew(story.engine, story.lease, at_ms)
+    html = page_of(url, LATER_MS)
+    assert "Unknown" not in h1(html)
+    assert "No complete read of the ledger of markers since 14:13:50" in words_of(html)
 
 
 def test_an_old_error_of_an_application_that_is_gone_does_not_blame_the_brokers(
