@@ -21,10 +21,11 @@ from service.wire.log_columns import (
     LogColumns,
     Reject,
     Slices,
+    ValueColumns,
 )
 from service.wire.scalar import ChunkTotals, LocatedChunk, chunk_totals, decode_scalar
 from service.wire.transaction_log import KEY_VERSION, decode_key, decode_value
-from service.wire.values import ValueColumns, decode_values
+from service.wire.values import decode_values
 from service.wire.vectors import PADDING, Bools, Ints, byte_strings, structs
 
 __all__ = [
@@ -68,16 +69,16 @@ def decode(chunks: Sequence[Chunk]) -> LogColumns:
             kind[row] = UNDECODABLE
             rejected.append(_rejected(chunks, records, row, error, ids[row].as_py()))
     return LogColumns(
-        np.array([chunk.partition for chunk in chunks], np.int32)[records.chunk],
-        records.offset,
-        records.timestamp_ms,
-        records.leader_epoch,
-        kind,
-        *fields,
-        ids,
-        tuple(reject for _, reject in sorted(rejected, key=itemgetter(0))),
-        *_ends(chunks, walk, slow),
-        values,
+        **fields.by_name(),
+        partition=np.array([chunk.partition for chunk in chunks], np.int32)[records.chunk],
+        offset=records.offset,
+        timestamp_ms=records.timestamp_ms,
+        leader_epoch=records.leader_epoch,
+        kind=kind,
+        transactional_ids=ids,
+        rejects=tuple(reject for _, reject in sorted(rejected, key=itemgetter(0))),
+        **_ends(chunks, walk, slow)._asdict(),
+        values=values,
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.wire.transaction_log import Partitions, decode_value
+from service.wire.transaction_log import Partitions, TransactionValue, decode_value
 
 VALUE: Final = 0
 TOMBSTONE: Final = 1
@@ -65,7 +65,57 @@ class Slices(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LogColumns:
+class ValueColumns:
+    """The fields of TransactionValue as columns."""
+
+    producer_id: npt.NDArray[np.int64]
+    producer_epoch: npt.NDArray[np.int16]
+    timeout_ms: npt.NDArray[np.int32]
+    status: npt.NDArray[np.int8]
+    last_update_ms: npt.NDArray[np.int64]
+    start_ms: npt.NDArray[np.int64]
+    client_transaction_version: npt.NDArray[np.int16]
+    previous_producer_id: npt.NDArray[np.int64]
+    next_producer_id: npt.NDArray[np.int64]
+    next_producer_epoch: npt.NDArray[np.int16]
+    partition_count: npt.NDArray[np.int32]
+
+    @classmethod
+    def blank(cls, rows: int) -> ValueColumns:
+        """Returns columns for `rows` rows without a value."""
+        return ValueColumns(**{name: np.full(rows, blank, dtype) for name, (blank, dtype) in _BLANKS.items()})
+
+    def by_name(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _BLANKS}
+
+    def rows(self, block: slice) -> ValueColumns:
+        """Returns some of the rows: views, through which the columns can be filled."""
+        return ValueColumns(**{name: column[block] for name, column in self.by_name().items()})
+
+    def put(self, row: int, value: TransactionValue) -> None:
+        """Writes one value that the scalar form decoded."""
+        for name, column in self.by_name().items():
+            column[row] = getattr(value, name)
+
+
+_BLANKS: Final = {
+    "producer_id": (-1, np.int64),
+    "producer_epoch": (-1, np.int16),
+    "timeout_ms": (-1, np.int32),
+    "status": (-1, np.int8),
+    "last_update_ms": (-1, np.int64),
+    "start_ms": (-1, np.int64),
+    "client_transaction_version": (0, np.int16),
+    "previous_producer_id": (-1, np.int64),
+    "next_producer_id": (-1, np.int64),
+    "next_producer_epoch": (-1, np.int16),
+    "partition_count": (0, np.int32),
+}
+"""The number in each column of ValueColumns for a row without a value, and the column's type."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogColumns(ValueColumns):
     """One row per record with lo <= offset < hi and a readable key, ordered by (chunk, offset).
 
     `kind` is VALUE, TOMBSTONE or UNDECODABLE; where it is not VALUE, ids, epochs, times and status are -1, the client
@@ -78,17 +128,6 @@ class LogColumns:
     timestamp_ms: npt.NDArray[np.int64]
     leader_epoch: npt.NDArray[np.int32]
     kind: npt.NDArray[np.int8]
-    producer_id: npt.NDArray[np.int64]
-    producer_epoch: npt.NDArray[np.int16]
-    timeout_ms: npt.NDArray[np.int32]
-    status: npt.NDArray[np.int8]
-    last_update_ms: npt.NDArray[np.int64]
-    start_ms: npt.NDArray[np.int64]
-    client_transaction_version: npt.NDArray[np.int16]
-    previous_producer_id: npt.NDArray[np.int64]
-    next_producer_id: npt.NDArray[np.int64]
-    next_producer_epoch: npt.NDArray[np.int16]
-    partition_count: npt.NDArray[np.int32]
     transactional_ids: pa.BinaryArray
     rejects: tuple[Reject, ...]
     """Ordered like the rows."""

@@ -20,10 +20,10 @@ from service.wire.log_columns import (
     LogColumns,
     Reject,
     Slices,
+    ValueColumns,
 )
 from service.wire.records import read_records
 from service.wire.transaction_log import TransactionValue, decode_key, decode_value
-from service.wire.values import ValueColumns
 
 BLANK = TransactionValue(-1, -1, -1, -1, -1, None, -1, -1)
 """The fields of a row without value."""
@@ -234,14 +234,14 @@ def _columns(rows: list[_Row], rejects: list[Reject], ends: ChunkTotals) -> LogC
     for index, row in enumerate(rows):
         fields.put(index, row.fields)
     return LogColumns(
-        np.array([row.partition for row in rows], np.int32),
-        np.array([row.record.offset for row in rows], np.int64),
-        np.array([row.record.timestamp_ms for row in rows], np.int64),
-        np.array([row.record.leader_epoch for row in rows], np.int32),
-        np.array([row.kind for row in rows], np.int8),
-        *fields,
-        pa.array([row.transactional_id for row in rows], pa.binary()),
-        tuple(rejects),
-        *ends,
-        Slices(b"".join(value or b"" for value in values), np.cumsum(taken) - taken, size),
+        **fields.by_name(),
+        partition=np.array([row.partition for row in rows], np.int32),
+        offset=np.array([row.record.offset for row in rows], np.int64),
+        timestamp_ms=np.array([row.record.timestamp_ms for row in rows], np.int64),
+        leader_epoch=np.array([row.record.leader_epoch for row in rows], np.int32),
+        kind=np.array([row.kind for row in rows], np.int8),
+        transactional_ids=pa.array([row.transactional_id for row in rows], pa.binary()),
+        rejects=tuple(rejects),
+        **ends._asdict(),
+        values=Slices(b"".join(value or b"" for value in values), np.cumsum(taken) - taken, size),
     )

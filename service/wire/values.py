@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from service.wire.log_columns import ValueColumns
 from service.wire.transaction_log import (
     CLIENT_TRANSACTION_VERSION,
     LAST_STATUS,
     NEXT_PRODUCER_EPOCH,
     NEXT_PRODUCER_ID,
     PREVIOUS_PRODUCER_ID,
-    TransactionValue,
 )
 from service.wire.vectors import Bools, Bytes, Ints, blocks, structs, uvarint
 
@@ -48,54 +47,11 @@ MOST_TAGS: Final = 8
 """Above these limits, a Python loop over one value is cheaper than a numpy pass for each topic or tag."""
 
 
-class ValueColumns(NamedTuple):
-    """The fields of TransactionValue as columns, in the order of LogColumns."""
-
-    producer_id: npt.NDArray[np.int64]
-    producer_epoch: npt.NDArray[np.int16]
-    timeout_ms: npt.NDArray[np.int32]
-    status: npt.NDArray[np.int8]
-    last_update_ms: npt.NDArray[np.int64]
-    start_ms: npt.NDArray[np.int64]
-    client_transaction_version: npt.NDArray[np.int16]
-    previous_producer_id: npt.NDArray[np.int64]
-    next_producer_id: npt.NDArray[np.int64]
-    next_producer_epoch: npt.NDArray[np.int16]
-    partition_count: npt.NDArray[np.int32]
-
-    @classmethod
-    def blank(cls, rows: int) -> ValueColumns:
-        """Returns columns for `rows` rows without a value."""
-        return cls._make(np.full(rows, blank, dtype) for blank, dtype in _BLANKS)
-
-    def put(self, row: int, value: TransactionValue) -> None:
-        """Writes one value that the scalar form decoded."""
-        for name in self._fields:
-            getattr(self, name)[row] = getattr(value, name)
-
-
-_BLANKS: Final = (
-    (-1, np.int64),
-    (-1, np.int16),
-    (-1, np.int32),
-    (-1, np.int8),
-    (-1, np.int64),
-    (-1, np.int64),
-    (0, np.int16),
-    (-1, np.int64),
-    (-1, np.int64),
-    (-1, np.int16),
-    (0, np.int32),
-)
-"""The number in each column of ValueColumns for a row without a value, and the column's type."""
-
-
 def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> Ints:
     """Fills `into` from every slice that is a plain value. Returns the other rows, except null ones (size -1)."""
     done = size < 0
     for block in blocks(len(size)):
-        columns = ValueColumns._make(column[block] for column in into)
-        _decode_block(data, start[block], size[block], columns, done[block])
+        _decode_block(data, start[block], size[block], into.rows(block), done[block])
     return np.flatnonzero(~done)
 
 
