@@ -23,7 +23,7 @@ from service.store.migrate import upgrade
 from spark_jobs.housekeeping import deleting_old_data
 from spark_jobs.jobs.ledger import LedgerJob, end_tailing
 from spark_jobs.jobs.partitions import PartitionsJob
-from spark_jobs.jobs.transaction_log import TransactionStateJob
+from spark_jobs.jobs.transaction_log import TransactionLogJob
 from spark_jobs.judge.judge import judging
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.job_runner import Job, TooManyFailures, run_jobs
@@ -86,7 +86,7 @@ class Application:
         gc.freeze()
         wake_judge = threading.Event()
         jobs: list[Job] = [
-            TransactionStateJob(queries, self._settings, engine),
+            TransactionLogJob(queries, self._settings, engine),
             PartitionsJob(queries, self._settings, engine, self._scratch, wake_judge),
         ]
         if self._settings.tails:

@@ -8,7 +8,7 @@ from typing import Final
 
 from service.domain.findings.kinds import CONFIRMED, HANGING, KINDS, statuses_of
 from service.domain.partitions import facts as partition_facts
-from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
+from service.domain.partitions.blockers import ANSWERS_WITHIN_MS
 from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN, SOURCE
 from service.domain.transaction_log.states import EXPIRED as GONE
 from service.metrics import catalogue

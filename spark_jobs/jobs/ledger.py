@@ -35,7 +35,7 @@ class LedgerJob:
         self._client, self._watch = settings.client, settings.watch
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
-        """Runs the query as `TransactionStateJob.run` does."""
+        """Runs the query as `TransactionLogJob.run` does."""
         writer = LedgerWriter(self._engine, lease)
         with store_failures(writer):
             positions = self._positions(lease)

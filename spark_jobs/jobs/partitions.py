@@ -37,7 +37,7 @@ class PartitionsJob:
         self._client, self._watch = settings.client, settings.watch
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
-        """Runs the query as `TransactionStateJob.run` does."""
+        """Runs the query as `TransactionLogJob.run` does."""
         writer = PartitionWriter(self._engine, lease)
 
         def apply(batch: PartitionsBatch, now_ms: int, before_ms: int | None) -> None:

@@ -25,7 +25,7 @@ POLL_MS = 200
 HEARTBEAT_MS = 1_000
 
 
-class TransactionStateJob:
+class TransactionLogJob:
     """Reads the transaction log. Every (re)start begins at the stored positions."""
 
     name = SOURCE

@@ -21,7 +21,7 @@ from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.hanging import EntryIdentity, entry_identity
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
-from service.domain.partitions.coverage import ANSWERS_WITHIN_MS
+from service.domain.partitions.blockers import ANSWERS_WITHIN_MS
 from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, context_of, limits_of
 from service.domain.findings.rules import Rules
-from service.domain.partitions.coverage import (
+from service.domain.partitions.blockers import (
     ANSWERS_WITHIN_MS,
     blocker_of,
     unreplicated,
