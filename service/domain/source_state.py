@@ -21,6 +21,10 @@ ten successes in a row are missing. A shorter time could not distinguish an appl
 without progress, because the lease of the former needs this time to lapse. With a longer one the page would show data
 that is no longer about right."""
 
+COVERED_WITHIN_MS: Final = 30_000
+"""Age of its last answer up to which a partition counts as covered, in metrics and on the page of the pipeline. Each is
+asked every second; a long batch of the first read takes longer."""
+
 
 class Cause(Enum):
     """Reason why nothing new of a source is stored."""

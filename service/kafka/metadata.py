@@ -18,7 +18,8 @@ _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Broker that leads a partition, and its epoch; `node` is -1 while there is none."""
+    """Broker that leads a partition, and its epoch; `node` is -1 while there is none. Leaders are compared, also as
+    different brokers report them (`leader_check`): fields that brokers may report differently do not belong here."""
 
     node: int
     epoch: int

@@ -177,7 +177,8 @@ BATCH_DURATION = _metric(
 LAST_SUCCESS = _metric(
     "pipeline_last_success_timestamp_seconds",
     "gauge",
-    "Time of the last successful read of a source, heartbeats included; 0 if there was none.",
+    "Time of the last complete read of a source, heartbeats included: a partition that does not answer holds it back. 0"
+    " if there was none.",
     "source",
 )
 LAG = _metric("pipeline_lag_records", "gauge", "Offsets of a source that are written and not read yet.", "source")

@@ -8,7 +8,8 @@ from typing import Final
 
 from service.domain.findings.kinds import CONFIRMED, HANGING, KINDS, statuses_of
 from service.domain.partitions import facts as partition_facts
-from service.domain.partitions.blockers import ANSWERS_WITHIN_MS
+from service.domain.partitions.blockers import SAMPLE_FRESH_MS
+from service.domain.source_state import COVERED_WITHIN_MS
 from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN, SOURCE
 from service.domain.transaction_log.states import EXPIRED as GONE
 from service.metrics import catalogue
@@ -74,7 +75,7 @@ _OF_ONE: Final = (
 
 def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     """Yields the series of data partitions, the longest stalled first. No partition counts as judged once the last
-    sample is older than ANSWERS_WITHIN_MS.
+    sample is older than SAMPLE_FRESH_MS.
     """
     yield Series(catalogue.HANGING, (), facts.findings.get((HANGING, CONFIRMED), 0))
     for finding in facts.hanging:
@@ -82,7 +83,7 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
         name = "" if subject.transactional_id is None else display_id(subject.transactional_id)
         labels = (finding.id, subject.topic or "", str(subject.partition), name, finding.owner or "")
         yield Series(catalogue.HANGING_INFO, labels, 1)
-    is_fresh = now_ms - (facts.coverage.looked_at_ms or 0) <= ANSWERS_WITHIN_MS
+    is_fresh = now_ms - (facts.coverage.looked_at_ms or 0) <= SAMPLE_FRESH_MS
     judged = facts.coverage.judged if is_fresh else 0
     yield Series(catalogue.PARTITIONS, ("yes",), judged)
     yield Series(catalogue.PARTITIONS, ("no",), facts.coverage.watched - judged)
@@ -95,11 +96,6 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield Series(catalogue.SERIES_DROPPED, (), max(unread, 0) * len(_OF_ONE))
 
 
-ANSWERED_WITHIN_MS: Final = 30_000
-"""Age up to which a partition counts as answering: each is asked every second, and a long batch of the first read takes
-longer.
-"""
-
 REASONS: Final = tuple(sorted(error.reason for error in DecodeError.__subclasses__()))
 
 
@@ -111,7 +107,7 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     for source in sorted({SOURCE, *facts.statuses} - {partition_facts.SOURCE}):
         logs = [log for log in facts.logs if log.source == source]
         status = facts.statuses.get(source)
-        answering = sum(now_ms - log.end_asked_at_ms <= ANSWERED_WITHIN_MS for log in logs)
+        answering = sum(now_ms - log.end_asked_at_ms <= COVERED_WITHIN_MS for log in logs)
         as_of_ms = (status and status.as_of_ms) or 0
         yield Series(catalogue.LAST_SUCCESS, (source,), as_of_ms / 1000)
         yield Series(catalogue.LAG, (source,), sum(max(log.end_offset - log.next_offset, 0) for log in logs))
@@ -127,7 +123,7 @@ def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     status = facts.statuses.get(partition_facts.SOURCE)
     as_of_ms = (status and status.as_of_ms) or 0
     looked_at_ms = facts.coverage.looked_at_ms or 0
-    is_fresh = now_ms - looked_at_ms <= ANSWERED_WITHIN_MS
+    is_fresh = now_ms - looked_at_ms <= COVERED_WITHIN_MS
     answering = facts.coverage.answering if is_fresh else 0
     ratio = 0 if facts.coverage.hides_all else _ratio(answering, facts.coverage.watched, looked_at_ms, now_ms)
     yield Series(catalogue.LAST_SUCCESS, (partition_facts.SOURCE,), as_of_ms / 1000)
@@ -136,7 +132,7 @@ def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
 
 def _ratio(answering: int, partitions: int, as_of_ms: int, now_ms: int) -> float:
     """Returns the share of partitions that answered; without any partition, 1 while the source answers and else 0."""
-    return answering / partitions if partitions else float(now_ms - as_of_ms <= ANSWERED_WITHIN_MS)
+    return answering / partitions if partitions else float(now_ms - as_of_ms <= COVERED_WITHIN_MS)
 
 
 CAUSES: Final = ("client", "timeout", "fenced", "admin", "unattributed")

@@ -21,7 +21,7 @@ from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.hanging import EntryIdentity, entry_identity
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
-from service.domain.partitions.blockers import ANSWERS_WITHIN_MS
+from service.domain.partitions.blockers import SAMPLE_FRESH_MS
 from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
@@ -153,7 +153,7 @@ class OpenEntryObserver:
         return RoundResult(
             tuple(unreplicated(cases, current.context.rules, current.now_ms)),
             frozenset({kinds.UNREPLICATED}),
-            is_log_complete=current.now_ms - looked_at_ms <= ANSWERS_WITHIN_MS,
+            is_log_complete=current.now_ms - looked_at_ms <= SAMPLE_FRESH_MS,
             unread={kinds.UNREPLICATED: unread},
         )
 

@@ -141,7 +141,7 @@ class Sampler:
             len(layout.leaders) for layout in covered.values()
         )
         self._remove_missing(covered)
-        if covered == self._layouts:
+        if covered == self._layouts:  # of the metadata, only topics and leaders are kept
             return
         for name, layout in covered.items():
             if layout != self._layouts.get(name):

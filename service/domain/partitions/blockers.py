@@ -14,7 +14,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import NotAllRead, NotReadYet, ProducerUnknown
 from service.domain.transaction_log.states import NO_TIME
 
-ANSWERS_WITHIN_MS: Final = 10_000
+SAMPLE_FRESH_MS: Final = 10_000
 """Age up to which a sample of all partitions describes their present state."""
 
 YOUNG_MS: Final = 3_000

@@ -11,7 +11,7 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context, context_of, limits_of
 from service.domain.findings.rules import Rules
 from service.domain.partitions.blockers import (
-    ANSWERS_WITHIN_MS,
+    SAMPLE_FRESH_MS,
     blocker_of,
     unreplicated,
     why_not_judged,
@@ -187,7 +187,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
     as_of_ms = looked_at_ms(connection, cluster_id)
     if as_of_ms is None:
         return Coverage()
-    counts = read_partitions.counts(connection, cluster_id, as_of_ms - ANSWERS_WITHIN_MS)
+    counts = read_partitions.counts(connection, cluster_id, as_of_ms - SAMPLE_FRESH_MS)
     unjudged: dict[Reason, list[TopicPartition]] = {}
     for one in judged_stalled(connection, cluster_id) if judged is None else judged:
         if one.why is not None and one.row.why is None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from service.api.schemas.clusters import Config
 from service.domain.findings.formatting import join_names
+from service.domain.source_state import COVERED_WITHIN_MS
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.domain.transaction_log.states import SOURCE as LOG
@@ -24,7 +25,6 @@ from service.web.shared.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, 
 from service.web.shared.render import render
 
 _DAY_MS: Final = 86_400_000
-_ANSWERS_WITHIN_MS: Final = 30_000
 _GAPS: Final = {
     "retention": "deleted before they were read",
     "recreated": "the topic was created again; it is read from its start",
@@ -139,7 +139,7 @@ def _cell(row: LogPartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
         return "no leader", "is-bad"
     if rejects:
         return f"{rejects:,} raw", "is-bad"
-    if now_ms - row.end_asked_at_ms > _ANSWERS_WITHIN_MS:
+    if now_ms - row.end_asked_at_ms > COVERED_WITHIN_MS:
         return "no answer", "is-late"
     if lag:
         return f"lag {words.about(lag)}", "is-late"
