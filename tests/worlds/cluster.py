@@ -146,8 +146,9 @@ class Cluster:
         self.append(f"noise-{self.random.randint(0, 2)}", state=EMPTY, producer_id=9000, producer_epoch=0)
 
     def clean(self, upto: int) -> None:
-        """Cleans the log below `upto` as Kafka's cleaner may: removes all superseded records, and some tombstones."""
-        newest = {record.key: record.offset for record in self.log}
+        """Cleans the log below `upto`: removes superseded records, and some tombstones. If `upto` is odd, those that
+        Kafka's cleaner removes: superseded below `upto`; else also those that a later record supersedes."""
+        newest = {record.key: record.offset for record in (self.log[:upto] if upto % 2 else self.log)}
         for record in self.log[:upto]:
             is_superseded = newest[record.key] != record.offset
             is_tombstone = record.state == EXPIRED and self.random.random() < 0.5
