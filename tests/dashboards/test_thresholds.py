@@ -47,7 +47,7 @@ def alerts() -> list[Alert]:
 
 def fires_from(expr: str) -> set[float]:
     """The numbers an alert's expression compares with; of what is counted, more than 0 is from 1 on."""
-    compared = re.findall(r"(>=|>|<|==) ([0-9.]+)", expr)
+    compared = re.findall(r"(>=|>|<|==) (?:time\(\) - )?([0-9.]+)", expr)
     return {1.0 if (sign, number) == (">", "0") else float(number) for sign, number in compared}
 
 

@@ -150,8 +150,8 @@ def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
     watched.wait_for_status(port, "/-/ready")
     watched.wait_for_text("ingest | ingest ")
+    watched.wait_for_text(f"serve  | serving http://127.0.0.1:{port}\n")
     assert (tmp_path / "txnscope.db").exists()
-    assert f"serve  | serving http://127.0.0.1:{port}\n" in watched.text
     (serving,) = (line for line in command_lines() if " serve " in line and f" {port} " in line)
     assert "--bootstrap-servers a:1 " in serving, "what the store does not know is asked of the same brokers"
     watched.process.terminate()

@@ -25,7 +25,7 @@ def test_the_story_of_the_design(url: str) -> None:
         "2 more partitions are blocked: ledger-4 heals when broker 1 acknowledges, settlements-2 frees itself in 47 s."
         in words
     )
-    assert "aborts itself in 47 s 14:14:38, at the latest 14:14:48; its records are then discarded" in words
+    assert "aborts itself in 47 s 14:14:38, at the latest 14:14:53; its records are then discarded" in words
     assert "completing, in PrepareCommit" in words
     assert "6 partitions cannot be judged: no permission on topic hr.payroll: grant READ on it." in words
     assert "<title>1 hanging · prod-eu · txnscope</title>" in html
