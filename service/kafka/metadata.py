@@ -19,7 +19,7 @@ _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Broker that leads a partition, and its epoch; `node` is -1 while there is none. Leaders are compared, also as
-    different brokers report them (`leader_check`): fields that brokers may report differently do not belong here."""
+    different brokers report them (`leader_check`); what brokers may report differently belongs into TopicLayout."""
 
     node: int
     epoch: int
@@ -27,7 +27,8 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
-    """The leaders of a topic's partitions. `topic_id` changes when the topic is created again (KIP-516)."""
+    """The metadata of a topic: the leaders of its partitions. `topic_id` changes when the topic is created again
+    (KIP-516)."""
 
     topic: str
     topic_id: str
