@@ -235,7 +235,7 @@ def test_a_clock_is_read_from_records_that_are_being_written(guarded: Of, doctor
     (line,) = (line for line in said.text.splitlines() if "clock:" in line)
     found = re.search(r"clock: broker 1: (\d+) ms (?:behind|ahead of) .* by a transaction record just written", line)
     assert found is not None, line
-    assert int(found[1]) < 500
+    assert int(found[1]) < 5_000, "the clock is the same"
 
 
 def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

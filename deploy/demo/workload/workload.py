@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from deploy.demo.workload.app import App, AppContext
@@ -55,7 +56,7 @@ class Workload:
         return record
 
     def run_until(self, stop: threading.Event) -> WorkloadRecord:
-        """Runs every application at its own pace until `stop` is set, then waits up to two seconds for each of them.
+        """Runs every application at its own pace until `stop` is set, then waits up to two seconds for all of them.
         Transactions may stay open.
 
         Raises WorkloadError as soon as an application fails.
@@ -70,8 +71,9 @@ class Workload:
         while not stop.wait(0.1) and not self._context.stop.is_set():
             pass
         self._context.stop.set()
+        give_up = time.monotonic() + JOIN_S
         for thread in threads:
-            thread.join(JOIN_S)
+            thread.join(max(give_up - time.monotonic(), 0))
         return self._finish()
 
     def prepare(self) -> None:
