@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.dashboards.rules.files import ALERTMANAGER
+from tests.dashboards.rules.files import ALERTMANAGER, load, run
 from tests.dashboards.rules.test_routes import HANGS, named
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
 
@@ -86,3 +86,33 @@ def _wait(url: str, running: subprocess.Popen[bytes]) -> None:
             return True
 
     wait_for(is_ready, f"Alertmanager to be ready at {url}", retry_on=(OSError,))
+
+
+def test_a_page_for_several_alerts_has_a_summary_and_a_link(tmp_path: Path) -> None:
+    """Alertmanager leaves out of `CommonAnnotations` what differs among the alerts of a group, and PagerDuty refuses
+    an event without a summary: two sources that stall together called nobody."""
+    (paged,) = (one for one in load(ALERTMANAGER)["receivers"] if one["name"] == "page")
+    (page,) = paged["pagerduty_configs"]
+    alerts = [
+        {
+            "status": "firing",
+            "labels": {"alertname": "KafkaTxnPipelineStale", "severity": "critical", "source": source},
+            "annotations": {"summary": f"Nothing of {source} is read", "page_url": f"http://page/{source}"},
+        }
+        for source in ("the log", "the partitions")
+    ]
+    data = tmp_path / "group.json"
+    shared = {"commonLabels": {"alertname": "KafkaTxnPipelineStale", "severity": "critical"}, "commonAnnotations": {}}
+    data.write_text(json.dumps({"status": "firing", "alerts": alerts} | shared))
+    assert _rendered(page["description"], data) == "Nothing of the log is read (1 of 2 alerts)"
+    assert _rendered(page["client_url"], data) == "http://page/the log"
+    data.write_text(json.dumps({"status": "firing", "alerts": alerts[1:]} | shared))
+    assert _rendered(page["description"], data) == "Nothing of the partitions is read"
+
+
+def _rendered(template: str, data: Path) -> str:
+    (data.parent / "none.tmpl").touch()
+    flags = (f"--template.glob={data.parent}/*.tmpl", f"--template.text={template}", f"--template.data={data}")
+    done = run("amtool", "template", "render", *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
