@@ -223,7 +223,8 @@ def judging(
         PartitionProber(client, liveness, wake_judge) as prober,
         probing_groups(store, engine, lease, client, liveness) as groups,
     ):
-        partitions = OpenEntryObserver(lease.cluster_id, prober, ",".join(client.bootstrap_servers), disturbances)
+        servers = ",".join(client.bootstrap_servers)
+        partitions = OpenEntryObserver(lease.cluster_id, prober, servers, disturbances, settings.watch)
         judge = Judge(reader, FindingWriter(engine, lease), lease.cluster_id, rules, coordinators, partitions, groups)
 
         def work(now_ms: int) -> float:

@@ -44,6 +44,7 @@ from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
+from spark_jobs.source.watched import EVERYTHING, WatchedTopics
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +76,17 @@ class _Round(NamedTuple):
 
 class OpenEntryObserver:
     """Judges open entries round by round, and keeps a case for each entry without an owner. `bootstrap`: servers, for
-    the commands in findings. `disturbances`: those known from before."""
+    the commands in findings. `disturbances`: those known from before. `watch`: the topics to judge."""
 
-    def __init__(self, cluster_id: int, prober: PartitionProber, bootstrap: str, disturbances: Disturbances) -> None:
-        self._cluster_id, self._prober, self._bootstrap = cluster_id, prober, bootstrap
+    def __init__(
+        self,
+        cluster_id: int,
+        prober: PartitionProber,
+        bootstrap: str,
+        disturbances: Disturbances,
+        watch: WatchedTopics = EVERYTHING,
+    ) -> None:
+        self._cluster_id, self._prober, self._bootstrap, self._watch = cluster_id, prober, bootstrap, watch
         self._disturbances = disturbances
         self._cases: dict[EntryKey, HangingCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
@@ -222,7 +230,7 @@ class OpenEntryObserver:
 
     def _apply_rows(self, current: _Round) -> dict[Subject, str]:
         """Begins a case for each entry that no transaction will end (or, without the log, where that is not known).
-        Returns how cases have ended: a transaction will end the entry, or its partition is gone."""
+        Returns how cases have ended: a transaction will end the entry, its partition is gone, or not to be judged."""
         ends: dict[Subject, str] = {}
         there = self._stored = set()
         self._without_case = 0
@@ -245,6 +253,8 @@ class OpenEntryObserver:
         for key, case in self._cases.items():
             if key.place in gone:
                 ends[case.subject] = kinds.TOPIC_DELETED
+            if self._watch.mirrors(key.topic):  # since the last restart: its producer ids are another cluster's
+                ends[case.subject] = kinds.NOT_HANGING
         # drop entries that were gone before any finding was about them
         self._cases = {
             key: case for key, case in self._cases.items() if key in there or case.subject in current.findings

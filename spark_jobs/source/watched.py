@@ -29,13 +29,18 @@ class WatchedTopics(NamedTuple):
 
     def covers(self, topic: str) -> bool:
         is_wanted = not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
-        return is_wanted and not any(fnmatchcase(topic, glob) for glob in self.mirrored)
+        return is_wanted and not self.mirrors(topic)
+
+    def mirrors(self, topic: str) -> bool:
+        return any(fnmatchcase(topic, glob) for glob in self.mirrored)
 
     def tails(self, topic: str) -> bool:
         """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed; the transaction
         log has its own source."""
         return self.covers(topic) and not topic.startswith(_INTERNAL)
 
+
+EVERYTHING: Final = WatchedTopics()
 
 STALL_MS: Final = 500
 """Time for which the LSO must have stayed at one offset below the high watermark before a partition is stalled."""

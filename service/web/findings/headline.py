@@ -28,6 +28,13 @@ _ENDINGS: Final = {
 }
 
 
+_WITHDRAWN: Final = (
+    ("It was only a candidate:", "a later check showed that its coordinator will end it, or that it had ended."),
+    ("Its topic is mirrored:", "the topic's producer ids are another cluster's, as --mirrored says now."),
+)
+"""Lead and text for what was never confirmed, and for what was."""
+
+
 class Story(NamedTuple):
     """The headline of a finding. `title`: one sentence, followed by `lead` and `text`. `tone`: of the drawing and its
     icon."""
@@ -104,8 +111,7 @@ def _hanging(finding: Finding) -> Story:
         if finding.resolution == kinds.NOT_HANGING:
             return Story(
                 f"A transaction of {who} on {place} did not hang",
-                "It was only a candidate:",
-                "a later check showed that its coordinator will end it, or that it had ended.",
+                *_WITHDRAWN[finding.confirmed_at_ms is not None],
                 "info",
             )
         if lost_data(finding):

@@ -31,6 +31,7 @@ from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
 from spark_jobs.judge.partitions import OpenEntryObserver
 from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
+from spark_jobs.source.watched import WatchedTopics
 from tests.helpers.builders.entry_facts import facts_of
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
@@ -85,11 +86,12 @@ class Lab:
         self.next_offset, self.leader, self.facts, self.entry = 0, 1, NO_TRANSACTION, open_entry()
         self.restart()
 
-    def restart(self, now_ms: int = NOW_MS) -> None:
+    def restart(self, now_ms: int = NOW_MS, mirrored: tuple[str, ...] = ()) -> None:
         self.prober = Scripted()
         with self.reader.connect() as connection:
             disturbances = disturbances_at_start(connection, self.cluster.id, now_ms)
-        partitions = OpenEntryObserver(self.cluster.id, self.prober, "broker:9092", disturbances)  # type: ignore[arg-type]
+        watch = WatchedTopics(mirrored=mirrored)
+        partitions = OpenEntryObserver(self.cluster.id, self.prober, "broker:9092", disturbances, watch)  # type: ignore[arg-type]
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
         self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
 
@@ -198,6 +200,19 @@ def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
             select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
         ).all()
     assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO stood there since NOW_MS
+
+
+def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -> None:
+    """Its producer ids are another cluster's. The topic is not sampled any more, and the entry stays open for good."""
+    lab.confirmed()
+    lab.restart(NOW_MS + 4_000, mirrored=("ord*",))
+    found = lab.round(NOW_MS + 4_500)
+    assert found is not None
+    assert (found.status, found.resolution) == (kinds.RESOLVED, kinds.NOT_HANGING)
+    lab.ends(NOW_MS + 5_000)
+    found = lab.round(NOW_MS + 5_500)
+    assert found is not None
+    assert (found.status, found.reopened) == (kinds.RESOLVED, 0)
 
 
 def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> None:
