@@ -20,7 +20,7 @@ def cluster_id(client: KafkaClient) -> str:
     """Returns the id with which the brokers were formatted. Raises KafkaUnavailable."""
     found = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id
     if not found:
-        raise KafkaUnavailable("the cluster does not tell its id")
+        raise KafkaUnavailable("the cluster does not report its id")
     return str(found)
 
 
@@ -64,7 +64,7 @@ def _versions(client: KafkaClient, nodes: Sequence[int]) -> dict[int, Any]:
     answers = client.ask_all({node: [_versions_request()] for node in nodes}, _TIMEOUT_MS)
     found = {node: answer[0] for node, answer in answers.items() if not isinstance(answer, KafkaFailure)}
     if not found:
-        raise KafkaUnavailable("no broker tells its versions")
+        raise KafkaUnavailable("no broker reports its versions")
     return found
 
 

@@ -112,7 +112,7 @@ def _row(
     now_ms: int,
 ) -> SourceRow:
     source, coverage = one.source, one.coverage
-    name, what, needed_for = _NAMES.get(source, (source, "", "what it tells"))
+    name, what, needed_for = _NAMES.get(source, (source, "", "what it reports"))
     tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
     if one.error is not None and tone == "ok":
         tone, state, icon = "warning", "failing", "warning"

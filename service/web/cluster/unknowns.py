@@ -24,7 +24,7 @@ _PARTITION_VERDICTS: Final = "hanging, blocked, waiting groups"
 
 _SEE_TO: Final = "Check the brokers; txnscope retries by itself."
 _TAKES: Final = {
-    UnknownKind.SOURCE: ("what it tells", _SEE_TO, None),
+    UnknownKind.SOURCE: ("what it reports", _SEE_TO, None),
     UnknownKind.PARTITIONS: (_PARTITION_VERDICTS, _SEE_TO, None),
     UnknownKind.NOT_WATCHED: ("all of them", "Nothing, if that is intended.", None),
     UnknownKind.LEFT_OUT: (_PARTITION_VERDICTS, _SEE_TO, None),
