@@ -1,4 +1,4 @@
-"""How the application begins and ends, as far as it takes neither Spark nor a broker."""
+"""The begin and the end of the application, without Spark and without a broker."""
 
 from __future__ import annotations
 
