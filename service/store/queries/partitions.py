@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, exists, false, func, select, tuple_
@@ -18,7 +18,7 @@ from service.domain.partitions.blocked_groups import (
 from service.domain.partitions.facts import FirstBatch, StallClock, TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.domain.partitions.state import PartitionState
-from service.domain.reasons.coding import decode_if
+from service.domain.reasons.coding import decode, decode_if
 from service.domain.reasons.unread import NoPermission
 from service.store.many_rows import rows_at
 from service.store.schema import data_partitions, group_offsets, open_entries, partition_watch
@@ -194,14 +194,11 @@ def _read(
 
 
 def _row(row: Any) -> PartitionState:
-    values = dict(zip(_STATE, row, strict=False))
+    *observed, described, is_whole, lag_bytes, read_why = row[: len(_STATE)]
     first = row[len(_STATE) :]
-    return PartitionState(
-        **values
-        | {"described": bool(row.described), "is_whole": bool(row.is_whole)}
-        | {"why": decode_if(row.why), "read_why": decode_if(row.read_why)},
-        first=None if first[0] is None else FirstBatch(*first),
-    )
+    read = (bool(described), bool(is_whole), lag_bytes, decode_if(read_why))
+    state = PartitionState(*(*observed, *read, None if first[0] is None else FirstBatch(*first)))
+    return state if row.why is None else replace(state, why=decode(row.why))
 
 
 def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from service.domain.partitions.facts import (
     OpenEntry,
@@ -67,32 +68,31 @@ class Partitions:
         self.entries.pop(place, None)
 
 
+_KEPT: Final = ("log_start", "last_stable_offset", "high_watermark", "stalled_since_ms", "samples")
+"""The fields of an observation that a partition keeps while it does not answer."""
+
+
 def _row(known: ObservedPartition | None, seen: PartitionObservation, watched_ms: int) -> ObservedPartition:
     """Returns the row after an observation. A partition that does not answer keeps its numbers and its stall: a broker
     that is away heals nothing."""
-    answers = seen.why is None and not seen.is_gone
-    row = ObservedPartition(**observed_values(seen), answered_at_ms=seen.looked_at_ms if answers else None)
+    values = observed_values(seen)
     if seen.is_gone:
-        return replace(row, stalled_since_ms=None)
+        return ObservedPartition(**values | {"stalled_since_ms": None})
+    if seen.why is None:
+        read_at_ms = None
+        if known is not None:
+            if seen.log_start < 0:
+                values["log_start"] = known.log_start
+            if seen.last_stable_offset < seen.high_watermark:
+                read_at_ms = known.read_at_ms
+        return ObservedPartition(**values, answered_at_ms=seen.looked_at_ms, read_at_ms=read_at_ms)
     if known is None:
-        return row
-    if answers:
-        log_start = known.log_start if row.log_start < 0 else row.log_start
-        read_at_ms = None if row.is_free_at(seen.looked_at_ms) else known.read_at_ms
-        return replace(row, log_start=log_start, read_at_ms=read_at_ms)
+        return ObservedPartition(**values)
     answered_at_ms = known.answered_at_ms
     if known.why is None:  # no observation of it since: it was unchanged when all were last observed
         answered_at_ms = max(known.looked_at_ms, min(watched_ms, seen.looked_at_ms))
-    return replace(
-        row,
-        log_start=known.log_start,
-        last_stable_offset=known.last_stable_offset,
-        high_watermark=known.high_watermark,
-        stalled_since_ms=known.stalled_since_ms,
-        samples=known.samples,
-        answered_at_ms=answered_at_ms,
-        read_at_ms=known.read_at_ms,
-    )
+    values |= {name: getattr(known, name) for name in _KEPT}
+    return ObservedPartition(**values, answered_at_ms=answered_at_ms, read_at_ms=known.read_at_ms)
 
 
 def _entry(place: TopicPartition, known: Entry | None, entry: OpenEntry, read: StalledRead) -> Entry:

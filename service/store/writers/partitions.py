@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, sele
 from service.domain.partitions.facts import OBSERVED, SOURCE, PartitionsBatch, StalledRead, TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.domain.partitions.state import ObservedPartition
-from service.domain.reasons.coding import decode_if, encode, encode_if
+from service.domain.reasons.coding import decode, encode, encode_if
 from service.store.many_rows import Upsert, rows_at
 from service.store.rows.partitions import Partitions
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
@@ -26,7 +27,7 @@ open findings about the partition, it is remembered for longer."""
 
 _OBSERVED = tuple(c.name for c in data_partitions.c if c.name in (*OBSERVED, "answered_at_ms"))
 _OBSERVED_VALUES = attrgetter(*_OBSERVED)
-_STORED_FIELDS = (*_OBSERVED, "read_at_ms")
+_STORED_FIELDS = tuple(field.name for field in fields(ObservedPartition))
 _READ = (
     *("read_at_ms", "read_lso", "described", "is_whole", "lag_bytes", "read_why"),
     *("first_base_offset", "first_producer_id", "first_producer_epoch", "first_is_transactional", "first_is_control"),
@@ -98,8 +99,8 @@ class PartitionWriter(SourceWriter):
     def _stored(self, connection: Connection, places: Sequence[TopicPartition] | None, watched_ms: int) -> Partitions:
         found = Partitions(watched_ms, {}, {})
         for row in rows_at(connection, _STORED, data_partitions, self._cluster_id, places):
-            values = dict(zip(_STORED_FIELDS, row, strict=True))
-            found.rows[row[0], row[1]] = ObservedPartition(**values | {"why": decode_if(row.why)})
+            stored = ObservedPartition(*row)
+            found.rows[row[0], row[1]] = stored if row.why is None else replace(stored, why=decode(row.why))
         for row in rows_at(connection, _STORED_ENTRIES, open_entries, self._cluster_id, places):
             found.entries.setdefault((row[0], row[1]), {})[row.producer_id] = Entry._make(row)
         return found
