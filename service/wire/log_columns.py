@@ -86,6 +86,7 @@ class ValueColumns:
         return ValueColumns(**{name: np.full(rows, blank, dtype) for name, (blank, dtype) in _BLANKS.items()})
 
     def by_name(self) -> dict[str, Any]:
+        """Returns the columns of values by name, also of a class that inherits them."""
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:

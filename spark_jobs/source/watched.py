@@ -32,6 +32,7 @@ class WatchedTopics(NamedTuple):
         return is_wanted and not self.mirrors(topic)
 
     def mirrors(self, topic: str) -> bool:
+        """Returns True if the topic is declared as copied from another cluster."""
         return any(fnmatchcase(topic, glob) for glob in self.mirrored)
 
     def tails(self, topic: str) -> bool:

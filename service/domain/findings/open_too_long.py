@@ -51,6 +51,7 @@ class NewestState(Protocol):
 
 
 def abort_due_ms(one: NewestState, context: Context) -> int | None:
+    """Returns the time by which the abort of the transaction has to be in the log; None if it will not time out."""
     return abort_due_at_ms(one.state, one.started_at_ms, one.timeout_ms, context.limits.scan_ms)
 
 

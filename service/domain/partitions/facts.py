@@ -53,6 +53,7 @@ OBSERVED: Final = tuple(field.name for field in fields(PartitionObservation))
 
 
 def observed_values(seen: PartitionObservation) -> dict[str, Any]:
+    """Returns the fields of an observation by name, with which a class that inherits them can be built."""
     return {name: getattr(seen, name) for name in OBSERVED}
 
 
