@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from service import web
@@ -67,18 +69,26 @@ def create_app(
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
     answer_errors_of_pages(app)
-    for room in (clusters, transactions, history, findings, events, offsets, partitions, ledger, resolve):
-        app.include_router(room.router, prefix=API)
-    app.include_router(health.router)
-    app.include_router(events.router, include_in_schema=False)  # the same stream at the path that pages use
-    for page in web.ROOMS:
-        app.include_router(page.router)
     app.mount("/static", StaticFiles(directory=web.STATIC))
     app.add_middleware(HeadAsGet)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HttpMetrics, requests=app.state.metrics.requests)
     _describe(app)
     return app
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """Returns the routes of every application of this process: to describe their bodies to pydantic takes most of a
+    second."""
+    everything = APIRouter()
+    for room in (clusters, transactions, history, findings, events, offsets, partitions, ledger, resolve):
+        everything.include_router(room.router, prefix=API)
+    everything.include_router(health.router)
+    everything.include_router(events.router, include_in_schema=False)  # the same stream at the path that pages use
+    for page in web.ROOMS:
+        everything.include_router(page.router)
+    return everything.routes
 
 
 def _application(engine: Engine, version: str, beat: Callable[[], None] | None) -> FastAPI:
@@ -97,6 +107,7 @@ def _application(engine: Engine, version: str, beat: Callable[[], None] | None) 
         version=version,
         docs_url=None,  # the framework's pages load their scripts from elsewhere
         redoc_url=None,
+        routes=_routes(),
         lifespan=lifespan,
         max_body_size=_MAX_BODY,
         telemetry={"tracing": False, "metrics": False, "logs": False},
