@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -37,6 +38,7 @@ def _check_encoding(connection: Connection) -> None:
         )
 
 
+@cache
 def head() -> str | None:
     """Returns the revision that this version of the code was written for."""
     return ScriptDirectory(str(_SCRIPTS)).get_current_head()
