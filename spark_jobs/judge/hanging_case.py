@@ -27,12 +27,11 @@ from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import can_still_write, entry_identity, is_certain, subject_of
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, will_end
 from service.domain.partitions.state import PartitionState
-from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample, decode
-from service.domain.worlds.verdict import Verdict, World, contradictory
+from service.domain.worlds.verdict import Verdict, World, undecided
 from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
@@ -243,7 +242,7 @@ class HangingCase:
     def recall(self, finding: Finding) -> None:
         """Takes over a known decision, or a contradiction, from a finding of before a restart."""
         if finding.contradiction is not None:
-            self.decision = self.decision.recalled(contradictory(ErrorText(finding.contradiction)))
+            self.decision = self.decision.recalled(undecided(finding.contradiction))
         elif finding.decision in tuple(World) and finding.possible:
             possible = frozenset(map(World, finding.possible))
             self.decision = self.decision.recalled(Verdict(possible, finding.decision, finding.proofs, None))

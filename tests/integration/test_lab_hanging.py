@@ -141,7 +141,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
         )
         here.wait_for_finding(
             kinds.BLOCKED_GROUP,
-            lambda one: one.status == kinds.CONFIRMED and "hanging transaction of e-first-1" in one.summary,
+            lambda one: one.status == kinds.CONFIRMED and "hanging transaction of e-first-1" in one.title,
             group="e-first-readers",
             partition=1,
         )

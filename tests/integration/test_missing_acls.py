@@ -160,7 +160,7 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
             assert f"READ on topic {LOG}" in grants(lab)
             # the finding comes after half a minute: brokers restart
             (gap,) = wait_for(lambda: lab.findings_about(kinds.COVERAGE_GAP), f"the gap; {lab.app.log}")
-            assert (gap.topic, "grant READ on it" in gap.summary) == (LOG, True)
+            assert (gap.topic, "grant READ on it" in gap.title) == (LOG, True)
             lab.assert_nothing_hung("open")
             lab.assert_nothing_hung("hidden")
 

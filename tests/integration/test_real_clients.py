@@ -45,7 +45,7 @@ class Seen(NamedTuple):
     history: dict[str, list[Printed]]
 
     def told(self) -> list[tuple[str, str, int, str]]:
-        return [(one.kind, _about(one), one.count, one.summary) for one in self.findings]
+        return [(one.kind, _about(one), one.count, one.title) for one in self.findings]
 
     def needs(self, *names: str) -> None:
         """Skips the test where a library is not here."""

@@ -37,7 +37,7 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
         kind=kinds.ADOPTED,
         severity=kinds.CRITICAL if is_committed else kinds.WARNING,
         subject=case.subject,
-        summary=f"{entry.topic}-{entry.partition}: records of {case.name} from offset {entry.start_offset} on are older"
+        title=f"{entry.topic}-{entry.partition}: records of {case.name} from offset {entry.start_offset} on are older"
         " than its present transaction, and will be committed or aborted with it",
         advice=_OF_COMMITTED if is_committed else _OF_NOTHING,
         evidence=(
@@ -71,8 +71,8 @@ def _unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
         kind=kinds.UNREPLICATED,
         severity=kinds.CRITICAL if is_long else kinds.WARNING,
         subject=case.subject,
-        summary=f"{place}: the marker of {name} for offset {entry.start_offset} is written but not replicated;"
-        f" read_committed consumers stop at {case.last_stable_offset}",
+        title=f"{place}: the marker of {name} for offset {entry.start_offset} is written but not replicated",
+        detail=f"read_committed consumers stop at {case.last_stable_offset}",
         advice=f"Nothing is hanging. Bring the replicas of {place} back in sync (check its ISR and"
         " min.insync.replicas): the LSO moves on when they have the marker. Do not write another one.",
         evidence=(

@@ -58,7 +58,7 @@ def unreadable_groups(denied: Iterable[str]) -> list[Observation]:
             kind=kinds.COVERAGE_GAP,
             severity=kinds.WARNING,
             subject=Subject(group=group),
-            summary=f"{group}: no permission to read the offsets of this consumer group, so it may be blocked unseen",
+            title=f"{group}: no permission to read the offsets of this consumer group, so it may be blocked unseen",
             advice="Grant DESCRIBE on the group to txnscope's principal.",
             evidence=(),
         ),
@@ -101,7 +101,7 @@ def _incompletely_read(one: UnreadCommits) -> Observation:
         subject=Subject(
             topic=OFFSETS_TOPIC, partition=one.partition, producer_id=one.producer_id, start_offset=one.start_offset
         ),
-        summary=f"{place}: the open transaction of producer id {one.producer_id} may block groups that are not listed:"
+        title=f"{place}: the open transaction of producer id {one.producer_id} may block groups that are not listed:"
         f" {'; '.join(found)}",
         advice="The listed groups wait; others may wait too. The application of the transaction knows for which groups"
         " it commits offsets.",
@@ -142,7 +142,7 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
         kind=kinds.BLOCKED_GROUP,
         severity=cause.severity,
         subject=Subject(group=group, topic=topic, partition=partition),
-        summary=f"{group} {problem}",
+        title=f"{group} {problem}",
         advice=f"{advice} {_outlook(cause)}",
         evidence=(hold, Evidence(affected.offset.standing_since_ms, "OffsetFetch", _committed(affected))),
         confidence=affected.confidence,

@@ -199,7 +199,7 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
             kind=kinds.CHURN,
             severity=kinds.WARNING,
             subject=Subject(prefix=prefix),
-            summary=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
+            title=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
             f" ({join_names([e.name for e in new[-2:]])})",
             advice=(_FOR_STREAMS if is_of_streams(new[-1].name) else _FOR_OTHERS)
             + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"

@@ -48,7 +48,7 @@ T = TypeVar("T")
 def bounded(
     found: Sequence[T], one: Callable[[T], Observation], rest: Callable[[Sequence[T]], str]
 ) -> list[Observation]:
-    """Returns an observation for each of the first MOST_IDS, and one more, with the summary that `rest` returns, for
+    """Returns an observation for each of the first MOST_IDS, and one more, with the title that `rest` returns, for
     all others.
 
     The shared observation has the severity of the first of these others.
@@ -61,7 +61,8 @@ def bounded(
         shown.append(
             first._replace(
                 subject=Subject(),
-                summary=rest(behind),
+                title=rest(behind),
+                detail="",
                 evidence=evidence,
                 self_heals_at_ms=None,
                 log_partition=None,

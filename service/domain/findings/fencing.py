@@ -68,7 +68,7 @@ def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Co
             kind=kinds.FENCING_CONFLICT,
             severity=kinds.WARNING,
             subject=group.subject,
-            summary=f"{group.label}: {who} each other in turns, or one restarts again and again",
+            title=f"{group.label}: {who} each other in turns, or one restarts again and again",
             advice="Every start with a transactional.id fences the producer that had it and aborts its open"
             " transaction. Find the second instance (a forgotten deployment, another environment on the same cluster,"
             " a copied id) and give each its own transactional.id; if there is only one, find out why it restarts.",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
+from service.domain.reasons.decided import Contradiction
+from service.domain.reasons.hanging import HangReason
 from service.domain.reasons.reason import Reason
 from service.domain.worlds.verdict import Proof
 
@@ -47,6 +49,7 @@ class Occurrence(NamedTuple):
 class Observation(NamedTuple):
     """The facts about a subject in one judge round. Texts contain no ages: the same facts give the same texts.
 
+    - `title`: what is wrong, as one clause without a full stop; `detail`: a second one, "" if there is none.
     - `log_partition`: of the transaction log, if the observation depends on one partition alone.
     - `ids`: the number of ids that a condition is about.
     - `occurrences`: of an event, all that are known, oldest first.
@@ -54,16 +57,16 @@ class Observation(NamedTuple):
     - `decision`: the coordinator's decision on a transaction that hangs (commit, abort, none, unknown).
     - `command`: the remediation, ready to be pasted.
     - `possible`: the worlds in which the entry may have been written; `proofs` removed the others.
-    - `contradiction`: one line on how two readings contradict each other, if the decision is unknown because of that.
     - `reason`: the typed reason, for code: of a coverage gap, or of a hang.
     """
 
     kind: str
     severity: str
     subject: Subject
-    summary: str
+    title: str
     advice: str
     evidence: tuple[Evidence, ...]
+    detail: str = ""
     confidence: str = kinds.CERTAIN
     self_heals_at_ms: int | None = None
     log_partition: int | None = None
@@ -77,8 +80,11 @@ class Observation(NamedTuple):
     blocked_groups: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
-    contradiction: str | None = None
     reason: Reason | None = None
+
+    @property
+    def summary(self) -> str:
+        return _joined(self.title, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,8 @@ class Finding:
     resolution: str | None
     owner: str | None
     muted_until_ms: int | None
-    summary: str
+    title: str
+    detail: str
     advice: str
     evidence: tuple[Evidence, ...]
     self_heals_at_ms: int | None
@@ -111,12 +118,25 @@ class Finding:
     blocked_groups: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
-    contradiction: str | None = None
     reason: Reason | None = None
+
+    @property
+    def summary(self) -> str:
+        return _joined(self.title, self.detail)
+
+    @property
+    def contradiction(self) -> Contradiction | None:
+        """Returns how two readings contradict each other, if the decision is unknown because of that."""
+        decided_by = self.reason.decided_by if isinstance(self.reason, HangReason) else None
+        return decided_by if isinstance(decided_by, Contradiction) else None
 
     @property
     def is_open(self) -> bool:
         return self.status != kinds.RESOLVED
+
+
+def _joined(title: str, detail: str) -> str:
+    return f"{title}; {detail}" if detail else title
 
 
 Key = tuple[str, Subject]

@@ -116,8 +116,8 @@ def observe(
         kind=kinds.HANGING,
         severity=kinds.CRITICAL,
         subject=case.subject,
-        summary=f"{place}: the transaction of {who} at offset {entry.start_offset} hangs: no coordinator"
-        f" will end it; {effect}",
+        title=f"{place}: the transaction of {who} at offset {entry.start_offset} hangs: no coordinator will end it",
+        detail=effect,
         advice=_advice(case, verdict.decision),
         evidence=(
             *owner_evidence(case),
@@ -135,7 +135,6 @@ def observe(
         blocked_groups=case.groups,
         possible=tuple(one.value for one in World if one in verdict.possible),
         proofs=verdict.proofs,
-        contradiction=str(verdict.open_question) if verdict.is_contradiction else None,
         reason=why,
     )
 

@@ -69,7 +69,7 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
             kind=kinds.EXPIRING,
             severity=kinds.INFO,
             subject=subject,
-            summary=f"{who} at {utc(expires)} unless it is used before",
+            title=f"{who} at {utc(expires)} unless it is used before",
             advice="Any transaction renews it. A producer that still has it open would fail with"
             " INVALID_PRODUCER_ID_MAPPING afterwards and has to be started again. Nothing to do if the id is not used"
             " any more.",
@@ -98,7 +98,7 @@ def _expired(group: Group, context: Context) -> Observation:
             kind=kinds.EXPIRED,
             severity=kinds.INFO,
             subject=group.subject,
-            summary=f"{group.label} expired: unused for {duration(context.limits.expiration_ms)}"
+            title=f"{group.label} expired: unused for {duration(context.limits.expiration_ms)}"
             f"{context.assumed(EXPIRATION_CONFIG)}, removed by the coordinator",
             advice="A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction:"
             " start it again. If the id is no longer used, nothing has to be done.",
@@ -132,7 +132,7 @@ def _observe(one: IdState, context: Context) -> Observation:
             kind=kinds.EPOCH_EXHAUSTION,
             severity=kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name} has used {one.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
+            title=f"{one.name} has used {one.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
             advice="Under the old protocol each start, fence and timeout takes an epoch: find out what makes this id"
             " start so often. A start while it is idle rotates the producer id; a fence or timeout in the last epochs"
             " can fail on brokers before 4.3. Clients of the new protocol (KIP-890) rotate by themselves.",

@@ -170,7 +170,8 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         resolution=None,
         owner=one.owner,
         muted_until_ms=one.muted_until_ms,
-        summary=one.summary,
+        title=one.title,
+        detail=one.detail,
         advice=one.advice,
         evidence=one.evidence[-EVIDENCE_KEPT:],
         self_heals_at_ms=one.self_heals_at_ms,
@@ -181,7 +182,6 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         blocked_groups=one.blocked_groups,
         possible=one.possible,
         proofs=one.proofs,
-        contradiction=one.contradiction,
         reason=one.reason,
     )
 
@@ -218,7 +218,8 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         count=old.count + len(fresh) if one.kind in kinds.EVENTS else one.ids,
         owner=one.owner,
         muted_until_ms=one.muted_until_ms,
-        summary=one.summary,
+        title=one.title,
+        detail=one.detail,
         advice=one.advice,
         evidence=one.evidence[-EVIDENCE_KEPT:],
         self_heals_at_ms=one.self_heals_at_ms,
@@ -229,7 +230,6 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         blocked_groups=one.blocked_groups,
         possible=one.possible,
         proofs=one.proofs,
-        contradiction=one.contradiction,
         reason=one.reason,
     )
 

@@ -82,8 +82,7 @@ def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observa
             kind=kinds.COORDINATOR_MISMATCH,
             severity=kinds.CRITICAL,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name}: {coordinator(one, context)} {reported}, but the transaction log has"
-            f" {NAMES[one.state]}",
+            title=f"{one.name}: {coordinator(one, context)} {reported}, but the transaction log has {NAMES[one.state]}",
             advice="The coordinator has loaded its partition only in part, so it may never end open transactions of"
             ' these ids. Look for "Error loading transactions" in its log; move the leadership of the partition to'
             " another broker, or upgrade if it fails on a record (fixed in 4.3).",

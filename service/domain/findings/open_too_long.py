@@ -109,8 +109,8 @@ def _long_running(one: IdState, context: Context) -> Observation:
             kind=kinds.LONG_RUNNING,
             severity=kinds.INFO if rule.long_after_ms is None else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name} has been open since {utc(started)}, within its timeout; read_committed consumers wait"
-            f" behind it on {join_partitions(one.topics)}",
+            title=f"{one.name} has been open since {utc(started)}, within its timeout",
+            detail=f"read_committed consumers wait behind it on {join_partitions(one.topics)}",
             advice="Its application has to commit or abort it. If it is gone, starting it again with the same"
             " transactional.id ends the transaction at once.",
             evidence=tuple(evidence),
@@ -147,8 +147,8 @@ def _overdue(one: IdState, due_ms: int, context: Context) -> Observation:
             kind=kinds.OVERDUE,
             severity=kinds.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it."
-            f" It blocks {join_partitions(one.topics)}",
+            title=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it",
+            detail=f"it blocks {join_partitions(one.topics)}",
             advice=f"Look at {coordinator(one, context)}: it does not abort timed-out transactions. Causes: a"
             " coordinator that failed to load its partition, a partition without leader or below min.insync.replicas,"
             " or clocks that differ. Restarting the application does not help before the coordinator works.",
@@ -193,7 +193,7 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
             kind=kinds.STUCK_COMPLETION,
             severity=kinds.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            summary=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
+            title=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
             " acknowledged its marker",
             advice="Bring the leaders of these partitions back, or above min.insync.replicas; the coordinator retries"
             " the markers without limit. If these leaders are well, move the leadership of the log partition:"

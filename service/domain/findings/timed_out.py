@@ -53,7 +53,7 @@ def _observe(group: Group, context: Context) -> Observation:
             kind=kinds.TIMED_OUT,
             severity=kinds.WARNING,
             subject=group.subject,
-            summary=f"{group.label}: {times} aborted by the coordinator after transaction.timeout.ms",
+            title=f"{group.label}: {times} aborted by the coordinator after transaction.timeout.ms",
             advice="The records of these transactions are discarded. If the application is too slow, commit more"
             f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
             " old protocol is fenced by the abort and has to be started again.",
@@ -157,7 +157,8 @@ def correlated(
             kind=kinds.CORRELATED_TIMEOUTS,
             severity=kinds.WARNING,
             subject=Subject(),
-            summary=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on; {own}{needed}",
+            title=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on",
+            detail=own + needed,
             advice="This is the trace of an outage: for longer than their transaction.timeout.ms these producers"
             " could not commit. Their producers are fenced although there is no second instance; start them again. To"
             " survive such an outage, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",

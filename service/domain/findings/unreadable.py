@@ -80,8 +80,8 @@ def _undecodable(one: Undecoded) -> Observation:
         kind=kinds.UNDECODABLE,
         severity=kinds.WARNING,
         subject=Subject(topic=TOPIC, partition=one.partition),
-        summary=f"{TOPIC}-{one.partition}: {what} cannot be decoded"
-        + ("; the state of these ids is unknown" if one.names else ""),
+        title=f"{TOPIC}-{one.partition}: {what} cannot be decoded",
+        detail="the state of these ids is unknown" if one.names else "",
         advice="An id's state is known again with its next record. Possible causes: a foreign client wrote to the"
         " topic, or the brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record"
         " drops all later ids of the partition: do not restart one before the cause is known.",
@@ -104,7 +104,7 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
         kind=kinds.DATA_GAP,
         severity=kinds.WARNING,
         subject=Subject(topic=topic, partition=partition),
-        summary=f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
+        title=f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
         advice="Reading went on after the gap. "
         + (
             "Counts and history of the ids in it are incomplete there; later ones are right again."
@@ -147,7 +147,7 @@ def _coverage_gap(one: SourceReport, since_ms: int, error: Reason) -> Observatio
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,
         subject=Subject(topic=one.topic),
-        summary=f"{one.topic or 'data partitions'} cannot be read: {error}",
+        title=f"{one.topic or 'data partitions'} cannot be read: {error}",
         advice="Verdicts that depend on it wait until it can be read again; until then the data shown are"
         " those of the last read."
         " If a permission is named, grant it to txnscope's principal; otherwise check the brokers.",
@@ -190,7 +190,7 @@ def _observe(denied: list[NotJudged]) -> Observation:
         kind=kinds.COVERAGE_GAP,
         severity=kinds.WARNING,
         subject=Subject(topic=topic),
-        summary=f"{where}: the LSO is stalled, and what holds it is not known: no permission to read the topic",
+        title=f"{where}: the LSO is stalled, and what holds it is not known: no permission to read the topic",
         advice="Kafka requires READ on the topic to list the producers with open transactions: grant it to txnscope's"
         f" principal. `txnscope doctor --topics {topic}` prints the command.",
         evidence=() if since_ms is None else (Evidence(since_ms, f"{topic}-{denied[0].partition}", str(why)),),

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from typing import Final
 
 from service.domain.reasons.decided import Contradiction, FactsNotRead, NoLogAccess
-from service.domain.worlds.verdict import Verdict, World, contradictory, undecided
+from service.domain.worlds.verdict import Verdict, World, undecided
 
 READ_AGAIN_MS: Final = 30_000
 """Interval between readings while the decision is unknown."""
@@ -112,7 +112,7 @@ class Decision:
             case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision:
                 if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
                     question = Contradiction(self.newest.why, verdict.why)
-                    return self._to(State.CONTRADICTED, contradictory(question), at_ms)
+                    return self._to(State.CONTRADICTED, undecided(question), at_ms)
                 return self._to(State.KNOWN, self.newest, at_ms, is_deep=is_deep)
         state = State.KNOWN if verdict.is_known else State.UNKNOWN
         return self._to(state, verdict, at_ms, is_deep=is_deep)

@@ -6,7 +6,7 @@ from collections.abc import Set
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.reasons.decided import Proven
+from service.domain.reasons.decided import Contradiction, Proven
 from service.domain.reasons.reason import Reason
 
 
@@ -46,14 +46,12 @@ class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
     `decision`: a World's value, or UNKNOWN. `open_question`: the reason why it is unknown; None if it is known.
-    `is_contradiction`: proofs contradict each other, so later ones are not trusted either.
     """
 
     possible: frozenset[World]
     decision: str
     proofs: tuple[Proof, ...]
     open_question: Reason | None
-    is_contradiction: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -64,16 +62,16 @@ class Verdict(NamedTuple):
         """Returns the reason for the decision, or the open question."""
         return self.open_question or Proven(self.decision)
 
+    @property
+    def is_contradiction(self) -> bool:
+        """Returns whether two readings removed each other's worlds: at least one is wrong, and we do not know which, so
+        later ones are not trusted either."""
+        return isinstance(self.open_question, Contradiction)
+
 
 def undecided(question: Reason) -> Verdict:
     """Returns the verdict that leaves every world possible, because no fact was read that would remove one."""
     return Verdict(frozenset(World), UNKNOWN, (), question)
-
-
-def contradictory(question: Reason) -> Verdict:
-    """Returns the verdict on two readings that removed each other's worlds: at least one is wrong, and we do not know
-    which."""
-    return undecided(question)._replace(is_contradiction=True)
 
 
 def decision_of(possible: Set[World]) -> str:

@@ -46,7 +46,7 @@ findings = Table(
     Column("resolution", String),
     Column("owner", String),
     Column("muted_until_ms", BigInteger),
-    Column("summary", String, nullable=False),
+    Column("title", String, nullable=False),
     Column("advice", String, nullable=False),
     Column("evidence", JSON, nullable=False),
     Column("self_heals_at_ms", BigInteger),
@@ -58,8 +58,8 @@ findings = Table(
     Column("blocked_groups", JSON),  # null: the row was written before this column existed
     Column("possible", JSON),  # the possible worlds, and the proofs against the others; null: it has none
     Column("proofs", JSON),
-    Column("contradiction", String),  # the contradiction that keeps the decision unknown for good; null: none
     Column("reason", String),  # service.domain.reasons; null: no code needs one
+    Column("detail", String, nullable=False),  # what follows the title in the summary
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),

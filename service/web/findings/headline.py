@@ -48,11 +48,11 @@ class Story(NamedTuple):
 def story_of(finding: Finding) -> Story:
     if finding.kind == kinds.HANGING:
         return _hanging(finding)
-    title, rest = split(finding.summary)
+    text = as_sentence(finding.detail)
     if finding.status == kinds.RESOLVED:
-        return Story(title, f"This is over: {how_it_ended(finding)}.", rest, "info")
+        return Story(finding.title, f"This is over: {how_it_ended(finding)}.", text, "info")
     lead = "Seen once; a second check has to confirm it." if finding.status == kinds.CANDIDATE else ""
-    return Story(title, lead, rest, _TONES[finding.severity])
+    return Story(finding.title, lead, text, _TONES[finding.severity])
 
 
 def title_of(finding: Finding) -> str:
@@ -66,15 +66,11 @@ def who_of(finding: Finding) -> str:
     return "an unknown producer" if subject.producer_id is None else f"producer id {subject.producer_id}"
 
 
-def split(summary: str) -> tuple[str, str]:
-    """Splits a summary into its first sentence, and the rest of it as another."""
-    ends = [at for mark in ("; ", ". ") if (at := summary.find(mark)) >= 0]
-    if not ends:
-        return summary, ""
-    rest = summary[min(ends) + 2 :].strip()
-    if rest.partition(" ")[0].isalpha():  # a word, not a name: `read_committed` stays as it is
-        rest = rest[:1].upper() + rest[1:]
-    return summary[: min(ends)], rest if rest.endswith(".") else f"{rest}."
+def as_sentence(clause: str) -> str:
+    """Returns the clause as a sentence, "" if there is none. A name at its beginning, as `read_committed`, stays."""
+    if clause.partition(" ")[0].isalpha():
+        clause = clause[:1].upper() + clause[1:]
+    return clause and f"{clause}."
 
 
 def how_it_ended(finding: Finding) -> str:

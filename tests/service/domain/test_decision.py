@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.reasons.decided import SeveralLeft
+from service.domain.reasons.decided import Contradiction, SeveralLeft
 from service.domain.reasons.unread import ErrorText
 from service.domain.worlds.decision import NEXT, READ_AGAIN_MS, Decision, State
-from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, contradictory
+from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, undecided
 
 NOW_MS = 1_700_000_000_000
 PROOF = Proof(Kind.LISTING, NOW_MS, "log", "it lists the partition")
@@ -97,7 +97,8 @@ def test_a_recalled_decision_is_derived_again_once() -> None:
 
 
 def test_a_recalled_contradiction_stays() -> None:
-    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(contradictory(ErrorText("first this, then that")))
+    told = undecided(Contradiction(ErrorText("this"), ErrorText("that")))
+    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(told)
     assert recalled.recalled(verdict(World.COMMIT)) == recalled
     assert read(recalled, verdict(World.COMMIT)) == recalled
 

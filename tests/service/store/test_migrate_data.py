@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 from alembic import command
 from sqlalchemy import Engine, inspect
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
 from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.reasons.decided import Contradiction
+from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.reasons.unread import DESCRIBE, READ, ErrorText, NoPermission
 from service.store import clusters, lease
 from service.store.engine import open_engine
@@ -91,6 +95,45 @@ def test_sentences_of_an_earlier_version_become_reasons(at_0003: Engine) -> None
     assert status.error == missing
     (gap,) = stored(at_0003)
     assert gap.reason == missing
+
+
+def test_a_summary_becomes_a_title_and_a_detail(at_0003: Engine) -> None:
+    with at_0003.begin() as connection:
+        connection.exec_driver_sql("UPDATE findings SET summary = 'pay is overdue. It blocks orders-0; and more'")
+    upgrade(at_0003)
+    (found,) = stored(at_0003)
+    assert (found.title, found.detail) == ("pay is overdue", "It blocks orders-0; and more")
+
+
+_HANGS = json.dumps(
+    {
+        "code": "hangs",
+        "cause": "no_marker",
+        "log_start": 0,
+        "may_skip_markers": True,
+        "decided_by": {"code": "told", "text": "both contradict each other"},
+        "is_behind": True,
+    }
+)
+
+
+@pytest.mark.parametrize("reason", [None, _HANGS], ids=["before reasons", "with a reason"])
+def test_what_contradicts_a_decision_keeps_it_unknown(at_0003: Engine, reason: str | None) -> None:
+    with at_0003.begin() as connection:
+        command.upgrade(config(connection), "0010")
+        said = "two readings contradict each other: first it was committed; now it was not; or never seen"
+        table = sa.table("findings", *map(sa.column, ("contradiction", "reason")))
+        connection.execute(table.update().values(contradiction=said, reason=reason))
+    upgrade(at_0003)
+    (found,) = stored(at_0003)
+    first, now = ErrorText("it was committed"), ErrorText("it was not; or never seen")
+    assert found.contradiction == Contradiction(first, now)
+    assert isinstance(found.reason, HangReason)
+    assert found.reason.cause == (HangCause.NOT_KNOWN if reason is None else HangCause.NO_MARKER)
+    with at_0003.begin() as connection:
+        command.downgrade(config(connection), "0010")
+    upgrade(at_0003)
+    assert stored(at_0003)[0].contradiction == Contradiction(first, now)
 
 
 def test_the_way_back_leaves_what_the_earlier_version_had(at_0003: Engine) -> None:

@@ -18,16 +18,15 @@ ABORT: Final = (
     "kafka-transactions.sh --bootstrap-server broker-1:9092 abort --topic orders --partition 0 --start-offset 100"
 )
 BLOCKS: Final = (
-    "orders-0: the transaction of pay (producer id 7, epoch 3) at offset 100 hangs: no coordinator will"
-    " end it; read_committed consumers stop at 100"
+    "orders-0: the transaction of pay (producer id 7, epoch 3) at offset 100 hangs: no coordinator will end it"
 )
 _OWN: Final = Subject(transactional_id=b"pay")
 _LINE: Final = Evidence(NOW_MS - 1_000, f"{TOPIC}-0@7", "newest record of pay: CompleteAbort, producer id 7, epoch 3")
 
 
-def observed(kind: str, subject: Subject, summary: str, advice: str = "Do what is right.", **more: Any) -> Observation:
+def observed(kind: str, subject: Subject, title: str, advice: str = "Do what is right.", **more: Any) -> Observation:
     occurrences = tuple(Occurrence(n, NOW_MS - n) for n in range(3)) if kind in kinds.EVENTS else ()
-    found = Observation(kind, kinds.WARNING, subject, summary, advice, (_LINE,), occurrences=occurrences)
+    found = Observation(kind, kinds.WARNING, subject, title, advice, (_LINE,), occurrences=occurrences)
     return found._replace(**more)
 
 
@@ -47,6 +46,7 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
         Evidence(NOW_MS - 9_000, "txnscope", f"{why}. Decision: {decision}: {why.decided_by}"),
     )
     fields: dict[str, Any] = {
+        "detail": "read_committed consumers stop at 100",
         "severity": kinds.CRITICAL,
         "evidence": looks,
         "decision": decision,
@@ -68,15 +68,16 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.UNREPLICATED: observed(
         kinds.UNREPLICATED,
         ORDERS,
-        "orders-0: the marker of pay for offset 100 is written but not replicated; read_committed consumers stop at"
-        " 100",
+        "orders-0: the marker of pay for offset 100 is written but not replicated",
         "Nothing is hanging. Bring the replicas of orders-0 back in sync. Do not write another one.",
+        detail="read_committed consumers stop at 100",
     ),
     kinds.OVERDUE: observed(
         kinds.OVERDUE,
         _OWN,
-        "pay is overdue: its transaction timed out, and the coordinator has not aborted it. It blocks orders-0",
+        "pay is overdue: its transaction timed out, and the coordinator has not aborted it",
         "Look at its coordinator (broker 1, leader of __transaction_state-0): it is not aborting what timed out.",
+        detail="it blocks orders-0",
     ),
     kinds.STUCK_COMPLETION: observed(
         kinds.STUCK_COMPLETION,
@@ -93,9 +94,9 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.LONG_RUNNING: observed(
         kinds.LONG_RUNNING,
         _OWN,
-        "pay has been open since 2026-09-21 14:13:30 UTC, within its timeout; read_committed consumers wait behind it"
-        " on orders-0",
+        "pay has been open since 2026-09-21 14:13:30 UTC, within its timeout",
         "Its application has to commit or abort it.",
+        detail="read_committed consumers wait behind it on orders-0",
         severity=kinds.INFO,
         self_heals_at_ms=NOW_MS + 48_000,
     ),
@@ -116,9 +117,9 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.CORRELATED_TIMEOUTS: observed(
         kinds.CORRELATED_TIMEOUTS,
         Subject(),
-        "48 ids timed out together from 2026-09-21 14:10:00 UTC on; broker 2 coordinates them all; a timeout of 2 m"
-        " would have survived",
+        "48 ids timed out together from 2026-09-21 14:10:00 UTC on",
         "This is the trace of an outage. To survive such an outage, raise transaction.timeout.ms.",
+        detail="broker 2 coordinates them all; a timeout of 2 m would have survived",
     ),
     kinds.FENCING_CONFLICT: observed(
         kinds.FENCING_CONFLICT,
@@ -163,8 +164,9 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.UNDECODABLE: observed(
         kinds.UNDECODABLE,
         Subject(topic=TOPIC, partition=0),
-        "__transaction_state-0: the newest record of pay cannot be decoded; the state of these ids is unknown",
+        "__transaction_state-0: the newest record of pay cannot be decoded",
         "An id's state is known again with its next record.",
+        detail="the state of these ids is unknown",
     ),
     kinds.DATA_GAP: observed(
         kinds.DATA_GAP,

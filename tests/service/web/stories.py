@@ -36,7 +36,7 @@ def hanging(
 ) -> Observation:
     subject = Subject(topic, partition, name, producer_id, 3, 100)
     told = observe(kinds.HANGING, subject=subject, severity=kinds.CRITICAL, log_partition=None, decision="none")
-    return told._replace(summary=f"{topic}-{partition}: the transaction hangs", command=COMMAND)._replace(**more)
+    return told._replace(title=f"{topic}-{partition}: the transaction hangs", command=COMMAND)._replace(**more)
 
 
 def group(name: str, topic: str, partition: int, offset: int = 100) -> ObservedGroupOffset:
@@ -113,11 +113,9 @@ def tell(url: str, **more: Any) -> WithPartitions:
             group("ledger-view", "ledger", 4),
         ],
     )
-    fencing = observe(kinds.FENCING_CONFLICT, b"orders-etl-0", summary="orders-etl-0: two producers fence each other")
+    fencing = observe(kinds.FENCING_CONFLICT, b"orders-etl-0", title="orders-etl-0: two producers fence each other")
     fencing = fencing._replace(occurrences=tuple(Occurrence(n, NOW_MS - 1_000 * (15 - n)) for n in range(1, 15)))
-    expiring = observe(kinds.EXPIRING, b"refunds-batch", severity=kinds.INFO, summary="refunds-batch expires at 15:05")
-    gap = observe(
-        kinds.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), summary=f"hr.payroll: {DENIED}", reason=DENIED
-    )
+    expiring = observe(kinds.EXPIRING, b"refunds-batch", severity=kinds.INFO, title="refunds-batch expires at 15:05")
+    gap = observe(kinds.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), title=f"hr.payroll: {DENIED}", reason=DENIED)
     cluster.see(hanging(**more), fencing, expiring, gap)
     return cluster

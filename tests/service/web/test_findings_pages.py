@@ -233,7 +233,7 @@ def test_three_that_hang_stand_first_the_one_with_most_groups_above(cluster: Wit
     others = [
         hanging(
             subject=Subject("orders", n, f"id-{n}".encode(), n, 3, LSO),
-            summary=BLOCKS.replace("orders-0", f"orders-{n}"),
+            title=BLOCKS.replace("orders-0", f"orders-{n}"),
             blocked_groups=tuple(f"group-{k}" for k in range(n)),
         )
         for n in range(1, 4)
@@ -391,7 +391,7 @@ def test_a_gap_names_the_permission_and_the_line_that_gives_it(cluster: WithPart
     cluster.see(
         EVERY[kinds.COVERAGE_GAP]._replace(
             subject=Subject(topic="__transaction_state"),
-            summary=f"__transaction_state cannot be read: {hidden}",
+            title=f"__transaction_state cannot be read: {hidden}",
             reason=hidden,
             advice="Nothing that rests on it is judged until it can be read again.",
         )

@@ -136,7 +136,7 @@ def test_a_candidate_is_confirmed_or_withdrawn() -> None:
 def test_listeners_hear_of_a_severity_that_changes_and_not_of_every_word() -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
-    assert [c.event for c in story.see(look(observe(summary="more")), NOW_MS + 1)] == [None]
+    assert [c.event for c in story.see(look(observe(title="more")), NOW_MS + 1)] == [None]
     assert [c.event for c in story.see(look(observe(severity=kinds.CRITICAL)), NOW_MS + 2)] == ["updated"]
 
 
