@@ -66,7 +66,7 @@ def how_it_ended(
         ended=None if owner is None or case.had_ended(owner) else ended_of(owner),
         by_us=by_us,
     )
-    if how == kinds.HEALED:
+    if how in (kinds.HEALED, kinds.RETENTION):
         return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None
     if how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
         if not case.has_log:

@@ -146,9 +146,10 @@ class Lab:
         markers: tuple[Marker, ...] = (),
         topic_id: str = "T",
         broker_failure_at_ms: int | None = None,
+        log_start: int = 10,
     ) -> None:
         answers = Answers(
-            seen={PLACE: _seen(asked_at_ms, is_open, topic_id)}, broker_failure_at_ms=broker_failure_at_ms
+            seen={PLACE: _seen(asked_at_ms, is_open, topic_id, log_start)}, broker_failure_at_ms=broker_failure_at_ms
         )
         asked = self.prober.asked[-1].facts.get(KEY) if self.prober.asked else None
         if is_open and asked is not None:
@@ -175,9 +176,9 @@ class Lab:
         return found
 
 
-def _seen(asked_at_ms: int, is_open: bool, topic_id: str = "T") -> CheckedPartition:
+def _seen(asked_at_ms: int, is_open: bool, topic_id: str = "T", log_start: int = 10) -> CheckedPartition:
     there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
-    ends = Ends(10, 100 if is_open else 111, 110 if is_open else 111, 0)
+    ends = Ends(log_start, 100 if is_open else 111, 110 if is_open else 111, 0)
     return CheckedPartition(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
 
 
@@ -545,26 +546,29 @@ def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
     assert (found.status, found.resolution) == ("resolved", "healed")
 
 
-def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab) -> None:
+@pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
+def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab, log_start: int) -> None:
     """DescribeProducers knows of it before the high watermark does, which was asked for a moment earlier, too."""
     lab.confirmed()
-    lab.seen(NOW_MS + 4_000, is_open=False)
+    lab.seen(NOW_MS + 4_000, is_open=False, log_start=log_start)
     found = lab.round(NOW_MS + 4_500)
     assert found is not None
     assert found.status == "confirmed"
-    lab.seen(NOW_MS + 5_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_990, False),))
+    its_end = (Marker(110, 0, NOW_MS + 3_990, False),)
+    lab.seen(NOW_MS + 5_000, is_open=False, markers=its_end, log_start=log_start)
     found = lab.round(NOW_MS + 5_500)
     assert found is not None
     assert (found.status, found.resolution) == ("resolved", "foreign_abort")
 
 
-def test_what_ends_without_a_marker_has_healed(lab: Lab) -> None:
+@pytest.mark.parametrize(("log_start", "resolution"), [(10, "healed"), (105, "retention")])
+def test_what_ends_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log_start: int, resolution: str) -> None:
     lab.confirmed()
     for at_ms in (4_000, 4_000 + MARKER_WAIT_MS):
-        lab.seen(NOW_MS + at_ms, is_open=False)
+        lab.seen(NOW_MS + at_ms, is_open=False, log_start=log_start)
         found = lab.round(NOW_MS + at_ms + 100)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "healed")
+    assert (found.status, found.resolution) == ("resolved", resolution)
 
 
 def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
