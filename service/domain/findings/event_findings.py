@@ -54,13 +54,13 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     unsettled = _unsettled(kinds.CHURN, births, window)
 
     bursts = timed_out.bursts(events, churn_times, context)
-    fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
-    found += timed_out.correlated(fresh, events, lookups.participants(fresh) if fresh else {}, context)
-
     in_bursts = {e.sequence for burst in bursts for e in burst.events}
     timeouts = list(timed_out.timeouts(events))
     single = [e for e in timeouts if e.sequence not in in_bursts]
     window = ReportWindow(since_ms, first_unsettled_timeout(timeouts, _since(single, since_ms), settling, context))
+    waiting = tuple(sorted(e.sequence for e in _waiting(single, window)))
+    fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
+    found += timed_out.correlated(fresh, waiting, events, lookups.participants(fresh) if fresh else {}, context)
     found += timed_out.timed_out(single, in_bursts, context, window)
     unsettled |= _unsettled(kinds.TIMED_OUT, single, window)
 
@@ -80,8 +80,12 @@ def _since(events: Iterable[Event], since_ms: int) -> list[Event]:
     return [e for e in events if e.at_ms >= since_ms]
 
 
+def _waiting(events: Iterable[Event], window: ReportWindow) -> list[Event]:
+    return [e for e in _since(events, window.since_ms) if not window.includes(e)]
+
+
 def _unsettled(kind: str, events: Iterable[Event], window: ReportWindow) -> frozenset[Key]:
-    waiting = [e for e in events if e.at_ms >= window.since_ms and not window.includes(e)]
+    waiting = _waiting(events, window)
     ids = {Subject(transactional_id=e.transactional_id) for e in waiting}
     prefixes = {Subject(prefix=prefix_of(e.name)) for e in waiting}
     return frozenset((kind, subject) for subject in {*ids, *prefixes, *([Subject()] if waiting else [])})

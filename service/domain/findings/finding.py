@@ -52,7 +52,8 @@ class Observation(NamedTuple):
     - `title`: what is wrong, as one clause without a full stop; `detail`: a second one, "" if there is none.
     - `log_partition`: of the transaction log, if the observation depends on one partition alone.
     - `ids`: the number of ids that a condition is about.
-    - `occurrences`: of an event, all that are known, oldest first.
+    - `occurrences`: of an event, all that are known, oldest first; `waiting`: sequences of those that may yet be among
+      them.
     - `confirmed`: False for a candidate.
     - `decision`: the coordinator's decision on a transaction that hangs (commit, abort, none, unknown).
     - `command`: the remediation, ready to be pasted.
@@ -72,6 +73,7 @@ class Observation(NamedTuple):
     log_partition: int | None = None
     ids: int = 1
     occurrences: tuple[Occurrence, ...] = ()
+    waiting: tuple[int, ...] = ()
     confirmed: bool = True
     owner: str | None = None
     muted_until_ms: int | None = None
@@ -89,7 +91,8 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row of the store. `counted_to`: the sequence of the newest event that was counted (-1: none)."""
+    """A row of the store. `counted_to`: the sequence of the newest event that was counted (-1: none). `passed_over`:
+    sequences below it that were not counted, and may yet be."""
 
     id: str
     kind: str
@@ -113,6 +116,7 @@ class Finding:
     self_heals_at_ms: int | None
     log_partition: int | None
     counted_to: int
+    passed_over: tuple[int, ...] = ()
     decision: str | None = None
     command: str | None = None
     blocked_groups: tuple[str, ...] = ()

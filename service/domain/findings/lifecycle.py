@@ -136,8 +136,9 @@ def _uncounted(
             seen[key] = observation, ()
             continue
         found = stored.get(key)
-        known = -1 if found is None else found.counted_to
-        fresh = tuple(sorted({o for one in of_key for o in one.occurrences if o.sequence > known}))
+        known, passed_over = (-1, ()) if found is None else (found.counted_to, found.passed_over)
+        occurrences = {o for one in of_key for o in one.occurrences}
+        fresh = tuple(sorted(o for o in occurrences if o.sequence > known or o.sequence in passed_over))
         if fresh:
             seen[key] = observation, fresh
     return seen
@@ -154,6 +155,7 @@ def finding_id(cluster: str, kind: str, subject: object, opened_at_ms: int) -> s
 
 
 def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Finding:
+    counted_to = max((o.sequence for o in fresh), default=-1)
     return Finding(
         id=finding_id(cluster, one.kind, tuple(one.subject), now_ms),
         kind=one.kind,
@@ -176,7 +178,8 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         evidence=one.evidence[-EVIDENCE_KEPT:],
         self_heals_at_ms=one.self_heals_at_ms,
         log_partition=one.log_partition,
-        counted_to=max((o.sequence for o in fresh), default=-1),
+        counted_to=counted_to,
+        passed_over=_passed_over(one, counted_to),
         decision=one.decision,
         command=one.command,
         blocked_groups=one.blocked_groups,
@@ -211,6 +214,8 @@ def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], n
 
 
 def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) -> Finding:
+    counted_to = max((o.sequence for o in fresh), default=-1)
+    counted_to = max(counted_to, old.counted_to)
     return replace(
         old,
         severity=one.severity,
@@ -224,7 +229,8 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         evidence=one.evidence[-EVIDENCE_KEPT:],
         self_heals_at_ms=one.self_heals_at_ms,
         log_partition=one.log_partition,
-        counted_to=max((o.sequence for o in fresh), default=old.counted_to),
+        counted_to=counted_to,
+        passed_over=_passed_over(one, counted_to),
         decision=one.decision,
         command=one.command,
         blocked_groups=one.blocked_groups,
@@ -232,6 +238,10 @@ def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) ->
         proofs=one.proofs,
         reason=one.reason,
     )
+
+
+def _passed_over(one: Observation, counted_to: int) -> tuple[int, ...]:
+    return tuple(sequence for sequence in one.waiting if sequence < counted_to)
 
 
 def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:

@@ -127,10 +127,14 @@ def _decrement(within: Counter[bytes], one: bytes) -> None:
 
 
 def correlated(
-    found: Sequence[Burst], events: Sequence[Event], participants: Participants, context: Context
+    found: Sequence[Burst],
+    waiting: tuple[int, ...],
+    events: Sequence[Event],
+    participants: Participants,
+    context: Context,
 ) -> list[Observation]:
-    """Returns one observation for the cluster: it describes the newest burst and counts all. `events`: show when the
-    ids came back."""
+    """Returns one observation for the cluster: it describes the newest burst and counts all. `waiting`: sequences of
+    timeouts that may yet join one. `events`: show when the ids came back."""
     if not found:
         return []
     burst = found[-1]
@@ -168,6 +172,7 @@ def correlated(
             ),
             confidence=kinds.LIKELY,
             occurrences=tuple(sorted(Occurrence(e.sequence, e.at_ms) for b in found for e in b.events)),
+            waiting=waiting,
         )
     ]
 

@@ -12,7 +12,7 @@ from service.domain.worlds.verdict import Kind, Proof
 from service.store.schema import findings
 
 _SUBJECT: Final = tuple(Subject._fields)
-_SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs", "reason")
+_SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs", "reason", "passed_over")
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
@@ -26,6 +26,7 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
         "possible": bind(list(finding.possible)),
         "proofs": bind([list(one) for one in finding.proofs]),
         "reason": encode_if(finding.reason),
+        "passed_over": bind(list(finding.passed_over)),
     }
     return tuple(
         values[name] if name in values else subject[name] if name in subject else getattr(finding, name)
@@ -45,6 +46,7 @@ def finding_of(row: Any) -> Finding:
         possible=tuple(columns["possible"] or ()),
         proofs=tuple(Proof(Kind(kind), *more) for kind, *more in columns["proofs"] or ()),
         reason=decode_if(columns["reason"]),
+        passed_over=tuple(columns["passed_over"] or ()),
     )
 
 

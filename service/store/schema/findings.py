@@ -60,6 +60,7 @@ findings = Table(
     Column("proofs", JSON),
     Column("reason", String),  # service.domain.reasons; null: no code needs one
     Column("detail", String, nullable=False),  # what follows the title in the summary
+    Column("passed_over", JSON),  # sequences below `counted_to` that may yet be counted; null: none
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),

@@ -77,7 +77,7 @@ def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * 
 def find_correlated(events: list[Event], churned: dict[str, list[int]] | None = None) -> list[Observation]:
     bursts = timed_out.bursts(events, churned or {}, context())
     places = {(b"%d" % n, 7): [("orders", 3), ("other", n)] for n in range(20)}
-    return timed_out.correlated(bursts, events, places, context())
+    return timed_out.correlated(bursts, (), events, places, context())
 
 
 def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.domain.findings import kinds
 from service.domain.findings.churn import Uses
 from service.domain.findings.context import Context, Limits, LogProgress, context_of
 from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
@@ -140,6 +141,20 @@ def test_cuts_make_no_difference(cause: str, names: Sequence[str], longest_s: in
         assert follow(written, Random(seed)) == follow(written, None)
 
     check()
+
+
+def test_what_joins_an_outage_only_through_a_partition_that_lags_is_counted() -> None:
+    """It was read before others that were counted at once."""
+    steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
+    written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
+    outage = (kinds.CORRELATED_TIMEOUTS, Subject())
+    judged = Judged(written)
+    judged.round(NOW_MS + 37 * S, [1])
+    assert judged.counts() == {}
+    judged.round(NOW_MS + 40 * S, [0, 1])
+    assert judged.counts() == {outage: 5}, "the last two belong to it only if another lies between"
+    judged.round(NOW_MS + 41 * S)
+    assert judged.counts() == {outage: 8}
 
 
 @settings(max_examples=60)

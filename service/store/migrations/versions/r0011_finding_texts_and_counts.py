@@ -1,4 +1,5 @@
-"""A finding's summary as a title and a detail; what contradicts a decision only as the reason of the finding."""
+"""A finding's summary as a title and a detail; what contradicts a decision only as the reason of the finding; the
+events that a count has passed over."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ def upgrade() -> None:
     with op.batch_alter_table("findings") as changed:
         changed.alter_column("summary", new_column_name="title", existing_type=sa.String(), existing_nullable=False)
         changed.add_column(sa.Column("detail", sa.String(), nullable=False, server_default=""))
+        changed.add_column(sa.Column("passed_over", sa.JSON()))
     for row in _rows():
         title, detail = _split(row.title)
         reason = row.reason if row.contradiction is None else json.dumps(_with(row.contradiction, row.reason))
@@ -38,6 +40,7 @@ def downgrade() -> None:
     with op.batch_alter_table("findings") as changed:
         changed.alter_column("title", new_column_name="summary", existing_type=sa.String(), existing_nullable=False)
         changed.drop_column("detail")
+        changed.drop_column("passed_over")
 
 
 def _rows() -> list[Any]:
