@@ -136,7 +136,8 @@ def _uncounted(
             seen[key] = observation, ()
             continue
         found = stored.get(key)
-        known, passed_over = (-1, ()) if found is None else (found.counted_to, found.passed_over)
+        known = -1 if found is None else found.counted_to
+        passed_over = frozenset(() if found is None else found.passed_over)
         occurrences = {o for one in of_key for o in one.occurrences}
         fresh = tuple(sorted(o for o in occurrences if o.sequence > known or o.sequence in passed_over))
         if fresh:
@@ -214,8 +215,7 @@ def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], n
 
 
 def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) -> Finding:
-    counted_to = max((o.sequence for o in fresh), default=-1)
-    counted_to = max(counted_to, old.counted_to)
+    counted_to = max([old.counted_to, *(o.sequence for o in fresh)])
     return replace(
         old,
         severity=one.severity,
