@@ -102,7 +102,7 @@ class Broker:
 
     def pause(self) -> None:
         """Freezes the broker: it keeps its connections and answers nothing."""
-        self._running.signal(signal.SIGSTOP)
+        self._running.pause()
 
     def resume(self) -> None:
         self._running.signal(signal.SIGCONT)

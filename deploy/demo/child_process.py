@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from service.processes.linux import stopped_children
+
 ROOT = Path(__file__).parents[2]
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL after this process is gone."""
@@ -60,6 +62,13 @@ class ChildProcess:
         """Sends SIGTERM, SIGINT, SIGKILL, SIGSTOP or SIGCONT to the child; does nothing if it ended."""
         with contextlib.suppress(ProcessLookupError):
             self._keeper.send_signal(_SENT_AS[number])
+
+    def pause(self, timeout_s: float = 20.0) -> None:
+        """Sends SIGSTOP, and returns once the child is frozen, or has ended."""
+        give_up = time.monotonic() + timeout_s
+        self.signal(signal.SIGSTOP)
+        while self.poll() is None and not stopped_children(self._keeper.pid) and time.monotonic() < give_up:
+            time.sleep(0.01)
 
     def stop(self, timeout_s: float = 20.0) -> int:
         """Sends SIGTERM, and SIGKILL after `timeout_s`. Returns the child's exit code."""

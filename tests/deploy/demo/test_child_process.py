@@ -103,10 +103,11 @@ def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
 
 def test_pause_resume_and_kill_reach_the_child(running_child: ChildProcess, output: Path) -> None:
     pid = wait_for_pid(output)
-    state = {signal.SIGSTOP: "T", signal.SIGCONT: "S"}
-    for number, expected in state.items():
-        running_child.signal(number)
-        wait_until_equal(partial(state_of, pid), expected, "the state of the process")
+    for _ in range(20):
+        running_child.pause()
+        assert state_of(pid) == "T", "it is frozen by the time that the caller goes on"
+        running_child.signal(signal.SIGCONT)
+        wait_until_equal(partial(state_of, pid), "S", "the state of the process")
     assert running_child.poll() is None
     assert running_child.kill() == 128 + signal.SIGKILL
     assert not is_alive(pid)
