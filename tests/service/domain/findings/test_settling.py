@@ -144,7 +144,7 @@ def test_cuts_make_no_difference(cause: str, names: Sequence[str], longest_s: in
 
 
 def test_what_joins_an_outage_only_through_a_partition_that_lags_is_counted() -> None:
-    """It was read before others that were counted at once."""
+    """Its number is lower than some of those that were counted at once."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
     outage = (kinds.CORRELATED_TIMEOUTS, Subject())
