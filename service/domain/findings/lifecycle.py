@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence, Subject
@@ -156,13 +156,10 @@ def finding_id(cluster: str, kind: str, subject: object, opened_at_ms: int) -> s
 
 
 def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Finding:
-    counted_to = max((o.sequence for o in fresh), default=-1)
     return Finding(
         id=finding_id(cluster, one.kind, tuple(one.subject), now_ms),
         kind=one.kind,
-        severity=one.severity,
         status=kinds.CONFIRMED if one.confirmed else kinds.CANDIDATE,
-        confidence=one.confidence,
         subject=one.subject,
         opened_at_ms=now_ms,
         confirmed_at_ms=now_ms if one.confirmed else None,
@@ -171,22 +168,7 @@ def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluste
         count=len(fresh) or one.ids,
         reopened=False,
         resolution=None,
-        owner=one.owner,
-        muted_until_ms=one.muted_until_ms,
-        title=one.title,
-        detail=one.detail,
-        advice=one.advice,
-        evidence=one.evidence[-EVIDENCE_KEPT:],
-        self_heals_at_ms=one.self_heals_at_ms,
-        log_partition=one.log_partition,
-        counted_to=counted_to,
-        passed_over=_passed_over(one, counted_to),
-        decision=one.decision,
-        command=one.command,
-        blocked_groups=one.blocked_groups,
-        possible=one.possible,
-        proofs=one.proofs,
-        reason=one.reason,
+        **_observed(one, fresh, -1),
     )
 
 
@@ -215,33 +197,36 @@ def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], n
 
 
 def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) -> Finding:
-    counted_to = max([old.counted_to, *(o.sequence for o in fresh)])
     return replace(
         old,
-        severity=one.severity,
-        confidence=one.confidence,
         count=old.count + len(fresh) if one.kind in kinds.EVENTS else one.ids,
-        owner=one.owner,
-        muted_until_ms=one.muted_until_ms,
-        title=one.title,
-        detail=one.detail,
-        advice=one.advice,
-        evidence=one.evidence[-EVIDENCE_KEPT:],
-        self_heals_at_ms=one.self_heals_at_ms,
-        log_partition=one.log_partition,
-        counted_to=counted_to,
-        passed_over=_passed_over(one, counted_to),
-        decision=one.decision,
-        command=one.command,
-        blocked_groups=one.blocked_groups,
-        possible=one.possible,
-        proofs=one.proofs,
-        reason=one.reason,
+        **_observed(one, fresh, old.counted_to),
     )
 
 
-def _passed_over(one: Observation, counted_to: int) -> tuple[int, ...]:
-    return tuple(sequence for sequence in one.waiting if sequence < counted_to)
+def _observed(one: Observation, fresh: tuple[Occurrence, ...], counted_to: int) -> dict[str, Any]:
+    """Returns the fields of a finding that are as they were last observed. `counted_to`: of the finding so far."""
+    counted_to = max([counted_to, *(o.sequence for o in fresh)])
+    return {
+        "severity": one.severity,
+        "confidence": one.confidence,
+        "owner": one.owner,
+        "muted_until_ms": one.muted_until_ms,
+        "title": one.title,
+        "detail": one.detail,
+        "advice": one.advice,
+        "evidence": one.evidence[-EVIDENCE_KEPT:],
+        "self_heals_at_ms": one.self_heals_at_ms,
+        "log_partition": one.log_partition,
+        "counted_to": counted_to,
+        "passed_over": tuple(sequence for sequence in one.waiting if sequence < counted_to),
+        "decision": one.decision,
+        "command": one.command,
+        "blocked_groups": one.blocked_groups,
+        "possible": one.possible,
+        "proofs": one.proofs,
+        "reason": one.reason,
+    }
 
 
 def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:

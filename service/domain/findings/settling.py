@@ -9,8 +9,8 @@ reports the same as a fast one, only later. Three rules make sure of that.
    TOGETHER_MS more, while they keep coming). It is never a function of what one round happens to hold.
 2. An event is reported when all partitions of the log have been read past that time, so that no later event can change
    the answer. A finding is therefore never opened under one subject and counted again under another.
-3. Only growth is reported at once: the fifth id makes a burst, whatever follows. A finding keeps the sequences that it
-   has passed over so, of timeouts that may yet join a burst, and counts them when they do.
+3. Only growth is reported at once: the fifth id makes a burst, whatever follows. A finding keeps the sequences of
+   timeouts that it passed over and that may yet join a burst, and counts them when they do.
 
 Churn depends on more than events: on whether ids are used again (`churn.UNUSED_MS` after a newer one was born). A judge
 that reads the log late knows of later uses, and may find less churn than one that kept up with it; never more.
