@@ -73,13 +73,13 @@ def broker(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> 
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Throw-away brokers: `make_broker("4.3.1", **{"some.property": "value"})`, killed when the test ends."""
+    """Throw-away brokers: `make_broker("4.3.1", **{"some.property": "value"})`, discarded when the test ends."""
     with ExitStack() as running:
 
         def make(version: str = "4.3.1", **properties: Any) -> Broker:
             port = free_port()
             broker = Broker(version, port, tmp_path / f"kafka-{port}", properties)
-            running.callback(broker.kill)
+            running.callback(broker.discard)
             return broker.start()
 
         yield make

@@ -100,6 +100,14 @@ class Broker:
             self._process.kill()
             self._process = None
 
+    def discard(self) -> None:
+        """Ends a broker whose data nobody needs: by SIGKILL, or by a shutdown if that still has to archive the classes
+        of its version."""
+        if self._process is not None and not self._archive.exists():
+            self.stop()
+        else:
+            self.kill()
+
     def pause(self) -> None:
         """Freezes the broker: it keeps its connections and answers nothing."""
         self._running.pause()
