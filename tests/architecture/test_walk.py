@@ -1,4 +1,5 @@
-"""The walk in docs/architecture.md leads to files and functions that are there."""
+"""The walk in docs/architecture.md leads to files and functions that are there, and every page names files and modules
+that are."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from tests.helpers.paths import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 NAMED = re.compile(r"`([\w/.]+\.py)`(?:: ((?:`[\w.]+`(?:, then | → |, )?)+))?")
 
 
@@ -29,5 +31,21 @@ def test_every_file_and_function_of_the_walk_exists() -> None:
         for name in names
         if not name.endswith(".py")
         and not any(re.search(rf"\b(?:def|class) {name.rpartition('.')[2]}\b", text) for text in files(path))
+    ]
+    assert lost == []
+
+
+def test_every_file_and_module_that_a_page_names_exists() -> None:
+    lost = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in PAGES
+        for path in re.findall(r"`([\w/]+/[\w.]+\.py)`", page.read_text())
+        if not (ROOT / path).exists() and not files(path)
+    ]
+    lost += [
+        f"{page.relative_to(ROOT)}: {module}"
+        for page in PAGES
+        for module in re.findall(r"python -m ((?:service|spark_jobs|dashboards|deploy|tests)[\w.]*)", page.read_text())
+        if not any((ROOT / module.replace(".", "/")).with_suffix(end).exists() for end in ("", ".py"))
     ]
     assert lost == []
