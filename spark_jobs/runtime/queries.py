@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.runtime.sinks import StoreSink
 
 _CHECK_EVERY_S: Final = 0.5
@@ -46,15 +47,18 @@ class Queries:
         if self._scratch is not None:
             self._scratch.mkdir(parents=True, exist_ok=True)
         checkpoint = tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)
+        direct = tempfile.mkdtemp(prefix=f"{name}-direct-", dir=self._scratch)
+        sink.take_from(DirectBatches(direct))
         try:
-            query = self._start(name, source, options, sink, checkpoint)
+            query = self._start(name, source, {**options, "direct": direct}, sink, checkpoint)
             try:
                 while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
                     pass
             finally:
                 has_stored = _stop(query, sink)
         finally:
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            for folder in (checkpoint, direct):
+                shutil.rmtree(folder, ignore_errors=True)
         if not has_stored:
             raise StillStoring(f"the store does not finish the last batch of {name}")
         if not ending.is_set():

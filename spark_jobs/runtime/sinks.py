@@ -1,4 +1,4 @@
-"""Stores each micro-batch: one call of the store's writer per batch, repeated until the store takes it."""
+"""Stores each batch: one call of the store's writer per batch, repeated until the store takes it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from service.clock import wall_clock_ms
 from service.processes.backoff import Backoff
 from service.processes.progress import heard_by
 from service.store.engine import StoreUnavailable
+from spark_jobs.runtime.direct_batches import DirectBatches
 
 log = logging.getLogger(__name__)
 
 END_S: Final = 10.0
+LOOK_EVERY_S: Final = 0.1
+"""Pause between two looks for a direct batch."""
 
 _Batch = TypeVar("_Batch")
 
@@ -31,9 +34,10 @@ def _ignore_step() -> None:
 class StoreSink(Generic[_Batch]):
     """The sink of a query. Spark calls it with each micro-batch; a thread stores the batch while Spark reads the next.
 
-    So Spark may commit a batch that the store does not have: nothing depends on Spark's commits (ADR 5). At most one
-    batch is being stored at a time. `failure`: the exception with which storing a batch failed; the next call raises
-    it.
+    So Spark may commit a batch that the store does not have: nothing depends on Spark's commits (ADR 5). Between
+    micro-batches the planner hands over direct batches (`take_from`). At most one batch is being stored at a time, in
+    the order in which they were planned. `failure`: the exception with which storing a batch failed; the next call
+    raises it.
     """
 
     def __init__(
@@ -50,6 +54,9 @@ class StoreSink(Generic[_Batch]):
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, "store")
         self._storing: Future[None] | None = None
+        self._direct: DirectBatches | None = None
+        self._taking: threading.Thread | None = None
+        self._order = threading.Lock()
         self._took_ms: int | None = None
         self.failure: BaseException | None = None
 
@@ -60,11 +67,38 @@ class StoreSink(Generic[_Batch]):
         try:
             table = frame.toArrow()
             self._step()
-            if self._storing is not None:
-                self._storing.result()
-            self._storing = self._thread.submit(self._store, table, began_s)
+            with self._order:
+                self._wait_until_stored()
+                if self._take_direct():  # it was planned before this micro-batch
+                    self._wait_until_stored()
+                self._storing = self._thread.submit(self._store, table, began_s)
         finally:
             self._idle.set()
+
+    def take_from(self, direct: DirectBatches) -> None:
+        """Begins to store what the planner puts into `direct`, until `close`."""
+        self._direct = direct
+        self._taking = threading.Thread(target=self._take_directs, name="direct batches", daemon=True)
+        self._taking.start()
+
+    def _take_directs(self) -> None:
+        while not self._ending.wait(LOOK_EVERY_S) and self.failure is None:
+            with self._order:
+                if not self._ending.is_set() and (self._storing is None or self._storing.done()):
+                    self._take_direct()
+
+    def _take_direct(self) -> bool:
+        """Begins to store the batch that the planner handed over directly. Returns False if there is none."""
+        table = None if self._direct is None else self._direct.take()
+        if table is not None:
+            self._step()
+            self._storing = self._thread.submit(self._store, table, None)
+        return table is not None
+
+    def _wait_until_stored(self) -> None:
+        """Waits until the newest batch is stored. Raises its failure."""
+        if self._storing is not None:
+            self._storing.result()
 
     def wait_until_idle(self) -> None:
         """Waits until no call is running, at most END_S."""
@@ -73,19 +107,22 @@ class StoreSink(Generic[_Batch]):
     def close(self) -> bool:
         """Waits at most END_S for the store to finish the batch it has begun. Returns False if it did not."""
         self._ending.set()
+        if self._taking is not None:
+            self._taking.join(END_S)
         if self._storing is not None:
             wait([self._storing], END_S)
         self._thread.shutdown(wait=False, cancel_futures=True)
         return self._storing is None or self._storing.done()
 
-    def _store(self, table: pa.Table, began_s: float) -> None:
+    def _store(self, table: pa.Table, began_s: float | None) -> None:
         try:
             for batch in self._batches(table):
                 with heard_by(self._step):
                     self._store_one(batch)
                 self._step()
                 self._took_ms = None
-            self._took_ms = int((time.monotonic() - began_s) * 1000)
+            if began_s is not None:
+                self._took_ms = int((time.monotonic() - began_s) * 1000)
         except BaseException as e:
             self.failure = e
             raise

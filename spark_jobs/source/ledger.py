@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -35,7 +34,7 @@ class LedgerTask(InputPartition):
 
 class LedgerReader(PlanningReader[LedgerPlan]):
     def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
+        super().__init__(options)
         self._settings = ClientSettings.from_json(options["client"])
         self._watch = WatchedTopics(*map(tuple, json.loads(options["watch"])))
         self._positions = {
@@ -46,8 +45,7 @@ class LedgerReader(PlanningReader[LedgerPlan]):
     def planner(self) -> LedgerPlanner:
         return LedgerPlanner(LedgerBrokers(self._settings), self._watch, self._positions, wall_clock_ms)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self.current_plan(end)
+    def tasks(self, plan: LedgerPlan) -> Sequence[LedgerTask]:
         tasks = into_tasks(plan.ranges, self._cores)
         return [LedgerTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 

@@ -7,6 +7,7 @@ Spark's own offsets only number the samples: an observation is reported once, wi
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
 from spark_jobs.fold.rows import SCHEMA
+from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.source.requests import Brokers, ReadRequest, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
@@ -43,7 +45,8 @@ class SampleTask(InputPartition):
 
 
 class PartitionsReader(DataSourceStreamReader):
-    """Plans a micro-batch as soon as there is urgent news, and otherwise once a second."""
+    """Takes a sample as soon as there is urgent news, and otherwise once a second. Samples without partitions to read
+    go to the driver directly, but for one now and then."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._settings = ClientSettings.from_json(options["client"])
@@ -53,11 +56,12 @@ class PartitionsReader(DataSourceStreamReader):
         self._tick_s = int(options["tickms"]) / 1000
         self._window_file = options["windowfile"]
         self._step = partial(touch, options["pulse"])
+        self._direct = DirectBatches(options["direct"])
         self._brokers: Brokers | None = None
         self._sampler: Sampler | None = None
         self._number = 0
         self._sample = Sample(PartitionsBatch(0))
-        self._next_look_at = 0.0
+        self._next_look_at, self._through_spark_at = 0.0, -math.inf
 
     def initialOffset(self) -> dict[str, Any]:
         return {"sample": 0}
@@ -75,9 +79,14 @@ class PartitionsReader(DataSourceStreamReader):
             with heard_by(self._step):
                 self._sampler.observe()
             self._step()
-            if self._sampler.is_due():
+            if not self._sampler.is_due():
+                continue
+            sample = self._sampler.next_sample()
+            if sample.requests or not self._direct.may_take(self._through_spark_at):
                 break
-        self._sample, self._number = self._sampler.next_sample(), self._number + 1
+            self._direct.put(seen_to_rows(sample.seen))
+        self._sample, self._number = sample, self._number + 1
+        self._through_spark_at = time.monotonic()
         return {"sample": self._number}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

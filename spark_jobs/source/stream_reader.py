@@ -6,9 +6,10 @@ as long as the query runs; `read` runs in pooled workers, on a pickled copy.
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from service.processes.progress import heard_by, touch
+from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.source.encoded_failure import encoding_failures
 
 
@@ -36,16 +38,19 @@ class Planner(Protocol[P]):
 
 
 class PlanningReader(DataSourceStreamReader, Generic[P]):
-    """Plans whenever there is something new, and once a heartbeat when there is not."""
+    """Plans whenever there is something new, and once a heartbeat when there is not. What a heartbeat reports goes to
+    the driver directly, but for one now and then."""
 
-    def __init__(self, poll_ms: int, heartbeat_ms: int, pulse: str) -> None:
-        """`pulse`: the file that is touched at each step, whichever process takes it."""
-        self._poll_s, self._heartbeat_s = poll_ms / 1000, heartbeat_ms / 1000
-        self._step = partial(touch, pulse)
+    def __init__(self, options: dict[str, str]) -> None:
+        """`options`: `pollms` and `heartbeatms`; `pulse`, the file that is touched at each step, whichever process
+        takes it; `direct`, the folder of the query's DirectBatches."""
+        self._poll_s, self._heartbeat_s = int(options["pollms"]) / 1000, int(options["heartbeatms"]) / 1000
+        self._step = partial(touch, options["pulse"])
+        self._direct = DirectBatches(options["direct"])
         self._planner: Planner[P] | None = None
         self._number = 0
         self._plan: P | None = None
-        self._planned_at = 0.0
+        self._planned_at = self._through_spark_at = -math.inf
 
     @abstractmethod
     def planner(self) -> Planner[P]:
@@ -55,8 +60,8 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
         return {"plan": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Blocks until there is a plan worth a micro-batch (new records, or a heartbeat that is due), and returns its
-        number."""
+        """Blocks until there is a plan worth a micro-batch (new records, or a heartbeat that proves that Spark works),
+        and returns its number."""
         if self._planner is None:
             self._planner = self.planner()
         while True:
@@ -66,13 +71,24 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
             with heard_by(self._step):
                 plan = self._planner.plan()
             self._step()
-            due = time.monotonic() - self._planned_at >= self._heartbeat_s
-            if plan.has_data or due:
+            is_due = time.monotonic() - self._planned_at >= self._heartbeat_s
+            if plan.has_data or (is_due and not self._direct.may_take(self._through_spark_at)):
                 break
+            if is_due:
+                self._direct.put(row for task in self.tasks(plan) for row in self.read_rows(task))
+                self._planned_at = time.monotonic()
             time.sleep(self._poll_s)
         self._planner.advance(plan)
-        self._plan, self._number, self._planned_at = plan, self._number + 1, time.monotonic()
+        self._plan, self._number = plan, self._number + 1
+        self._planned_at = self._through_spark_at = time.monotonic()
         return {"plan": self._number}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self.tasks(self.current_plan(end))
+
+    @abstractmethod
+    def tasks(self, plan: P) -> Sequence[InputPartition]:
+        """Returns the tasks that read `plan`, at least one."""
 
     def current_plan(self, end: dict[str, Any]) -> P:
         """Returns the plan that ends at Spark's offset `end`. Raises RuntimeError if that is not the newest one."""
@@ -82,7 +98,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
 
     @abstractmethod
     def read_rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the task `partition`, in a worker."""
+        """Yields the rows of the task `partition`: in a worker, or in the planner if the task has no data to read."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the rows of `read_rows`, and reports its steps as the planner's are reported."""

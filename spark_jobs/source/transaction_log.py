@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -34,7 +33,7 @@ class LogTask(InputPartition):
 
 class TransactionLogReader(PlanningReader[Plan]):
     def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(int(options["pollms"]), int(options["heartbeatms"]), options["pulse"])
+        super().__init__(options)
         self._settings = ClientSettings.from_json(options["client"])
         self._positions = log_identity.from_json(options["positions"])
         self._history_prefixes = tuple(prefix.encode() for prefix in json.loads(options["historyprefixes"]))
@@ -44,8 +43,7 @@ class TransactionLogReader(PlanningReader[Plan]):
     def planner(self) -> LogPlanner:
         return LogPlanner(self._settings, TOPIC, self._positions, self._limits, wall_clock_ms)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self.current_plan(end)
+    def tasks(self, plan: Plan) -> Sequence[LogTask]:
         tasks = into_tasks(plan.ranges, self._cores)
         return [LogTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 

@@ -57,6 +57,7 @@ def main(bootstrap: str) -> None:
         spark = start_spark(scratch, lambda _jvm: None)
         spark.dataSource.register(TransactionLogSource)
         options: dict[str, Any] = dict(source_options(client, positions, CORES, POLL_MS, HEARTBEAT_MS))
+        options["direct"] = str(scratch)
         query = (
             spark.readStream.format(TransactionLogSource.name())
             .options(**options)

@@ -1,9 +1,10 @@
-"""A batch is stored while the next one is read: in order, never two at once, and no failure is lost."""
+"""A batch is stored while the next one is read: in the order of planning, never two at once, and no failure is lost."""
 
 from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import LogBatch
 from service.store.engine import OutOfSequence, StoreUnavailable
 from spark_jobs.fold.rows import batches_from_rows, trouble_to_rows
+from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.runtime.sinks import StoreSink
-from tests.helpers.waiting import LIMIT_S, wait_for
+from tests.helpers.waiting import LIMIT_S, wait_for, wait_until
 
 
 class Frame:
@@ -111,3 +113,53 @@ def test_closing_does_not_wait_for_a_store_that_is_down() -> None:
     assert asked.wait(LIMIT_S)
     sink.close()
     assert isinstance(sink.failure, StoreUnavailable)
+
+
+def test_a_direct_batch_is_stored_without_any_micro_batch(tmp_path: Path) -> None:
+    stored: list[str | None] = []
+    sink = StoreSink(batches_from_rows, lambda batch, _now_ms, _before_ms: stored.append(text_of(batch.trouble)))
+    direct = DirectBatches(str(tmp_path))
+    sink.take_from(direct)
+    for trouble in ("one", "two"):
+        direct.put([trouble_to_rows(ErrorText(trouble))])
+        wait_until(lambda: stored[-1:], [trouble].__eq__, "the batch in the store")
+    assert sink.close()
+    assert stored == ["one", "two"]
+
+
+def test_a_direct_batch_is_stored_before_the_micro_batch_that_was_planned_after_it(tmp_path: Path) -> None:
+    stored: list[str | None] = []
+    is_storing, may_go_on = threading.Event(), threading.Event()
+
+    def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
+        is_storing.set()
+        assert may_go_on.wait(LIMIT_S)
+        stored.append(text_of(batch.trouble))
+
+    sink = StoreSink(batches_from_rows, apply)
+    direct = DirectBatches(str(tmp_path))
+    sink.take_from(direct)
+    give(sink, "one")
+    assert is_storing.wait(LIMIT_S)
+    direct.put([trouble_to_rows(ErrorText("two"))])  # nobody takes it: "one" is being stored
+    third = threading.Thread(target=give, args=(sink, "three"))
+    third.start()
+    may_go_on.set()
+    third.join(LIMIT_S)
+    assert sink.close()
+    assert stored == ["one", "two", "three"]
+
+
+def test_a_direct_batch_that_fails_ends_the_query_and_nothing_else(tmp_path: Path) -> None:
+    def apply(_batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
+        raise OutOfSequence("start again")
+
+    sink = StoreSink(batches_from_rows, apply)
+    direct = DirectBatches(str(tmp_path))
+    sink.take_from(direct)
+    direct.put([trouble_to_rows(ErrorText("one"))])
+    wait_for(lambda: sink.failure, "the failure")
+    with pytest.raises(OutOfSequence):
+        give(sink, "two")
+    assert sink.close()
+    assert isinstance(sink.failure, OutOfSequence)
