@@ -76,6 +76,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
                 break
             if is_due:
                 self._direct.put(row for task in self.tasks(plan) for row in self.read_rows(task))
+                self._planner.advance(plan)
                 self._planned_at = time.monotonic()
             time.sleep(self._poll_s)
         self._planner.advance(plan)

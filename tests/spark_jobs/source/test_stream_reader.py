@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,13 +25,15 @@ class Plan:
 
 @dataclass
 class Plans:
-    """A planner whose plan number `data_at` is the first with data. `taken`: what the driver took of the others."""
+    """A planner whose plan number `data_at` is the first with data. `taken`: what the driver took of the others.
+    `advanced`: the numbers of the plans that were handed on."""
 
     data_at: int
     driver: DirectBatches
     taken: list[str]
     takes: bool = True
     made: int = 0
+    advanced: list[int] = field(default_factory=list)
 
     def plan(self) -> Plan:
         if self.takes and (table := self.driver.take()) is not None:
@@ -40,7 +42,7 @@ class Plans:
         return Plan(self.made, self.made >= self.data_at)
 
     def advance(self, plan: Plan) -> None:
-        pass
+        self.advanced.append(plan.number)
 
     def close(self) -> None:
         pass
@@ -74,6 +76,7 @@ def test_plans_without_data_go_to_the_driver_and_data_through_spark(tmp_path: Pa
     assert planned(reader).value == 1, "the first one proves that Spark works"
     assert planned(reader).value == 5
     assert plans.taken == [str(ErrorText(f"plan {number}")) for number in (2, 3, 4)]
+    assert plans.advanced == [1, 2, 3, 4, 5], "the next plan begins where the one before ended"
 
 
 def test_where_the_driver_takes_nothing_the_next_plan_goes_through_spark(tmp_path: Path) -> None:
