@@ -36,7 +36,7 @@ demo-full: venv ## the same with Prometheus, the alert rules and Alertmanager; a
 
 .PHONY: test
 test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
-	$(BIN)/pytest -m "not alone" --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m "not alone" --numprocesses 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest -m alone
 
 .PHONY: matrix
