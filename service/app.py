@@ -17,6 +17,7 @@ from service import web
 from service.api.http.answers import HeadAsGet
 from service.api.http.fields import API
 from service.api.http.kafka import Kafka
+from service.api.http.kept import Answers
 from service.api.http.parameters import describe_absence
 from service.api.http.problems import Problem, answer_errors_as_problems
 from service.api.http.security import SecurityHeaders
@@ -39,6 +40,7 @@ from service.metrics import create_metrics
 from service.metrics.requests import HttpMetrics
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store.engine import open_reader
+from service.store.moment import Moments
 from service.web.shared.render import answer_errors_of_pages
 
 _MAX_BODY: Final = 1_000_000
@@ -60,12 +62,14 @@ def create_app(
     second while requests are answered.
     """
     engine = open_reader(store_url)
-    app = _application(engine, version, beat)
+    moments = Moments(engine)
+    app = _application(engine, moments, version, beat)
     app.state.store = Store(engine)
     app.state.store_url = store_url
     app.state.kafka = Kafka(kafka)
     app.state.operators = dict(operators or {})
     app.state.now_ms = now_ms
+    app.state.answers = Answers(moments, now_ms)
     app.state.metrics = create_metrics(engine)
     answer_errors_as_problems(app)
     answer_errors_of_pages(app)
@@ -91,7 +95,7 @@ def _routes() -> list[BaseRoute]:
     return everything.routes
 
 
-def _application(engine: Engine, version: str, beat: Callable[[], None] | None) -> FastAPI:
+def _application(engine: Engine, moments: Moments, version: str, beat: Callable[[], None] | None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         beating = None if beat is None else asyncio.create_task(_beats(beat))
@@ -99,6 +103,7 @@ def _application(engine: Engine, version: str, beat: Callable[[], None] | None) 
         if beating is not None:
             beating.cancel()
         app.state.kafka.close()
+        moments.close()
         engine.dispose()
 
     return FastAPI(

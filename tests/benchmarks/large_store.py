@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, insert, literal, null, select
+from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, insert, literal, null, select, update
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Subject
@@ -17,7 +18,7 @@ from service.domain.transaction_log import causes, states
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import SOURCE, TOPIC
-from service.store import clusters, lease, migrate, progress
+from service.store import clusters, lease, migrate, progress, schema
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions
 from service.store.writers.findings import FindingWriter
@@ -81,6 +82,21 @@ def fill(url: str, ids: int) -> LargeStore:
             flush=True,
         )
         return store
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def changing(url: str) -> Iterator[Callable[[], None]]:
+    """Yields a function that commits a change to the store, the smallest that there is."""
+    engine = open_engine(url)
+
+    def commit() -> None:
+        with engine.begin() as connection:
+            connection.execute(update(schema.clusters).values(bound_at_ms=schema.clusters.c.bound_at_ms + 1))
+
+    try:
+        yield commit
     finally:
         engine.dispose()
 

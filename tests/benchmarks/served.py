@@ -21,9 +21,10 @@ START_S = 30.0
 
 
 class Client:
-    """Raises where the service answers anything but 200."""
+    """Raises where the service answers anything but 200. `pid`: of the service."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, pid: int) -> None:
+        self.port, self.pid = port, pid
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def get(self, path: str, **headers: str) -> bytes:
@@ -67,7 +68,7 @@ def serving(store: str) -> Iterator[Client]:
     port = free_port()
     command = [sys.executable, "-m", "service.cli", "serve", "--store", store, "--port", str(port)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    client = Client(port)
+    client = Client(port, process.pid)
     try:
         client.wait_until_ready()
         yield client

@@ -17,13 +17,19 @@ ETAG_MOVES_EVERY_MS: Final = 5_000
 _AS_OF: Final = re.compile(rb'"as_of":(?:null|"[^"]*")')
 
 
-def answer(request: Request, body: Shape, as_of_ms: int | None) -> Response:
-    """Returns 200 with the body, or 304 if If-None-Match names its ETag."""
+def answer(body: Shape, as_of_ms: int | None) -> Response:
+    """Returns 200 with the body and its ETag."""
     content = to_json(body)
     headers = {"ETag": _etag(content, as_of_ms), "Cache-Control": "no-cache"}
-    if _is_known(request.headers.get("if-none-match", ""), headers["ETag"]):
-        return Response(status_code=304, headers=headers)
     return Response(content, headers=headers, media_type="application/json")
+
+
+def unless_known(request: Request, response: Response) -> Response:
+    """Returns the response, or 304 if If-None-Match names its ETag."""
+    etag = response.headers.get("etag")
+    if etag is None or not _is_known(request.headers.get("if-none-match", ""), etag):
+        return response
+    return Response(status_code=304, headers={"ETag": etag, "Cache-Control": "no-cache"})
 
 
 def _etag(content: bytes, as_of_ms: int | None) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.parameters import only_known
 from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError, describe
@@ -47,7 +48,7 @@ RATE_WINDOW_MS: Final = 300_000
 
 _MINUTE_MS: Final = 60_000
 
-router = APIRouter(tags=["clusters"], dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, tags=["clusters"], dependencies=[Depends(only_known)])
 
 
 @router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
@@ -61,7 +62,7 @@ def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None)
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
     as_of_ms = max((one.as_of_ms for one in described if one.as_of_ms is not None), default=None)
     items = [one.body for one in described]
-    return answer(request, Clusters(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(Clusters(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _place(cluster: ClusterRow) -> Key:
@@ -73,7 +74,7 @@ def get_cluster(request: Request, cluster: str) -> Response:
     """Returns one cluster."""
     with store_of(request).read() as connection:
         described = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
-    return answer(request, described.body, described.as_of_ms)
+    return answer(described.body, described.as_of_ms)
 
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:
@@ -227,4 +228,4 @@ def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, curs
     as_of_ms = None if status is None else status.as_of_ms
     page, next_cursor = cut(partitions, lambda row: (row.partition,), limit, cursor, cluster, "coordinators")
     items = [CoordinatorPartition.of(row, ids[row.partition], open_[row.partition]) for row in page]
-    return answer(request, Coordinators(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(Coordinators(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
@@ -25,7 +26,7 @@ from service.store.queries.partitions import looked_at_ms
 
 _TIME_BYTES = 8
 
-router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, tags=["findings"], dependencies=[Depends(only_known)])
 
 
 @router.get(
@@ -100,7 +101,7 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
         (one,) = findings.with_full_ids(connection, found.id, [one])
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
     body = extended(OneFinding, Finding.of(one, found.name), as_of=text_of_time(as_of_ms))
-    return answer(request, body, as_of_ms)
+    return answer(body, as_of_ms)
 
 
 def _page(
@@ -128,7 +129,7 @@ def _page(
         as_of=text_of_time(as_of_ms),
         truncated=truncated,
     )
-    return answer(request, body, as_of_ms)
+    return answer(body, as_of_ms)
 
 
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:

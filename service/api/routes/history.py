@@ -11,6 +11,7 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
@@ -42,7 +43,7 @@ _NOTHING = MinuteRow(*[0] * len(MinuteRow._fields))
 # whether there is a row, its generation, offset and number; whether there is a minute, and which
 _MARK = struct.Struct(">?qqq?q")
 
-router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])
 
 
 @router.get(
@@ -77,7 +78,7 @@ def get_timeline(
         as_of=text_of_time(as_of_ms),
         counted_since=text_of_time(found.counted_since_ms),
     )
-    return answer(request, body, as_of_ms)
+    return answer(body, as_of_ms)
 
 
 def _write_mark(mark: TimelineCursor) -> bytes:
@@ -132,7 +133,7 @@ def get_rates(
         next_cursor=next_cursor,
         as_of=text_of_time(as_of_ms),
     )
-    return answer(request, body, as_of_ms)
+    return answer(body, as_of_ms)
 
 
 @router.get(
@@ -161,7 +162,7 @@ def list_owners(
         )
     page, next_cursor = cut(owners, _place, limit, cursor, cluster, "producers", producer_id)
     items = [ProducerOwner.of(owner, found.name) for owner in page]
-    return answer(request, ProducerOwners(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(ProducerOwners(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _place(owner: Owner) -> Key:

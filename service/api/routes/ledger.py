@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NOT_TAILED, ProblemError, describe
@@ -34,7 +35,7 @@ _PLACE = struct.Struct(">qq")
 
 Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
 
-router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, tags=["partitions"], dependencies=[Depends(only_known)])
 
 
 @router.get(
@@ -71,7 +72,7 @@ def list_markers(
         next_cursor=None if after is None else seal(_PLACE.pack(*after), *filters),
         as_of=text_of_time(as_of_ms),
     )
-    return answer(request, body, as_of_ms)
+    return answer(body, as_of_ms)
 
 
 @router.get(
@@ -111,7 +112,7 @@ def get_volume(
     page, next_cursor = cut(minutes, lambda minute_ms: (minute_ms,), limit, cursor, *of_partition)
     nothing = ledger.Volume(topic, partition, 0, 0, 0, 0, 0, 0)
     items = [VolumeMinute.of(counted.get(minute_ms) or nothing._replace(minute_ms=minute_ms)) for minute_ms in page]
-    return answer(request, Volume(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(Volume(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, partition: int) -> int:

@@ -13,7 +13,7 @@ from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer
+from service.api.http.answers import answer, unless_known
 from service.api.http.fields import text_of_time
 from service.api.http.kafka import kafka_of
 from service.api.http.parameters import only_known, unusable
@@ -87,7 +87,7 @@ def explain_offsets(
         found = known_cluster(connection, cluster)
     spans, truncated_at, as_of_ms = explained(request, found, topic, partition, offset, end)
     body = Explanation(spans=spans, truncated_at=truncated_at, as_of=text_of_time(as_of_ms))
-    return answer(request, body, as_of_ms)
+    return unless_known(request, answer(body, as_of_ms))
 
 
 def explained(request: Request, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int) -> Explained:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Truth, only_known
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
@@ -34,7 +35,7 @@ from service.store.queries.partitions import looked_at_ms, read_affected_groups
 # the last row's partition; its topic follows
 _HEAD = struct.Struct(">i")
 
-router = APIRouter(dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, dependencies=[Depends(only_known)])
 
 
 @router.get(
@@ -72,7 +73,7 @@ def list_partitions(
         next_cursor=None if next_place is None else seal(_bytes(next_place), *filters),
         as_of=text_of_time(as_of_ms),
     )
-    return answer(request, body, as_of_ms)
+    return answer(body, as_of_ms)
 
 
 @router.get(
@@ -94,7 +95,7 @@ def get_partition(
             raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {found.name!r} is not watched")
         as_of_ms = looked_at_ms(connection, found.id)
         (one,) = _described(connection, found, [row])
-    return answer(request, extended(OnePartition, one, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(extended(OnePartition, one, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionState]) -> list[Partition]:
@@ -149,4 +150,4 @@ def list_groups(
     chosen = (one for one in groups if blocked is None or one.is_blocked == blocked)
     page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
     items = [Group.of(one) for one in page]
-    return answer(request, Groups(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(Groups(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import decode_bytes, text_of_time
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
 from service.api.http.parameters import Duration, bytes_of, only_known, unusable
 from service.api.http.problems import NO_SUCH_ID, ProblemError, describe
@@ -31,7 +32,7 @@ from service.store.rows.ids import IdRow
 # of a page of ids that expire: when the last row was updated last (ms); the id's bytes follow
 _HEAD = struct.Struct(">q")
 
-router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])
 
 Id = Annotated[
     str | None,
@@ -148,7 +149,7 @@ def list_transactions(
         page = transactions.read_page(connection, found.id, selection, sort, after, limit)
         items = _described(connection, found, page.rows)
     next_cursor = None if page.after is None else write_cursor(page.after, *filters)
-    return answer(request, Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 @router.get(
@@ -169,7 +170,7 @@ def get_transaction(
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         (one,) = _described(connection, found, [row])
-    return answer(request, extended(OneTransaction, one, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(extended(OneTransaction, one, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 @router.get(
@@ -204,7 +205,7 @@ def list_expiring(
         page = read_expiring(connection, found.id, until_ms, after, limit)
         items = _described(connection, found, page.rows)
     next_cursor = page.after and seal(_HEAD.pack(page.after.last_update_ms) + page.after.transactional_id, *filters)
-    return answer(request, Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[Transaction]:

@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy import Connection
 
 from service.api.http.fields import API
+from service.api.http.kept import KeptRoute
 from service.api.http.problems import RETRY_AFTER_S
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
@@ -20,7 +21,7 @@ from service.web.shared.addresses import cluster_page
 from service.web.shared.frame import Frame, Verdict, read_frame
 from service.web.shared.render import render_bare
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class Listed(NamedTuple):

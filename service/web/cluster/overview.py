@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.kept import KeptRoute
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
 from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
@@ -36,7 +37,7 @@ OTHERS_SHOWN: Final = 20
 _DAY_MS: Final = 86_400_000
 _SAYS_SOMETHING: Final = 0.02
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 @router.get("/clusters/{cluster}")

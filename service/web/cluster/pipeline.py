@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.kept import KeptRoute
 from service.api.schemas.clusters import Config
 from service.domain.findings.formatting import join_names
 from service.domain.source_state import COVERED_WITHIN_MS
@@ -32,7 +33,7 @@ _GAPS: Final = {
     "away": "last read too long ago; the log is read again",
 }
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class Cell(NamedTuple):

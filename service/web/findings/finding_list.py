@@ -10,6 +10,7 @@ from fastapi import Query as QueryParameter
 from pydantic import Field
 from sqlalchemy import Connection
 
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError
@@ -36,7 +37,7 @@ _NEVER_MS: Final = 2**62
 
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
-router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=[Depends(only_known)])
 
 
 class Row(NamedTuple):

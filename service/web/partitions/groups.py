@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.kept import KeptRoute
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP
 from service.domain.partitions.blocked_groups import (
@@ -102,7 +103,7 @@ def _lag(committed: int | None, end: int | None) -> int | None:
 
 _GAPS_READ: Final = 200
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 @router.get("/clusters/{cluster}/groups")

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.kept import KeptRoute
 from service.domain.findings import kinds
 from service.domain.findings.kinds import CONFIRMED
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
@@ -32,7 +33,7 @@ _OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
 
 _SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "hidden records"), ("since", "stalled for"))
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class StandingRow(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.kept import REFRESH, KeptRoute
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.routes.offsets import explained
 from service.domain.findings.context import Limits
@@ -44,7 +45,7 @@ FINDINGS_SHOWN: Final = 20
 ENTRIES_SHOWN: Final = 200
 GROUPS_SHOWN: Final = 200
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class OpenRow(NamedTuple):
@@ -89,7 +90,7 @@ def get_partition(
         name = f"{printable(topic)[:249]}-{partition}"
         raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {frame.name!r} is not watched")
     # Kafka is asked when somebody opens the page: not when the page refreshes itself, nor while the store is held
-    explanation = None if "x-refresh" in request.headers else _explanation(request, frame, (topic, partition), wanted)
+    explanation = None if REFRESH in request.headers else _explanation(request, frame, (topic, partition), wanted)
     return _page(frame, (topic, partition), seen, explanation, wanted)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.kept import KeptRoute
 from service.api.http.parameters import Duration
 from service.domain.duration_text import span_ms
 from service.domain.findings.context import Limits
@@ -37,7 +38,7 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 86_400_000
 _WITHIN: Final = (("1h", "1 hour"), ("24h", "24 hours"), ("72h", "72 hours"), ("7d", "7 days"))
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 class ExpiringRow(NamedTuple):

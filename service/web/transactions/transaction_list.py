@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.fields import cluster_link
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import only_known
 from service.api.schemas.transactions import State
@@ -40,7 +41,7 @@ _HOUR_MS: Final = 3_600_000
 _PREFIX_TRIED: Final = 40
 _NOTHING: Final = EndedCounts(0, 0)
 
-router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=[Depends(only_known)])
 
 
 class Listed(NamedTuple):

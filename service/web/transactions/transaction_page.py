@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.fields import transaction_link
+from service.api.http.kept import KeptRoute
 from service.api.http.paging import foreign_cursor
 from service.api.http.parameters import only_known, unusable
 from service.api.routes.transactions import Id, IdBase64, coordinators, id_of
@@ -46,7 +47,7 @@ _SHOWN_OF_UNKNOWN: Final = 200
 # generation, offset and number of a row, then a minute; either may be missing
 _OLDER: Final = re.compile(r"(?:([0-9]{1,9})\.([0-9]{1,19})\.([0-9]{1,19}))?_(-?[0-9]{1,19})?")
 
-router = APIRouter(include_in_schema=False, dependencies=[Depends(only_known)])
+router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=[Depends(only_known)])
 
 
 class Expiry(NamedTuple):

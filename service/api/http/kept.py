@@ -1,0 +1,91 @@
+"""Keeps each answer for as long as the store does not change, for a second at most: many readers of a page cost one
+rendering.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from service.api.http.answers import unless_known
+from service.store.moment import Moment, Moments
+
+KEPT_MS: Final = 1_000
+"""Longest time for which an answer is kept: what it says about time (ages, sources that stall) is that old."""
+
+REFRESH: Final = "x-refresh"
+"""The header of a page that asks for itself again, and needs no answer of Kafka."""
+
+Render = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class _Question(NamedTuple):
+    """All that an answer depends on beside the store and the time."""
+
+    path: str
+    query: str
+    is_refresh: bool
+
+
+class _Kept(NamedTuple):
+    response: Response
+    moment: Moment
+    at_ms: int
+
+
+class Answers:
+    """The answers of one service. Those to the same question are made one at a time."""
+
+    def __init__(self, moments: Moments, now_ms: Callable[[], int]) -> None:
+        self._moments, self._now_ms = moments, now_ms
+        self._kept: dict[_Question, _Kept] = {}
+        self._turns: WeakValueDictionary[_Question, asyncio.Lock] = WeakValueDictionary()
+
+    async def answer(self, request: Request, render: Render) -> Response:
+        """Returns the answer that is kept, or what `render` returns. Raises what `render` raises."""
+        question = _Question(request.url.path, request.url.query, REFRESH in request.headers)
+        turn = self._turns.setdefault(question, asyncio.Lock())
+        async with turn:
+            moment = await run_in_threadpool(self._moments.current)
+            kept = self._kept.get(question)
+            if kept is not None and kept.moment == moment and self._is_new(kept):
+                return _copy(kept.response)
+            at_ms = self._now_ms()
+            response = await render(request)
+            self._forget_old()
+            if moment is not None and response.status_code == 200:
+                self._kept[question] = _Kept(_copy(response), moment, at_ms)
+            return response
+
+    def _is_new(self, kept: _Kept) -> bool:
+        return 0 <= self._now_ms() - kept.at_ms < KEPT_MS
+
+    def _forget_old(self) -> None:
+        self._kept = {question: kept for question, kept in self._kept.items() if self._is_new(kept)}
+
+
+class KeptRoute(APIRoute):
+    """The route of a GET whose answer depends on the store, the time and `_Question` alone."""
+
+    def get_route_handler(self) -> Render:
+        render = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            answers = request.app.state.answers
+            assert isinstance(answers, Answers)
+            return unless_known(request, await answers.answer(request, render))
+
+        return handle
+
+
+def _copy(response: Response) -> Response:
+    """Returns the same answer with headers of its own: middleware adds to them."""
+    copy = Response(bytes(response.body), response.status_code)
+    copy.raw_headers = list(response.raw_headers)
+    return copy

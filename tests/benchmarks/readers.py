@@ -1,0 +1,99 @@
+"""How long people wait when many of them look at pages of the same service: `python -m tests.benchmarks readers`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psutil
+
+from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.large_store import CLUSTER, changing, fill
+from tests.benchmarks.reads import STORES, database
+from tests.benchmarks.served import Client, serving
+
+IDS, CLIENTS = 120_000, 200
+POLL_S, SECONDS = 5.0, 60.0
+CHANGES_A_SECOND = 2.0
+"""As much as an application at rest commits: one report of each source a second."""
+
+BAR_MS, BAR_CORES = 250.0, 0.25
+PAGES = tuple(f"/clusters/{CLUSTER}{page}" for page in ("", "/findings", "/partitions", "/transactions", "/pipeline"))
+
+
+def run(stores: tuple[str, ...] = STORES, ids: int = IDS) -> list[Figure]:
+    """Each database in turn, made anew."""
+    figures = [figure for store in stores for figure in _on(store, ids)]
+    show(f"readers: {CLIENTS} clients, each asks for a page every {POLL_S:.0f} s, {ids:,} ids", figures)
+    return figures
+
+
+def _on(kind: str, ids: int) -> Iterator[Figure]:
+    with database(kind) as url:
+        fill(url, ids)
+        with serving(url) as client, changed_now_and_then(url):
+            for page in PAGES:
+                client.get(page)
+            process = psutil.Process(client.pid)
+            before, began = sum(process.cpu_times()[:2]), time.monotonic()
+            took_ms = asyncio.run(_poll(client))
+            cores = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
+    yield Figure(f"{kind}: a page, p50", statistics.median(took_ms), "ms")
+    yield Figure(f"{kind}: a page, p99", percentile(took_ms, 0.99), "ms", BAR_MS)
+    yield Figure(f"{kind}: pages", len(took_ms), "pages")
+    yield Figure(f"{kind}: CPU of the service", cores, "cores", BAR_CORES)
+
+
+@contextmanager
+def changed_now_and_then(url: str) -> Iterator[None]:
+    """Commits to the store meanwhile, so that answers do not stay the same."""
+    over = threading.Event()
+
+    def change() -> None:
+        with changing(url) as commit:
+            while not over.wait(1 / CHANGES_A_SECOND):
+                commit()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+async def _poll(client: Client) -> Sequence[float]:
+    """The milliseconds of each answer, from the moment at which it was due to be asked for."""
+    rng = random.Random(5)
+    took_ms: list[float] = []
+    end_s = time.monotonic() + SECONDS
+
+    async def look(first_s: float, page: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+        due_s = time.monotonic() + first_s
+        while due_s < end_s:
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            writer.write(f"GET {page} HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Refresh: 1\r\n\r\n".encode())
+            await _whole_answer(reader)
+            took_ms.append((time.monotonic() - due_s) * 1000)
+            due_s += POLL_S
+        writer.close()
+        await writer.wait_closed()
+
+    await asyncio.gather(*(look(rng.uniform(0, POLL_S), PAGES[number % len(PAGES)]) for number in range(CLIENTS)))
+    return took_ms
+
+
+async def _whole_answer(reader: asyncio.StreamReader) -> None:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+    status, *lines = head.split("\r\n")
+    if " 200 " not in status:
+        raise RuntimeError(status)
+    headers = dict(line.split(": ", 1) for line in lines if line)
+    await reader.readexactly(int(headers["content-length"]))

@@ -1,0 +1,115 @@
+"""Many readers of a page cost one rendering, and none of them gets an answer older than the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from fastapi import Request, Response
+
+from service.api.http.kept import KEPT_MS, Answers
+from service.store.engine import open_reader
+from service.store.moment import Moments
+from tests.helpers.brokers import free_port
+from tests.helpers.stores import NOW_MS, Id, SeededCluster, client_of
+
+CLIENTS = 50
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([Id(b"a")])
+    yield cluster
+    cluster.close()
+
+
+class Service:
+    """Answers with the number of times that it was asked to render."""
+
+    def __init__(self, url: str) -> None:
+        self.renderings = 0
+        self.now_ms = NOW_MS
+        self.status = 200
+        self.while_rendering: Callable[[], None] = lambda: None
+        self.engine = open_reader(url)
+        self._answers = Answers(Moments(self.engine), lambda: self.now_ms)
+
+    def get(self, *queries: str) -> list[str]:
+        """Asks with all queries at once."""
+
+        async def ask() -> list[Response]:
+            return await asyncio.gather(*(self._answers.answer(_request(query), self._render) for query in queries))
+
+        return [bytes(answer.body).decode() for answer in asyncio.run(ask())]
+
+    async def _render(self, _: Request) -> Response:
+        self.renderings += 1
+        body = str(self.renderings)
+        await asyncio.to_thread(self.while_rendering)
+        return Response(body, self.status)
+
+
+def _request(query: str) -> Request:
+    return Request({"type": "http", "path": "/page", "query_string": query.encode(), "headers": []})
+
+
+@pytest.fixture
+def service(cluster: SeededCluster) -> Iterator[Service]:
+    service = Service(cluster.url)
+    yield service
+    service.engine.dispose()
+
+
+def test_many_who_ask_at_once_cost_one_rendering(service: Service) -> None:
+    assert set(service.get(*[""] * CLIENTS)) == {"1"}
+
+
+def test_who_asks_after_a_change_of_the_store_sees_it(service: Service, cluster: SeededCluster) -> None:
+    seen = []
+    for number in range(5):
+        seen += service.get("")
+        cluster.read([Id(b"%d" % number)])
+    assert seen == ["1", "2", "3", "4", "5"]
+
+
+def test_an_answer_that_the_store_left_behind_while_it_was_made_is_not_given_again(
+    service: Service, cluster: SeededCluster
+) -> None:
+    numbers = count()
+
+    service.while_rendering = lambda: cluster.read([Id(b"%d" % next(numbers))])
+    assert service.get("", "", "") == ["1", "2", "3"]
+
+
+def test_ages_in_an_answer_are_a_second_old_at_most(service: Service) -> None:
+    for passed, expected in ((0, "1"), (KEPT_MS - 1, "1"), (1, "2"), (-1, "3")):
+        service.now_ms += passed
+        assert service.get("") == [expected]
+
+
+def test_another_question_is_answered_for_itself(service: Service) -> None:
+    assert sorted(service.get("a=1", "a=2", "", "a=1")) == ["1", "1", "2", "3"]
+
+
+def test_what_went_wrong_is_not_kept(service: Service) -> None:
+    service.status = 500
+    assert service.get("", "") == ["1", "2"]
+
+
+def test_nothing_is_kept_while_the_store_does_not_answer() -> None:
+    service = Service(f"postgresql://127.0.0.1:{free_port()}/nobody")
+    assert service.get("", "") == ["1", "2"]
+
+
+def test_pages_and_answers_show_the_next_batch_at_once(cluster: SeededCluster) -> None:
+    with client_of(cluster.url) as client:
+        for path in ("/clusters/orders/transactions", "/api/v1/clusters/orders/transactions"):
+            for number in range(3):
+                added = f"{path.partition('/')[0]}{path.count('/')}-{number}"
+                assert added not in client.get(path).text
+                cluster.read([Id(added.encode())])
+                assert added in client.get(path).text
