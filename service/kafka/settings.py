@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import javaproperties
 
-from service.kafka import jaas
+from service.kafka import jaas, tls
 from service.kafka.errors import BadClientConfig
 
 _SECURITY = ("security.", "ssl.", "sasl.")
@@ -49,6 +50,13 @@ class ClientSettings:
         servers, properties = json.loads(text)
         return cls(tuple(servers), tuple((key, value) for key, value in properties))
 
+    def portable(self) -> ClientSettings:
+        """Returns the same settings without names of files, for other machines. Raises BadClientConfig."""
+        try:
+            return ClientSettings(self.bootstrap_servers, tuple(tls.with_texts(dict(self.properties)).items()))
+        except (OSError, UnicodeDecodeError) as e:
+            raise BadClientConfig(f"client properties: {e}") from e
+
     def kafka_python(self) -> dict[str, Any]:
         """Returns keyword arguments for kafka-python's clients. Raises BadClientConfig for a security key that cannot
         be honoured.
@@ -61,7 +69,18 @@ class ClientSettings:
                 out.update(_TRANSLATE[key](key, value))
             elif key.startswith(_SECURITY):
                 raise BadClientConfig(f"client properties: {key} is not supported")
+        if texts := {key: value for key, value in self.properties if key in tls.TEXTS}:
+            out["ssl_context"] = _context(texts, out)
         return out
+
+
+def _context(texts: dict[str, str], out: dict[str, Any]) -> ssl.SSLContext:
+    """Returns the context from certificates and keys as text, and removes from `out` what is in it now."""
+    checks_host, password = out.pop("ssl_check_hostname", True), out.pop("ssl_password", None)
+    try:
+        return tls.context(texts, password, checks_host=checks_host)
+    except (ssl.SSLError, ValueError) as e:
+        raise BadClientConfig(f"client properties: {', '.join(texts)}: {e.args[-1] if e.args else e}") from e
 
 
 def _read_properties(path: Path) -> dict[str, str]:
@@ -139,6 +158,7 @@ _TRANSLATE: dict[str, Any] = {
     "ssl.keystore.type": _store_type,
     # Java's PEM key store holds certificate and key in one file; Python loads both from it
     "ssl.keystore.location": _pem("ssl_certfile"),
+    **dict.fromkeys(tls.TEXTS, lambda _key, _value: {}),
     "ssl.key.password": _plain("ssl_password"),
     "ssl.endpoint.identification.algorithm": lambda _key, value: {"ssl_check_hostname": bool(value)},
     "sasl.mechanism": _mechanism,
