@@ -31,7 +31,9 @@ ENV_PREFIX: Final = "TXNSCOPE_"
 
 Globs = Annotated[tuple[str, ...], NoDecode]
 """Topic globs: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
-_SAY_IT_ALL: Final = ("rules", "keep", "topics", "mirrored", "partitions", "operators")
+SparkConf = Annotated[dict[str, str], NoDecode]
+"""Spark's own settings: several KEY=VALUE of a flag, a table in the file, JSON in the environment."""
+_SAY_IT_ALL: Final = ("spark_conf", "rules", "keep", "topics", "mirrored", "partitions", "operators")
 """Settings with error messages that already contain the wrong value, or the wrong part of it."""
 STALLED: Final = "stalled"
 ALL: Final = "all"
@@ -61,6 +63,8 @@ class Settings(BaseSettings):
     mirrored: Globs = ()
     partitions: str = STALLED
     liveness: str | None = Field(default=None, min_length=1)
+    spark_master: str | None = Field(default=None, min_length=1)
+    spark_conf: SparkConf = Field(default_factory=dict)
     operators: dict[str, str] = Field(default_factory=dict)
     operator_key_file: Path | None = None
     rules: Rules = Rules()
@@ -93,6 +97,26 @@ class Settings(BaseSettings):
             if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
                 raise ValueError(f"{glob!r} is neither a topic nor a glob like orders-*")
         return tuple(globs)
+
+    @field_validator("spark_conf", mode="before")
+    @classmethod
+    def _is_spark_conf(cls, conf: Any) -> dict[str, str]:
+        """Reads Spark's settings. Their values do not appear in errors: they may be passwords."""
+        if isinstance(conf, str):
+            try:
+                conf = json.loads(conf)
+            except json.JSONDecodeError:
+                raise ValueError('not JSON like {"spark.driver.host": "10.0.0.1"}') from None
+        if isinstance(conf, list):
+            pairs = [str(pair).partition("=") for pair in conf]
+            if missing := [name for name, equals, _ in pairs if not equals]:
+                raise ValueError(f"{missing[0]!r} is not KEY=VALUE")
+            conf = {name.strip(): value.strip() for name, _, value in pairs}
+        if not isinstance(conf, dict):
+            raise ValueError("not a table of Spark's settings")
+        if foreign := [name for name in conf if not name.startswith("spark.")]:
+            raise ValueError(f"{foreign[0]!r} is not a setting of Spark's: their names begin with spark.")
+        return {name: str(value) for name, value in conf.items()}
 
     @field_validator("partitions")
     @classmethod
@@ -177,7 +201,12 @@ def for_children(settings: Settings) -> dict[str, str]:
     The store's URL is not an argument, because it may contain a password, and everybody on a machine can read command
     lines.
     """
-    return {f"{ENV_PREFIX}STORE": settings.store, f"{ENV_PREFIX}OPERATORS": ""}
+    return {f"{ENV_PREFIX}STORE": settings.store, f"{ENV_PREFIX}OPERATORS": "", f"{ENV_PREFIX}SPARK_CONF": ""}
+
+
+def for_ingest(settings: Settings) -> dict[str, str]:
+    """Returns the same as `for_children`, with Spark's settings: only for the process that starts Spark."""
+    return for_children(settings) | {f"{ENV_PREFIX}SPARK_CONF": json.dumps(settings.spark_conf)}
 
 
 def for_service(settings: Settings) -> dict[str, str]:

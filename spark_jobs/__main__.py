@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     beat = lifeline.hold()
     try:
         settings = parse(argv)
-        with scratch_folder() as scratch, fork_server.running(scratch):
+        with scratch_folder() as scratch, _fork_server(settings, scratch):
             liveness = Liveness(partial(descendants, os.getpid()), scratch)
             watchdog = Watchdog(liveness, beat, _liveness_reporter(settings))
             watchdog.begin()
@@ -64,7 +65,7 @@ def _run(
 ) -> int:
     from spark_jobs.runtime.session import SparkFailed, SparkStart
 
-    starting = SparkStart(scratch, watchdog.guard)
+    starting = SparkStart(scratch, watchdog.guard, settings.master)
     from spark_jobs.application import Application
     from spark_jobs.runtime.job_runner import TooManyFailures
 
@@ -74,6 +75,11 @@ def _run(
         log.error("%s", e)
         return STUCK
     return 0
+
+
+def _fork_server(settings: IngestSettings, scratch: Path) -> AbstractContextManager[None]:
+    """Returns the server from which Spark's Python processes are forked; elsewhere than here, Spark starts its own."""
+    return fork_server.running(scratch) if settings.master.is_local else nullcontext()
 
 
 def _liveness_reporter(settings: IngestSettings) -> Callable[[], None] | None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from service.clock import wall_clock_ms
@@ -25,6 +26,7 @@ from spark_jobs.jobs.ledger import LedgerJob, end_tailing
 from spark_jobs.jobs.partitions import PartitionsJob
 from spark_jobs.jobs.transaction_log import TransactionLogJob
 from spark_jobs.judge.judge import judging
+from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.job_runner import Job, TooManyFailures, run_jobs
 from spark_jobs.runtime.liveness import BACKGROUND_S, END_S, MIGRATION_S, START_S, Liveness, Part
@@ -72,13 +74,17 @@ class Application:
             try:
                 describe = partial(self._describe, engine, cluster_id)
                 with repeated("the description of the cluster", describe, self._liveness):
-                    self._run_jobs(Queries(spark, self._settings.checkpoint or self._scratch), engine, cluster_id)
+                    self._run_jobs(self._queries(spark), engine, cluster_id)
             finally:
                 self._watchdog.allow_jvm_end()
                 with self._liveness.part("Spark's end", END_S, start_s=END_S), suppress(Exception):
                     spark.stop()  # a JVM that is gone has nothing to stop
         finally:
             engine.dispose()
+
+    def _queries(self, spark: SparkSession) -> Queries:
+        executors = None if self._settings.master.is_local else Executors(spark)
+        return Queries(spark, self._settings.checkpoint or self._scratch, executors)
 
     def _run_jobs(self, queries: Queries, engine: Engine, cluster_id: int) -> None:
         # all that is loaded so far stays: a search through it for garbage would hold up all threads now and then

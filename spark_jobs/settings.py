@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import secrets
 from collections.abc import Callable
@@ -13,10 +14,14 @@ from typing import Final, NoReturn, TypeVar
 from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
+from spark_jobs.runtime.master import HERE, Master
 from spark_jobs.source.watched import WatchedTopics
 
 STORE: Final = "TXNSCOPE_STORE"
 """Environment variable with the store's URL: it may hold a password, which a command line would show to everybody."""
+
+SPARK_CONF: Final = "TXNSCOPE_SPARK_CONF"
+"""Environment variable with settings of Spark's as JSON, which may hold passwords, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class IngestSettings:
     watch: WatchedTopics
     tails: bool = False
     liveness: str | None = None
+    master: Master = HERE
 
 
 _T = TypeVar("_T")
@@ -56,6 +62,7 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--owner", default="")
     parser.add_argument("--liveness")
+    parser.add_argument("--spark-master")
     parser.add_argument("--rules", type=_json(Rules.load), default=Rules())  # the command line has read the file
     parser.add_argument("--keep", type=_json(Keep.load), default=Keep())
     parser.add_argument("--partitions", choices=("stalled", "all"), default="stalled")
@@ -65,8 +72,10 @@ def parse(argv: list[str]) -> IngestSettings:
     tails = flags.partitions == "all"
     if tails and not flags.topics:
         parser.error("partitions: all needs --topics: it reads every byte of these topics")
+    client = ClientSettings.load(flags.bootstrap_servers, flags.kafka_config)
+    master = Master(flags.spark_master, _spark_conf())
     return IngestSettings(
-        client=ClientSettings.load(flags.bootstrap_servers, flags.kafka_config),
+        client=client if master.is_local else client.portable(),  # executors have none of our files
         cluster=flags.cluster,
         store=flags.store,
         checkpoint=flags.checkpoint,
@@ -76,7 +85,13 @@ def parse(argv: list[str]) -> IngestSettings:
         watch=WatchedTopics(tuple(flags.topics), tuple(flags.mirrored)),
         tails=tails,
         liveness=flags.liveness,
+        master=master,
     )
+
+
+def _spark_conf() -> tuple[tuple[str, str], ...]:
+    conf: dict[str, str] = json.loads(os.environ.get(SPARK_CONF) or "{}")
+    return tuple(conf.items())
 
 
 def _json(load: Callable[[str], _T]) -> Callable[[str], _T]:

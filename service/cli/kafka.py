@@ -24,6 +24,7 @@ def ingest_arguments(settings: Settings) -> list[str]:
     for flag, value in {
         "--cluster": settings.cluster,
         "--checkpoint": settings.checkpoint,
+        "--spark-master": settings.spark_master,
         "--partitions": settings.partitions if settings.partitions != STALLED else None,
     }.items():
         if value is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from service.cli.errors import USAGE
 from service.cli.version import version
@@ -23,6 +23,8 @@ _HELP: Final = {
         "FILE|PORT",
         "a file that is touched, or a port that answers, while the application makes progress",
     ),
+    "spark_master": ("URL", "spark://HOST:PORT, yarn, k8s://… (default: Spark runs on two cores of this machine)"),
+    "spark_conf": ("KEY=VALUE", "settings of Spark's, as for spark-submit --conf"),
     "operator_key_file": ("FILE", "file with an operator's key"),
     "topics": ("GLOB", "topics to watch (default: all)"),
     "mirrored": ("GLOB", "topics to leave out: byte-for-byte copies from another cluster"),
@@ -30,7 +32,7 @@ _HELP: Final = {
     "port": ("PORT", "port to serve on"),
     "url": ("URL", "address of the service"),
 }
-_LISTS: Final = ("topics", "mirrored")
+_LISTS: Final = ("topics", "mirrored", "spark_conf")
 _KAFKA: Final = (
     "bootstrap_servers",
     "kafka_config",
@@ -40,6 +42,8 @@ _KAFKA: Final = (
     "partitions",
     "topics",
     "mirrored",
+    "spark_master",
+    "spark_conf",
 )
 _SERVICE: Final = ("url", "cluster")
 
@@ -98,7 +102,8 @@ def _parser() -> Parser:
             metavar, text = _HELP[name]
             default = Settings.model_fields[name].default
             shown = f" (default: {default})" if default else ""
-            sub.add_argument(flag(name), metavar=metavar, nargs="+" if name in _LISTS else None, help=text + shown)
+            many: dict[str, Any] = {"nargs": "+", "action": "extend"} if name in _LISTS else {}
+            sub.add_argument(flag(name), metavar=metavar, help=text + shown, **many)
         if command.settings:
             sub.add_argument(
                 "--config", metavar="FILE", help="TOML file with settings, with keys like bootstrap_servers"

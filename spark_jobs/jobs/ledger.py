@@ -15,7 +15,6 @@ from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries
-from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.ledger import LedgerSource, ledger_options
@@ -39,7 +38,7 @@ class LedgerJob:
         writer = LedgerWriter(self._engine, lease)
         with store_failures(writer):
             positions = self._positions(lease)
-            options = ledger_options(self._client, self._watch, positions, CORES, POLL_MS, HEARTBEAT_MS, part.pulse)
+            options = ledger_options(self._client, self._watch, positions, POLL_MS, HEARTBEAT_MS, part.pulse)
             sink = StoreSink(batches_from_rows, writer.apply, part.step)
             self._queries.run(SOURCE, LedgerSource, options, sink, ending)
 

@@ -16,7 +16,6 @@ from spark_jobs.fold.partitions import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries
-from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.partitions import PartitionsSource, sampler_options
@@ -48,7 +47,7 @@ class PartitionsJob:
             clocks = self._clocks(lease)
             with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
                 window_file = str(Path(folder) / "windows.db")
-                options = sampler_options(self._client, self._watch, clocks, CORES, TICK_MS, window_file, part.pulse)
+                options = sampler_options(self._client, self._watch, clocks, TICK_MS, window_file, part.pulse)
                 sink = StoreSink(batches_from_rows, apply, part.step)
                 self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
 

@@ -16,7 +16,6 @@ from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries
-from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
@@ -50,6 +49,6 @@ class TransactionLogJob:
             writer.apply(batch, now_ms, before_ms)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
 
-        options = source_options(self._client, positions, CORES, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
+        options = source_options(self._client, positions, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
         sink = StoreSink(batches_from_rows, apply, part.step)
         self._queries.run(SOURCE, TransactionLogSource, options, sink, ending)

@@ -14,7 +14,7 @@ from service.store.writers.source import SourceWriter
 from spark_jobs.source.encoded_failure import encoded_reason
 
 # the last line of a Python traceback, anywhere in the text: "package.module.Name: message"
-_RAISED = re.compile(r"^\s*(?:Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^\s*(?:: |Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)
 _ABOUT_THE_QUERY = "=== Streaming Query ==="
 """Heading of what Spark adds about the query itself. The lines below it look like exceptions."""
 

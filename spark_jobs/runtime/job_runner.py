@@ -12,6 +12,7 @@ from service.kafka.errors import KafkaFailure
 from service.processes.backoff import Backoff
 from service.store.engine import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
+from spark_jobs.runtime.cluster import SessionEnded
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import SOURCE_S, SOURCE_START_S, Liveness, Part
 from spark_jobs.runtime.queries import StillStoring
@@ -27,7 +28,7 @@ MOST_FAILURES: Final = 8
 
 
 class TooManyFailures(Exception):
-    """A job failed MOST_FAILURES times in a row: the process has to start again."""
+    """A new query in this session is not expected to help: the process has to start again."""
 
 
 class Job(Protocol):
@@ -92,6 +93,8 @@ def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _Share
                 job.run(lease, shared_end.ending, part)
             except (LeaseLost, StillStoring) as e:
                 shared_end.end(e)
+            except SessionEnded as e:
+                shared_end.end(TooManyFailures(str(e)))
             except Exception as e:
                 if time.monotonic() - began > STEADY_AFTER_S:
                     failures = 0

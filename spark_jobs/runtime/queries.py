@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.direct_batches import DirectBatches
+from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
 
 _CHECK_EVERY_S: Final = 0.5
@@ -27,8 +29,9 @@ class StillStoring(Exception):
 class Queries:
     """Runs queries in one session. `scratch`: the folder for checkpoints, which live no longer than their query."""
 
-    def __init__(self, spark: SparkSession, scratch: Path | None) -> None:
-        self._spark, self._scratch = spark, scratch
+    def __init__(self, spark: SparkSession, scratch: Path | None, executors: Executors | None = None) -> None:
+        """`scratch`: a folder for checkpoints. `executors`: those of a cluster; None: Spark runs in this process."""
+        self._spark, self._scratch, self._executors = spark, scratch, executors
         self._registered: set[type[DataSource]] = set()
 
     def run(
@@ -39,8 +42,10 @@ class Queries:
         sink: StoreSink[Any],
         ending: threading.Event,
     ) -> None:
-        """Runs a query, and returns once `ending` is set. Raises the failure that ended the query (the sink's, or
-        Spark's own exception), or StillStoring."""
+        """Runs a query with `options`, beside those that every source gets here, and returns once `ending` is set.
+        Raises the failure that ended the query (the sink's, or Spark's own exception), StillStoring or SessionEnded."""
+        if self._executors is not None:
+            self._executors.wait(ending, sink.step)
         if source not in self._registered:
             self._spark.dataSource.register(source)
             self._registered.add(source)
@@ -50,10 +55,12 @@ class Queries:
         direct = tempfile.mkdtemp(prefix=f"{name}-direct-", dir=self._scratch)
         sink.take_from(DirectBatches(direct))
         try:
-            query = self._start(name, source, {**options, "direct": direct}, sink, checkpoint)
+            query = self._start(
+                name, source, {**options, "direct": direct, "cores": str(self._cores)}, sink, checkpoint
+            )
             try:
                 while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
-                    pass
+                    self._look_after_executors(sink)
             finally:
                 has_stored = _stop(query, sink)
         finally:
@@ -63,6 +70,17 @@ class Queries:
             raise StillStoring(f"the store does not finish the last batch of {name}")
         if not ending.is_set():
             raise sink.failure or query.exception() or RuntimeError("the query ended by itself")
+
+    @property
+    def _cores(self) -> int:
+        """Returns the number of tasks that run at once."""
+        return CORES if self._executors is None else self._executors.cores
+
+    def _look_after_executors(self, sink: StoreSink[Any]) -> None:
+        """Reports the progress of executors on other machines, which cannot report it themselves. Raises
+        SessionEnded."""
+        if self._executors is not None and self._executors.check():
+            sink.step()
 
     def _start(
         self,
@@ -78,7 +96,7 @@ class Queries:
             .options(**options)
             .load()
             .writeStream.foreachBatch(sink)
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", Path(checkpoint).resolve().as_uri())  # whatever file system the cluster has
             .trigger(processingTime="0 seconds")
             .queryName(name)
             .start()

@@ -72,7 +72,7 @@ def main() -> int:
         to.parent.mkdir(parents=True, exist_ok=True)
         half_done = to.with_suffix(f".{os.getpid()}")
         with scratch_folder() as scratch:
-            spark = start_spark(scratch, jvm.append, archiving_options(half_done))
+            spark = start_spark(scratch, jvm.append, java_options=archiving_options(half_done))
             _rehearse(spark, str(scratch / "checkpoint"))
             spark.stop()
             jvm[0].stdin.close()  # type: ignore[union-attr]  # which ends it

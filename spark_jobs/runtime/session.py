@@ -1,4 +1,6 @@
-"""The Spark session, small and quiet: two cores, no web interface, half a gigabyte of heap.
+"""The Spark session, small and quiet: no web interface, half a gigabyte of heap, two cores of this machine.
+
+With a master of its own (`Master`) it runs on a cluster that exists already.
 
 Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001. docs/adr/0009 explains the settings
 that keep the session alive on a starved machine, and its Python processes quiet.
@@ -17,13 +19,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark import accumulators
+import javaproperties
+from pyspark import SparkContext, accumulators
 from pyspark.sql import SparkSession
 
-from spark_jobs.runtime import python_process
+from spark_jobs.runtime import cluster, python_process
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.fork_server import KEEP_FREED_MEMORY, SOURCE_MODULES, socket_in
 from spark_jobs.runtime.java import Java, archived_classes, find_java, sharing_options
+from spark_jobs.runtime.master import HERE, Master
 
 log = logging.getLogger("txnscope.ingest")
 
@@ -46,6 +50,12 @@ _SOCKETS_FIT: Final = 60
 """Longest path of a folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. If the path of the
 folder is longer, Spark listens on loopback instead."""
 
+_JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_ON_A_CLUSTER: Final = {
+    "spark.python.unix.domain.socket.enabled": "false",  # folders of executors may have any length
+    **{f"spark.executorEnv.{name}": value for name, value in KEEP_FREED_MEMORY.items()},
+}
+
 JvmGuard = Callable[["subprocess.Popen[bytes]"], None]
 
 
@@ -56,48 +66,63 @@ class SparkFailed(Exception):
 class SparkStart:
     """A start of Spark in the background: its JVM takes seconds, in which the application does other work."""
 
-    def __init__(self, scratch: Path, guard: JvmGuard) -> None:
+    def __init__(self, scratch: Path, guard: JvmGuard, master: Master) -> None:
         self._session: Future[SparkSession] = Future()
-        threading.Thread(target=self._start, args=(scratch, guard), name="Spark's start", daemon=True).start()
+        threading.Thread(target=self._start, args=(scratch, guard, master), name="Spark's start", daemon=True).start()
 
     def session(self) -> SparkSession:
         """Waits for the session and returns it. Raises JavaNotFound, SparkFailed."""
         return self._session.result()
 
-    def _start(self, scratch: Path, guard: JvmGuard) -> None:
+    def _start(self, scratch: Path, guard: JvmGuard, master: Master) -> None:
         try:
-            self._session.set_result(start_spark(scratch, guard))
+            self._session.set_result(start_spark(scratch, guard, master))
         except BaseException as e:
             self._session.set_exception(e)
 
 
-def start_spark(scratch: Path, guard: JvmGuard, java_options: Sequence[str] | None = None) -> SparkSession:
-    """Starts a local session on the Java that `find_java` returns. `scratch`: a folder for all that Spark writes.
-    `guard`: is called with the session's JVM. `java_options`: replace those that use the archive of classes.
+def start_spark(
+    scratch: Path, guard: JvmGuard, master: Master = HERE, java_options: Sequence[str] | None = None
+) -> SparkSession:
+    """Starts a session on the Java that `find_java` returns. `scratch`: a folder for all that this machine's part of
+    Spark writes. `guard`: is called with the session's JVM. `java_options`: replace those that use the archive of
+    classes.
 
     Raises JavaNotFound, SparkFailed.
     """
     java = find_java(os.environ)
-    options = _sharing(java) if java_options is None else java_options
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_python(scratch))
-    os.environ["SPARK_CONF_DIR"] = str(NO_CONF)
+    if master.is_local:
+        _stay_here(scratch)
+    else:
+        os.environ["SPARK_LOCAL_DIRS"] = str(scratch)  # of this machine alone; executors have theirs
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in KEEP_FREED_MEMORY.items():
         os.environ.setdefault(name, value)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no other machine needs to reach a local driver
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         server.handle_error = _is_lost  # type: ignore[method-assign,assignment]
-    builder = SparkSession.builder.appName("txnscope").master(
-        os.environ.get("TXNSCOPE_SPARK_MASTER", f"local[{CORES},{TASK_TRIES}]")
-    )
-    for name, value in _settings(scratch, options).items():
+    builder = SparkSession.builder.appName("txnscope").master(master.url or f"local[{CORES},{TASK_TRIES}]")
+    for name, value in _settings(scratch, master, _sharing(java) if java_options is None else java_options).items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
     except Exception as e:
+        begun = SparkContext._active_spark_context
+        if begun is not None and begun._jsc.sc().isStopped():
+            raise SparkFailed(cluster.describe_end(begun.master)) from e
         raise SparkFailed(f"Spark did not start: {error_summary(e)}") from e
     guard(session.sparkContext._gateway.proc)  # type: ignore[union-attr]
+    if not master.is_local:
+        cluster.ship_code(session, scratch)
     return session
+
+
+def _stay_here(scratch: Path) -> None:
+    """Sets the environment for a session that no other machine needs to reach."""
+    interpreter = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_python(scratch, interpreter))
+    os.environ.setdefault("SPARK_CONF_DIR", str(NO_CONF))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _sharing(java: Java) -> Sequence[str]:
@@ -105,7 +130,28 @@ def _sharing(java: Java) -> Sequence[str]:
     return sharing_options(classes) if classes.exists() else ()
 
 
-def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
+def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dict[str, str]:
+    """Returns our settings, but for those that the cluster's `spark-defaults.conf` or `master` have."""
+    here = {"spark.local.dir": str(scratch), "spark.network.timeout": f"{_PATIENCE_S}s"}
+    ours = {**_everywhere(scratch, java_options), **(here if master.is_local else _ON_A_CLUSTER)}
+    theirs = {**_spark_defaults(), **dict(master.conf)}
+    if _JVM_OPTIONS in theirs:
+        theirs[_JVM_OPTIONS] = f"{ours[_JVM_OPTIONS]} {theirs[_JVM_OPTIONS]}"
+    return {**ours, **theirs}
+
+
+def _spark_defaults() -> dict[str, str]:
+    """Returns the settings of the installation, which Spark itself would read only where ours say nothing."""
+    folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", NO_CONF)) / "conf"
+    try:
+        text = (Path(folder) / "spark-defaults.conf").read_text("utf-8")
+    except OSError:
+        return {}
+    found: dict[str, str] = javaproperties.loads(text)
+    return {name: value for name, value in found.items() if name != "spark.master"}
+
+
+def _everywhere(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     java_options = [
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
         # in this folder, the files that a killed JVM leaves behind are removed with the rest of `scratch`
@@ -113,17 +159,16 @@ def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
         f'-Dlog4j2.configurationFile="{LOGGING}"',
         *(f'"{option}"' for option in java_options),
     ]
+    fits = len(str(scratch)) <= _SOCKETS_FIT
     return {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch),
+        _JVM_OPTIONS: " ".join(java_options),
+        "spark.sql.warehouse.dir": scratch.as_uri(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.python.unix.domain.socket.enabled": str(len(str(scratch)) <= _SOCKETS_FIT).lower(),
+        "spark.python.unix.domain.socket.enabled": str(fits).lower(),
         "spark.python.authenticate.socketTimeout": f"{_PATIENCE_S}s",
-        "spark.network.timeout": f"{_PATIENCE_S}s",
         # a rename on the local disk is atomic: Hadoop's slower contract is not needed
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -134,12 +179,12 @@ def _settings(scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _python(scratch: Path) -> Path:
+def _python(scratch: Path, interpreter: str) -> Path:
     """Writes the program that Spark starts for each of its Python processes (see `python_process`). Returns its
     path."""
     program = scratch / "python"
     run = shlex.join(
-        [sys.executable, "-S", str(python_process.__file__), str(socket_in(scratch)), ",".join(SOURCE_MODULES)]
+        [interpreter, "-S", str(python_process.__file__), str(socket_in(scratch)), ",".join(SOURCE_MODULES)]
     )
     program.write_text(f'#!/bin/sh\nexec {run} "$@"\n')
     program.chmod(0o700)

@@ -48,7 +48,7 @@ class StoreSink(Generic[_Batch]):
     ) -> None:
         """`apply` gets a batch, the time, and, once, the duration of the previous micro-batch in ms. `step` is called
         at each step: a batch arrived, was stored, or waits for a store that does not take it."""
-        self._batches, self._apply, self._step = batches_from_rows, apply, step
+        self._batches, self._apply, self.step = batches_from_rows, apply, step
         self._ending = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
@@ -66,7 +66,7 @@ class StoreSink(Generic[_Batch]):
         began_s = time.monotonic()
         try:
             table = frame.toArrow()
-            self._step()
+            self.step()
             with self._order:
                 self._wait_until_stored()
                 if self._take_direct():  # it was planned before this micro-batch
@@ -91,7 +91,7 @@ class StoreSink(Generic[_Batch]):
         """Begins to store the batch that the planner handed over directly. Returns False if there is none."""
         table = None if self._direct is None else self._direct.take()
         if table is not None:
-            self._step()
+            self.step()
             self._storing = self._thread.submit(self._store, table, None)
         return table is not None
 
@@ -117,9 +117,9 @@ class StoreSink(Generic[_Batch]):
     def _store(self, table: pa.Table, began_s: float | None) -> None:
         try:
             for batch in self._batches(table):
-                with heard_by(self._step):
+                with heard_by(self.step):
                     self._store_one(batch)
-                self._step()
+                self.step()
                 self._took_ms = None
             if began_s is not None:
                 self._took_ms = int((time.monotonic() - began_s) * 1000)
@@ -136,6 +136,6 @@ class StoreSink(Generic[_Batch]):
             except StoreUnavailable as e:
                 pause_s = backoff.next_s()
                 log.warning("the store does not take the batch, trying again in %.1f s: %s", pause_s, e)
-                self._step()
+                self.step()
                 if self._ending.wait(pause_s):
                     raise

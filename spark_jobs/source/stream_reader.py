@@ -43,7 +43,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
 
     def __init__(self, options: dict[str, str]) -> None:
         """`options`: `pollms` and `heartbeatms`; `pulse`, the file that is touched at each step, whichever process
-        takes it; `direct`, the folder of the query's DirectBatches."""
+        takes it; `direct`, the folder of the query's DirectBatches; `cores`, the number of tasks that run at once."""
         self._poll_s, self._heartbeat_s = int(options["pollms"]) / 1000, int(options["heartbeatms"]) / 1000
         self._step = partial(touch, options["pulse"])
         self._direct = DirectBatches(options["direct"])

@@ -71,7 +71,6 @@ class TransactionLogSource(DataSource):
 def source_options(
     settings: ClientSettings,
     positions: dict[int, log_identity.LogPosition],
-    cores: int,
     poll_ms: int,
     heartbeat_ms: int,
     history_prefixes: Sequence[str] = (),
@@ -86,7 +85,6 @@ def source_options(
         "client": settings.to_json(),
         "positions": log_identity.to_json(positions),
         "records": json.dumps(Limits().records),
-        "cores": str(cores),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),
         "pulse": pulse,

@@ -56,8 +56,8 @@ def main(bootstrap: str) -> None:
     with scratch_folder() as scratch, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:
         spark = start_spark(scratch, lambda _jvm: None)
         spark.dataSource.register(TransactionLogSource)
-        options: dict[str, Any] = dict(source_options(client, positions, CORES, POLL_MS, HEARTBEAT_MS))
-        options["direct"] = str(scratch)
+        options: dict[str, Any] = dict(source_options(client, positions, POLL_MS, HEARTBEAT_MS))
+        options |= {"direct": str(scratch), "cores": str(CORES)}
         query = (
             spark.readStream.format(TransactionLogSource.name())
             .options(**options)

@@ -65,6 +65,12 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ("port = 65536", "port: 65536: Input should be less than or equal to 65535"),
         ('topics = "a/b"', "topics: 'a/b' is neither a topic nor a glob like orders-*"),
         ("mirrored = 5", "mirrored: not a list of topics"),
+        ("spark_conf = 5", "spark_conf: not a table of Spark's settings"),
+        ('spark_conf = ["spark.ssl.keyPassword"]', "spark_conf: 'spark.ssl.keyPassword' is not KEY=VALUE"),
+        (
+            'spark_conf = ["ui.enabled=secret"]',
+            "spark_conf: 'ui.enabled' is not a setting of Spark's: their names begin",
+        ),
         ("mirrored = [5]", "mirrored: 5 is neither a topic nor a glob like orders-*"),
         ('partitions = "all"', "partitions: all needs --topics: it reads every byte of these topics"),
         ('partitions = "some"', "partitions: 'some': unknown mode, choose stalled or all"),

@@ -10,6 +10,7 @@ from service import settings
 from service.cli.kafka import ingest_arguments
 from service.domain.findings.rules import Rule, Rules
 from service.domain.retention_policy import DEFAULT
+from spark_jobs.runtime.master import Master
 from spark_jobs.settings import parse
 from spark_jobs.source.watched import WatchedTopics
 
@@ -87,3 +88,38 @@ def test_what_is_tailed_is_neither_kafkas_own_nor_copied() -> None:
     topics = ("pay", "eu.pay", "__transaction_state", "__consumer_offsets")
     assert [topic for topic in topics if watch.tails(topic)] == ["pay"]
     assert [topic for topic in topics if watch.covers(topic)] == ["pay", "__transaction_state", "__consumer_offsets"]
+
+
+@pytest.mark.parametrize("said", ["flags", "environment", "file"])
+def test_the_cluster_for_spark_and_its_settings_reach_the_application(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, str | list[str] | None] = {"bootstrap_servers": "broker:9092"}
+    file = tmp_path / "txnscope.toml"
+    file.write_text("")
+    if said == "flags":
+        flags |= {"spark_master": "spark://m:7077", "spark_conf": ["spark.driver.host=10.0.0.1", "spark.x=a=b"]}
+    elif said == "environment":
+        monkeypatch.setenv("TXNSCOPE_SPARK_MASTER", "spark://m:7077")
+        monkeypatch.setenv("TXNSCOPE_SPARK_CONF", '{"spark.driver.host": "10.0.0.1", "spark.x": "a=b"}')
+    else:
+        file.write_text(
+            'spark_master = "spark://m:7077"\n[spark_conf]\n"spark.driver.host" = "10.0.0.1"\n"spark.x" = "a=b"\n'
+        )
+    loaded = settings.load(flags, str(file))
+    arguments = ingest_arguments(loaded)
+    assert "a=b" not in " ".join(arguments), "settings may be passwords: they are not on a command line"
+    for name, value in settings.for_ingest(loaded).items():
+        monkeypatch.setenv(name, value)
+    parsed = parse(arguments[arguments.index("spark_jobs") + 1 :])
+    assert parsed.master == Master("spark://m:7077", (("spark.driver.host", "10.0.0.1"), ("spark.x", "a=b")))
+    assert "SPARK_CONF" in str(settings.for_children(loaded))
+    assert "a=b" not in str(settings.for_children(loaded)), "the service starts no Spark"
+
+
+def test_settings_for_executors_on_other_machines_have_no_names_of_files(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    (tmp_path / "client.properties").write_text(f"ssl.truststore.location={tmp_path}/ca.pem\n")
+    flags = [*FLAGS, "--kafka-config", str(tmp_path / "client.properties")]
+    assert str(tmp_path) in parse(flags).client.to_json()
+    assert str(tmp_path) not in parse([*flags, "--spark-master", "spark://m:7077"]).client.to_json()

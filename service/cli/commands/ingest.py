@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from service.cli.errors import store_failures
 from service.cli.kafka import ingest_arguments
-from service.settings import Settings, for_children
+from service.settings import Settings, for_ingest
 from service.store.engine import open_reader
 
 
@@ -23,4 +23,4 @@ def run(_flags: Namespace, settings: Settings) -> NoReturn:
         open_reader(settings.store).dispose()
     sys.stderr.flush()
     supervisor = [sys.executable, "-m", "service.processes", "ingest", *arguments]
-    os.execve(sys.executable, supervisor, os.environ | for_children(settings))  # noqa: S606 - no shell wanted
+    os.execve(sys.executable, supervisor, os.environ | for_ingest(settings))  # noqa: S606 - no shell wanted

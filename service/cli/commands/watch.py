@@ -13,7 +13,7 @@ from service.cli.commands.serve import listen
 from service.cli.errors import FINE
 from service.cli.kafka import broker_arguments, ingest_arguments
 from service.processes.supervisor import ChildCommand, Silence, Supervisor
-from service.settings import Settings, for_children, for_service
+from service.settings import Settings, for_children, for_ingest, for_service
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
@@ -30,7 +30,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     ingest += ["--owner", secrets.token_hex(8)]
     serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port), *broker_arguments(settings)]
     children = (
-        ChildCommand("ingest", ingest, for_children(settings), Silence()),
+        ChildCommand("ingest", ingest, for_ingest(settings), Silence()),
         ChildCommand("serve", serve, for_service(settings), Silence()),
     )
     return Supervisor(children).run()

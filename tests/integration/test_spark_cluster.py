@@ -1,0 +1,61 @@
+"""The application on a Spark cluster that exists already: the same answers, whatever of the cluster dies."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from tests.conftest import MakeBroker
+from tests.helpers.brokers import on
+from tests.helpers.postgres import Postgres
+from tests.helpers.spark_cluster import spark_cluster
+from tests.helpers.waiting import wait_for
+from tests.integration.application import Ingest
+from tests.integration.kafka_tools import completed
+from tests.integration.producers import create_topic, load
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+@on("4.3.1")
+def test_counts_stay_exact_when_an_executor_and_a_worker_are_killed_under_load(
+    version: str, make_broker: MakeBroker, broker_431: Broker, postgres: Postgres, tmp_path: Path
+) -> None:
+    broker = make_broker(version)
+    create_topic(broker.bootstrap, "executed")
+    names = [f"executed-{n}" for n in range(2)]
+    with postgres.database() as url, spark_cluster(tmp_path / "spark", workers=2) as spark:
+        app = Ingest(broker.bootstrap, tmp_path, "--spark-master", spark.url)
+        app.url = url
+        app.start()
+        try:
+            app.wait_until_counting()
+            assert len(spark.executors()) == 2
+            with load(broker.bootstrap, "executed", names):
+                app.wait_for_more_commits(names)
+                spark.executors()[0].send_signal(signal.SIGKILL)
+                app.wait_for_more_commits(names)
+                spark.workers[1].kill()
+                app.wait_for_more_commits(names)
+            app.wait_for_counts(completed(broker_431, broker.bootstrap))
+            assert app.gaps() == []
+            assert not re.search("Traceback", app.log.read_text())
+        finally:
+            app.stop()
+
+
+def test_a_cluster_without_a_free_worker_is_named(broker_431: Broker, tmp_path: Path) -> None:
+    with spark_cluster(tmp_path / "spark", workers=0) as spark:
+        app = Ingest(broker_431.bootstrap, tmp_path, "--spark-master", spark.url)
+        app.start()
+        try:
+            wait_for(lambda: f"no executor of {spark.url} has registered" in app.log.read_text(), "the line about it")
+            spark.add_worker()
+            app.wait_until_counting()
+            assert f"executors of {spark.url} have registered" in app.log.read_text()
+        finally:
+            app.stop()

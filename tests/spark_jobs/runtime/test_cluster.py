@@ -1,0 +1,96 @@
+"""What is sent to the executors of a cluster, and what their absence, their work and their end are taken for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from spark_jobs.runtime.cluster import TASKS_S, Executors, SessionEnded, ship_code
+
+MASTER = "spark://m:7077"
+
+
+class Cluster:
+    """A session with `executors`, whose `stages` are (number, ended tasks), at `now_s`."""
+
+    def __init__(self) -> None:
+        self.executors, self.stages, self.is_stopped, self.now_s = 0, dict[int, int](), False, 0.0
+        tracker = Mock()
+        tracker.getActiveStageIds = lambda: list(self.stages)
+        tracker.getStageInfo = lambda stage: SimpleNamespace(stageId=stage, numCompletedTasks=self.stages[stage])
+        java = Mock()
+        java.isStopped = lambda: self.is_stopped
+        java.statusTracker().getExecutorInfos = lambda: ["driver", *range(self.executors)]
+        context: Any = Mock(master=MASTER)
+        context.statusTracker.return_value, context._jsc.sc.return_value = tracker, java
+        type(context).defaultParallelism = property(lambda _: max(2, self.executors))
+        self.seen = Executors(Mock(sparkContext=context), lambda: self.now_s)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_the_modules_that_tasks_import_are_sent_and_no_pages(tmp_path: Path) -> None:
+    session = Mock()
+    ship_code(session, tmp_path)
+    (archive,) = session.sparkContext.addPyFile.call_args.args
+    names = set(zipfile.ZipFile(archive).namelist())
+    assert {"service/__init__.py", "service/kafka/client.py", "spark_jobs/source/transaction_log.py"} <= names
+    assert not [name for name in names if name.startswith(("service/web", "service/cli", "service/api"))]
+
+
+def test_a_wait_for_executors_is_progress_and_is_logged_once(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "txnscope.ingest"):
+        for cluster.now_s in range(60):
+            assert cluster.seen.check()
+        cluster.executors = 3
+        cluster.seen.check()
+    missing, registered = caplog.messages
+    assert missing.startswith(f"no executor of {MASTER} has registered for 16 s")
+    assert registered == f"executors of {MASTER} have registered: 3 tasks at once"
+
+
+def test_tasks_that_end_are_progress_and_tasks_that_stand_are_none(cluster: Cluster) -> None:
+    cluster.executors = 1
+    assert not cluster.seen.check(), "nothing runs"
+    cluster.stages = {7: 0}
+    assert cluster.seen.check()
+    cluster.now_s += TASKS_S - 1
+    assert cluster.seen.check()
+    cluster.now_s += 1
+    assert not cluster.seen.check()
+    cluster.stages = {7: 1}
+    assert cluster.seen.check()
+
+
+def test_a_query_waits_until_no_further_executors_come(cluster: Cluster) -> None:
+    ending = Mock(spec=threading.Event)
+    ending.is_set.return_value = False
+    coming = iter([0, 0, 1, 3, 4])
+
+    def pass_time(seconds: float) -> None:
+        cluster.now_s += seconds
+        cluster.executors = next(coming, 4)
+
+    ending.wait.side_effect = pass_time
+    step = Mock()
+    cluster.seen.wait(ending, step)
+    assert cluster.seen.cores == 4
+    assert step.call_count == ending.wait.call_count == 6
+
+
+def test_a_session_that_the_cluster_has_ended_is_named(cluster: Cluster) -> None:
+    cluster.is_stopped = True
+    with pytest.raises(SessionEnded, match=f"^the Spark cluster {MASTER} has ended the application: "):
+        cluster.seen.check()

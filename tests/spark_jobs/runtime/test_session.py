@@ -1,0 +1,49 @@
+"""Which settings Spark gets: the user's own win over those of the installation, and these over ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.runtime.master import Master
+from spark_jobs.runtime.session import _settings
+
+OPTIONS = "spark.driver.extraJavaOptions"
+CLUSTER = Master("spark://m:7077", (("spark.driver.memory", "2g"),))
+
+
+@pytest.fixture
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text(
+        f"# of the cluster\nspark.master yarn\nspark.driver.memory   1g\nspark.ui.enabled=true\n{OPTIONS} -Dtheirs=1\n"
+    )
+    return file
+
+
+def test_settings_of_the_command_win_over_the_installation_and_these_over_ours(installation: Path) -> None:
+    settings = _settings(Path("/scratch"), CLUSTER, ())
+    assert settings["spark.driver.memory"] == "2g"
+    assert settings["spark.ui.enabled"] == "true"
+    assert settings["spark.scheduler.mode"] == "FAIR"
+    assert "spark.master" not in settings
+
+
+def test_options_of_the_jvm_are_added_to_ours(installation: Path) -> None:
+    assert "-Djava.io.tmpdir" in _settings(Path("/scratch"), CLUSTER, ())[OPTIONS]
+    assert _settings(Path("/scratch"), CLUSTER, ())[OPTIONS].endswith(" -Dtheirs=1")
+
+
+def test_a_cluster_keeps_its_own_patience_and_its_executors_their_own_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    here, there = (_settings(Path("/scratch"), master, ()) for master in (Master(), CLUSTER))
+    assert "spark.network.timeout" in here
+    assert "spark.network.timeout" not in there
+    assert there["spark.python.unix.domain.socket.enabled"] == "false"
+    assert here["spark.python.unix.domain.socket.enabled"] == "true"
+    assert here["spark.local.dir"] == "/scratch"
+    assert "spark.local.dir" not in there
