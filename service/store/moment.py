@@ -15,6 +15,9 @@ _QUERIES: Final = {
     "postgresql": "SELECT pg_current_snapshot()::text",  # any transaction of the server that writes changes it
 }
 
+_TURN_S: Final = 0.2
+"""Longest wait for the others who ask: a host that drops packets must not hold up everybody in turn."""
+
 
 class Moment(NamedTuple):
     connection: int
@@ -32,17 +35,20 @@ class Moments:
         self._connected = 0
 
     def current(self) -> Moment | None:
-        """Returns the moment; None if the store does not answer."""
-        with self._turn:
-            try:
-                if self._connection is None:
-                    self._connection, self._connected = self._engine.connect(), self._connected + 1
-                with self._connection.begin():
-                    state = self._connection.exec_driver_sql(self._query).scalar_one()
-            except (SQLAlchemyError, StoreError):
-                self._drop()
-                return None
+        """Returns the moment; None if the store does not answer, or if others have waited long for its answer."""
+        if not self._turn.acquire(timeout=_TURN_S):
+            return None
+        try:
+            if self._connection is None:
+                self._connection, self._connected = self._engine.connect(), self._connected + 1
+            with self._connection.begin():
+                state = self._connection.exec_driver_sql(self._query).scalar_one()
             return Moment(self._connected, str(state))
+        except (SQLAlchemyError, StoreError):
+            self._drop()
+            return None
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         with self._turn:
