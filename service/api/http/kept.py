@@ -40,34 +40,44 @@ class _Kept(NamedTuple):
 
 
 class Answers:
-    """The answers of one service. Those to the same question are made one at a time."""
+    """The answers of one service. Those to the same question are made one at a time, and shared by all who asked before
+    it was begun: nobody waits for more than two."""
 
     def __init__(self, moments: Moments, now_ms: Callable[[], int]) -> None:
         self._moments, self._now_ms = moments, now_ms
         self._kept: dict[_Question, _Kept] = {}
+        self._next: dict[_Question, asyncio.Task[Response]] = {}
         self._turns: WeakValueDictionary[_Question, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, request: Request, render: Render) -> Response:
         """Returns the answer that is kept, or what `render` returns. Raises what `render` raises."""
         question = _Question(request.url.path, request.url.query, REFRESH in request.headers)
-        turn = self._turns.setdefault(question, asyncio.Lock())
-        async with turn:
-            moment = await run_in_threadpool(self._moments.current)
+        kept = self._kept.get(question)
+        if kept is not None and self._is_new(kept) and kept.moment == await self._moment():
+            return _copy(kept.response)
+        if question not in self._next:
+            self._next[question] = asyncio.create_task(self._make(question, request, render))
+        return _copy(await asyncio.shield(self._next[question]))
+
+    async def _make(self, question: _Question, request: Request, render: Render) -> Response:
+        """Waits for the rendering before, and renders if that one does not do."""
+        async with self._turns.setdefault(question, asyncio.Lock()):
+            del self._next[question]  # who asks from now on may need a newer one
+            moment, at_ms = await self._moment(), self._now_ms()
             kept = self._kept.get(question)
             if kept is not None and kept.moment == moment and self._is_new(kept):
-                return _copy(kept.response)
-            at_ms = self._now_ms()
+                return kept.response
             response = await render(request)
-            self._forget_old()
+            self._kept = {question: kept for question, kept in self._kept.items() if self._is_new(kept)}
             if moment is not None and response.status_code == 200:
                 self._kept[question] = _Kept(_copy(response), moment, at_ms)
             return response
 
+    async def _moment(self) -> Moment | None:
+        return await run_in_threadpool(self._moments.current)
+
     def _is_new(self, kept: _Kept) -> bool:
         return 0 <= self._now_ms() - kept.at_ms < KEPT_MS
-
-    def _forget_old(self) -> None:
-        self._kept = {question: kept for question, kept in self._kept.items() if self._is_new(kept)}
 
 
 class KeptRoute(APIRoute):

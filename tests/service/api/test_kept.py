@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 from fastapi import Request, Response
 
 from service.api.http.kept import KEPT_MS, Answers
-from service.store.engine import open_reader
+from service.store.engine import StoreUnavailable, open_reader
 from service.store.moment import Moments
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import NOW_MS, Id, SeededCluster, client_of
+from tests.helpers.waiting import LIMIT_S
 
 CLIENTS = 50
 
@@ -41,10 +42,14 @@ class Service:
     def get(self, *queries: str) -> list[str]:
         """Asks with all queries at once."""
 
-        async def ask() -> list[Response]:
-            return await asyncio.gather(*(self._answers.answer(_request(query), self._render) for query in queries))
+        async def ask() -> list[str]:
+            return await asyncio.gather(*(self.ask(query) for query in queries))
 
-        return [bytes(answer.body).decode() for answer in asyncio.run(ask())]
+        return asyncio.run(ask())
+
+    async def ask(self, query: str) -> str:
+        answer = await self._answers.answer(_request(query), self._render)
+        return bytes(answer.body).decode()
 
     async def _render(self, _: Request) -> Response:
         self.renderings += 1
@@ -76,13 +81,41 @@ def test_who_asks_after_a_change_of_the_store_sees_it(service: Service, cluster:
     assert seen == ["1", "2", "3", "4", "5"]
 
 
-def test_an_answer_that_the_store_left_behind_while_it_was_made_is_not_given_again(
-    service: Service, cluster: SeededCluster
-) -> None:
-    numbers = count()
+def test_who_asks_while_an_answer_is_made_shares_the_next_one(service: Service, cluster: SeededCluster) -> None:
+    """The one that is being made is from before the change that they may know of."""
+    begun, may_end = threading.Event(), threading.Event()
 
-    service.while_rendering = lambda: cluster.read([Id(b"%d" % next(numbers))])
-    assert service.get("", "", "") == ["1", "2", "3"]
+    def stand() -> None:
+        begun.set()
+        may_end.wait(LIMIT_S)
+
+    async def ask() -> list[str]:
+        first = asyncio.create_task(service.ask(""))
+        await asyncio.to_thread(begun.wait, LIMIT_S)
+        cluster.read([Id(b"b")])
+        others = [asyncio.create_task(service.ask("")) for _ in range(CLIENTS)]
+        await asyncio.sleep(0)
+        may_end.set()
+        return [await one for one in (first, *others)]
+
+    service.while_rendering = stand
+    assert asyncio.run(ask()) == ["1", *["2"] * CLIENTS]
+
+
+def test_a_failure_is_everybodys_who_waited_for_it(service: Service) -> None:
+    """A store that does not answer is not asked by one after the other."""
+
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    async def ask() -> list[object]:
+        return await asyncio.gather(*(service.ask("") for _ in range(CLIENTS)), return_exceptions=True)
+
+    service.while_rendering = fail
+    assert {type(answer) for answer in asyncio.run(ask())} == {StoreUnavailable}
+    assert service.renderings == 1
+    service.while_rendering = lambda: None
+    assert service.get("") == ["2"]
 
 
 def test_ages_in_an_answer_are_a_second_old_at_most(service: Service) -> None:
@@ -97,12 +130,12 @@ def test_another_question_is_answered_for_itself(service: Service) -> None:
 
 def test_what_went_wrong_is_not_kept(service: Service) -> None:
     service.status = 500
-    assert service.get("", "") == ["1", "2"]
+    assert [*service.get(""), *service.get("")] == ["1", "2"]
 
 
 def test_nothing_is_kept_while_the_store_does_not_answer() -> None:
     service = Service(f"postgresql://127.0.0.1:{free_port()}/nobody")
-    assert service.get("", "") == ["1", "2"]
+    assert [*service.get(""), *service.get("")] == ["1", "2"]
 
 
 def test_pages_and_answers_show_the_next_batch_at_once(cluster: SeededCluster) -> None:
