@@ -54,8 +54,9 @@ def test_a_cluster_without_a_free_worker_is_named(broker_431: Broker, tmp_path: 
         app.start()
         try:
             wait_for(lambda: f"no executor of {spark.url} has registered" in app.log.read_text(), "the line about it")
+            assert not app.log_status()
             spark.add_worker()
-            app.wait_until_counting()
+            wait_for(app.log_status, f"the first batch; {app.log}")
             assert f"executors of {spark.url} have registered" in app.log.read_text()
         finally:
             app.stop()
