@@ -64,13 +64,12 @@ def _modules() -> Iterator[tuple[Path, str]]:
 
 
 class Executors:
-    """The executors of a session."""
+    """The executors of a session. To be used from several threads: what two of them log at once is logged twice."""
 
     def __init__(self, session: SparkSession, now_s: Callable[[], float] = time.monotonic) -> None:
         self._context, self._now_s = session.sparkContext, now_s
-        self._here_at_s = self._changed_at_s = now_s()
+        self._here_at_s = now_s()
         self._has_logged = False
-        self._ended: tuple[int, ...] = ()
 
     @property
     def cores(self) -> int:
@@ -83,13 +82,12 @@ class Executors:
         before = 0
         while not (before and self._count() == before) and not ending.is_set():
             before = self._count()
-            self.check()
+            self.are_there()
             step()
             ending.wait(_SETTLED_S)
 
-    def check(self) -> bool:
-        """Returns True if the executors make progress, or if none is there to make any. Logs that, once. Raises
-        SessionEnded."""
+    def are_there(self) -> bool:
+        """Returns True if there is an executor; if not, that is logged, once. Raises SessionEnded."""
         if self._context._jsc.sc().isStopped():
             raise SessionEnded(describe_end(self._context.master))
         now_s = self._now_s()
@@ -97,7 +95,7 @@ class Executors:
             if self._has_logged:
                 log.info("executors of %s have registered: %d tasks at once", self._context.master, self.cores)
             self._here_at_s, self._has_logged = now_s, False
-            return self._do_tasks_end(now_s)
+            return True
         if now_s - self._here_at_s > _MISSING_S and not self._has_logged:
             self._has_logged = True
             log.warning(
@@ -107,15 +105,26 @@ class Executors:
                 now_s - self._here_at_s,
                 self._context.getConf().get("spark.executor.memory", "1g"),
             )
-        return True
+        return False
 
     def _count(self) -> int:
         return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # one of them is this driver
 
-    def _do_tasks_end(self, now_s: float) -> bool:
-        tracker = self._context.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in sorted(tracker.getActiveStageIds())]
-        ended = tuple(number for stage in stages if stage for number in (stage.stageId, stage.numCompletedTasks))
+
+class Tasks:
+    """The tasks of one query. `group`: the id of its run, which Spark gives to all of its jobs."""
+
+    def __init__(self, session: SparkSession, group: str, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._tracker, self._group, self._now_s = session.sparkContext.statusTracker(), group, now_s
+        self._ended: list[tuple[int, int]] = []
+        self._changed_at_s = now_s()
+
+    def are_at_work(self) -> bool:
+        """Returns True if tasks run, and one has ended or begun within TASKS_S."""
+        jobs = set(self._tracker.getActiveJobsIds()) & set(self._tracker.getJobIdsForGroup(self._group))
+        found = (self._tracker.getJobInfo(job) for job in jobs)
+        stages = [self._tracker.getStageInfo(stage) for job in found if job for stage in job.stageIds]
+        ended = sorted((stage.stageId, stage.numCompletedTasks) for stage in stages if stage)
         if ended != self._ended:
-            self._ended, self._changed_at_s = ended, now_s
-        return bool(stages) and now_s - self._changed_at_s < TASKS_S
+            self._ended, self._changed_at_s = ended, self._now_s()
+        return bool(ended) and self._now_s() - self._changed_at_s < TASKS_S

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.runtime.cluster import Executors
+from spark_jobs.runtime.cluster import Executors, Tasks
 from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
@@ -59,8 +59,10 @@ class Queries:
                 name, source, {**options, "direct": direct, "cores": str(self._cores)}, sink, checkpoint
             )
             try:
+                tasks = Tasks(self._spark, str(query.runId))
                 while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
-                    self._look_after_executors(sink)
+                    if self._executors is not None and (not self._executors.are_there() or tasks.are_at_work()):
+                        sink.step()  # executors on other machines cannot report it themselves
             finally:
                 has_stored = _stop(query, sink)
         finally:
@@ -75,12 +77,6 @@ class Queries:
     def _cores(self) -> int:
         """Returns the number of tasks that run at once."""
         return CORES if self._executors is None else self._executors.cores
-
-    def _look_after_executors(self, sink: StoreSink[Any]) -> None:
-        """Reports the progress of executors on other machines, which cannot report it themselves. Raises
-        SessionEnded."""
-        if self._executors is not None and self._executors.check():
-            sink.step()
 
     def _start(
         self,

@@ -12,26 +12,36 @@ from unittest.mock import Mock
 
 import pytest
 
-from spark_jobs.runtime.cluster import TASKS_S, Executors, SessionEnded, ship_code
+from spark_jobs.runtime.cluster import TASKS_S, Executors, SessionEnded, Tasks, ship_code
 
 MASTER = "spark://m:7077"
 
 
+QUERY = "run-of-the-query"
+
+
 class Cluster:
-    """A session with `executors`, whose `stages` are (number, ended tasks), at `now_s`."""
+    """A session with `executors`, at `now_s`. `jobs`: of each job the query, and the ended tasks of its one stage."""
 
     def __init__(self) -> None:
-        self.executors, self.stages, self.is_stopped, self.now_s = 0, dict[int, int](), False, 0.0
+        self.executors, self.jobs, self.is_stopped, self.now_s = 0, dict[int, tuple[str, int]](), False, 0.0
         tracker = Mock()
-        tracker.getActiveStageIds = lambda: list(self.stages)
-        tracker.getStageInfo = lambda stage: SimpleNamespace(stageId=stage, numCompletedTasks=self.stages[stage])
+        tracker.getActiveJobsIds = lambda: list(self.jobs)
+        tracker.getJobIdsForGroup = lambda group: [
+            99,
+            *(job for job, (query, _) in self.jobs.items() if query == group),
+        ]
+        tracker.getJobInfo = lambda job: SimpleNamespace(stageIds=[job])
+        tracker.getStageInfo = lambda stage: SimpleNamespace(stageId=stage, numCompletedTasks=self.jobs[stage][1])
         java = Mock()
         java.isStopped = lambda: self.is_stopped
         java.statusTracker().getExecutorInfos = lambda: ["driver", *range(self.executors)]
         context: Any = Mock(master=MASTER)
         context.statusTracker.return_value, context._jsc.sc.return_value = tracker, java
         type(context).defaultParallelism = property(lambda _: max(2, self.executors))
-        self.seen = Executors(Mock(sparkContext=context), lambda: self.now_s)
+        session = Mock(sparkContext=context)
+        self.seen = Executors(session, lambda: self.now_s)
+        self.tasks = Tasks(session, QUERY, lambda: self.now_s)
 
 
 @pytest.fixture
@@ -48,30 +58,29 @@ def test_the_modules_that_tasks_import_are_sent_and_no_pages(tmp_path: Path) -> 
     assert not [name for name in names if name.startswith(("service/web", "service/cli", "service/api"))]
 
 
-def test_a_wait_for_executors_is_progress_and_is_logged_once(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_that_no_executor_is_there_is_logged_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "txnscope.ingest"):
         for cluster.now_s in range(60):
-            assert cluster.seen.check()
+            assert not cluster.seen.are_there()
         cluster.executors = 3
-        cluster.seen.check()
+        assert cluster.seen.are_there()
     missing, registered = caplog.messages
     assert missing.startswith(f"no executor of {MASTER} has registered for 16 s")
     assert registered == f"executors of {MASTER} have registered: 3 tasks at once"
 
 
 def test_tasks_that_end_are_progress_and_tasks_that_stand_are_none(cluster: Cluster) -> None:
-    cluster.executors = 1
-    assert not cluster.seen.check(), "nothing runs"
-    cluster.stages = {7: 0}
-    assert cluster.seen.check()
+    assert not cluster.tasks.are_at_work(), "nothing runs"
+    cluster.jobs = {7: (QUERY, 0)}
+    assert cluster.tasks.are_at_work()
     cluster.now_s += TASKS_S - 1
-    assert cluster.seen.check()
+    assert cluster.tasks.are_at_work()
     cluster.now_s += 1
-    assert not cluster.seen.check()
-    cluster.stages = {7: 1}
-    assert cluster.seen.check()
+    assert not cluster.tasks.are_at_work()
+    cluster.jobs = {7: (QUERY, 0), 8: ("another", 5)}
+    assert not cluster.tasks.are_at_work(), "another query's tasks say nothing about this one's"
+    cluster.jobs = {7: (QUERY, 1)}
+    assert cluster.tasks.are_at_work()
 
 
 def test_a_query_waits_until_no_further_executors_come(cluster: Cluster) -> None:
@@ -93,4 +102,4 @@ def test_a_query_waits_until_no_further_executors_come(cluster: Cluster) -> None
 def test_a_session_that_the_cluster_has_ended_is_named(cluster: Cluster) -> None:
     cluster.is_stopped = True
     with pytest.raises(SessionEnded, match=f"^the Spark cluster {MASTER} has ended the application: "):
-        cluster.seen.check()
+        cluster.seen.are_there()
