@@ -1,4 +1,4 @@
-"""How long people wait when many of them look at pages of the same service: `python -m tests.benchmarks readers`."""
+"""Measures how long a page takes while many people look at pages: `python -m tests.benchmarks readers`."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def properties(tmp_path: Path, own: Path, password: str = PASSWORD) -> ClientSet
 
 
 def answer_of_server(own: Path, context: ssl.SSLContext) -> bytes:
-    """What a server, which demands a certificate that it trusts, says to a client with `context`."""
+    """Returns the answer to a client with `context`, from a server that demands a certificate it trusts."""
     demanding = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     demanding.load_cert_chain(own, password=PASSWORD)
     demanding.verify_mode = ssl.CERT_REQUIRED

@@ -1,4 +1,4 @@
-"""What is sent to the executors of a cluster, and what their absence, their work and their end are taken for."""
+"""The executors of a cluster get our modules; their absence, their work and their end are noticed."""
 
 from __future__ import annotations
 
