@@ -100,7 +100,7 @@ def _parser() -> Parser:
         sub.set_defaults(command=command)
         for name in command.settings:
             metavar, text = _HELP[name]
-            default = Settings.model_fields[name].default
+            default = Settings.model_fields[name].get_default(call_default_factory=True)
             shown = f" (default: {default})" if default else ""
             many: dict[str, Any] = {"nargs": "+", "action": "extend"} if name in _LISTS else {}
             sub.add_argument(flag(name), metavar=metavar, help=text + shown, **many)
