@@ -69,14 +69,19 @@ class ClientSettings:
                 out.update(_TRANSLATE[key](key, value))
             elif key.startswith(_SECURITY):
                 raise BadClientConfig(f"client properties: {key} is not supported")
-        if texts := {key: value for key, value in self.properties if key in tls.TEXTS}:
-            out["ssl_context"] = _context(texts, out)
+        if any(key in tls.TEXTS for key, _ in self.properties):
+            out["ssl_context"] = _context(dict(self.portable().properties), out)
         return out
 
 
-def _context(texts: dict[str, str], out: dict[str, Any]) -> ssl.SSLContext:
+def _context(properties: dict[str, str], out: dict[str, Any]) -> ssl.SSLContext:
     """Returns the context from certificates and keys as text, and removes from `out` what is in it now."""
+    texts: dict[str, str] = {key: properties[key] for key in tls.TEXTS if key in properties}
     checks_host, password = out.pop("ssl_check_hostname", True), out.pop("ssl_password", None)
+    for file in ("ssl_cafile", "ssl_certfile"):
+        out.pop(file, None)
+    if tls.KEY in texts and tls.CHAIN not in texts:
+        raise BadClientConfig(f"client properties: {tls.KEY} needs {tls.CHAIN}")
     try:
         return tls.context(texts, password, checks_host=checks_host)
     except (ssl.SSLError, ValueError) as e:

@@ -39,6 +39,7 @@ class SessionEnded(Exception):
 
 
 def describe_end(master: str | None) -> str:
+    """Returns one line about a session that the cluster has ended."""
     return (
         f"the Spark cluster {master} has ended the application: its executors failed too often (their logs say why),"
         " or somebody ended it there"

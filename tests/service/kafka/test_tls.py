@@ -69,6 +69,22 @@ def test_settings_for_other_machines_need_no_files(tmp_path: Path, own: Path) ->
     assert answer_of_server(own, arguments["ssl_context"]) == b"localhost"
 
 
+def test_text_beside_a_file_leaves_out_neither(tmp_path: Path, own: Path) -> None:
+    text = (own.parent / "certificate.pem").read_text().replace("\n", "\\n")
+    file = tmp_path / "client.properties"
+    file.write_text(f"ssl.truststore.certificates={text}\nssl.keystore.location={own}\nssl.key.password={PASSWORD}\n")
+    arguments = ClientSettings.load("localhost:9093", file).kafka_python()
+    assert "ssl_certfile" not in arguments
+    assert answer_of_server(own, arguments["ssl_context"]) == b"localhost"
+
+
+def test_a_key_without_its_certificate_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("ssl.keystore.key=-----BEGIN\n")
+    with pytest.raises(BadClientConfig, match=r"ssl\.keystore\.key needs ssl\.keystore\.certificate\.chain"):
+        ClientSettings.load("a:9092", file)
+
+
 def test_settings_without_files_stay_as_they_are() -> None:
     settings = ClientSettings.load("a:9092", None)
     assert settings.portable() == settings
