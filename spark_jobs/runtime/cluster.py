@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from pyspark import StatusTracker
 from pyspark.sql import SparkSession
 
 import service
@@ -108,6 +109,12 @@ class Executors:
             )
         return False
 
+    def watch(self, run: str) -> Callable[[], bool]:
+        """Returns a function that tells whether a query makes progress: its tasks are at work, or no executor is there
+        to do any. `run`: the id of its run. The function raises SessionEnded."""
+        tasks = Tasks(self._context.statusTracker(), run)
+        return lambda: not self.are_there() or tasks.are_at_work()
+
     def _count(self) -> int:
         return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # one of them is this driver
 
@@ -115,8 +122,8 @@ class Executors:
 class Tasks:
     """The tasks of one query. `group`: the id of its run, which Spark gives to all of its jobs."""
 
-    def __init__(self, session: SparkSession, group: str, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._tracker, self._group, self._now_s = session.sparkContext.statusTracker(), group, now_s
+    def __init__(self, tracker: StatusTracker, group: str, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._tracker, self._group, self._now_s = tracker, group, now_s
         self._ended: list[tuple[int, int]] = []
         self._changed_at_s = now_s()
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.runtime.cluster import Executors, Tasks
+from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.runtime.session import CORES
 from spark_jobs.runtime.sinks import StoreSink
@@ -59,9 +59,9 @@ class Queries:
                 name, source, {**options, "direct": direct, "cores": str(self._cores)}, sink, checkpoint
             )
             try:
-                tasks = Tasks(self._spark, str(query.runId))
+                is_working = None if self._executors is None else self._executors.watch(str(query.runId))
                 while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
-                    if self._executors is not None and (not self._executors.are_there() or tasks.are_at_work()):
+                    if is_working is not None and is_working():
                         sink.step()  # executors on other machines cannot report it themselves
             finally:
                 has_stored = _stop(query, sink)

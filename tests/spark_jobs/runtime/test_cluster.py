@@ -41,7 +41,7 @@ class Cluster:
         type(context).defaultParallelism = property(lambda _: max(2, self.executors))
         session = Mock(sparkContext=context)
         self.seen = Executors(session, lambda: self.now_s)
-        self.tasks = Tasks(session, QUERY, lambda: self.now_s)
+        self.tasks = Tasks(tracker, QUERY, lambda: self.now_s)
 
 
 @pytest.fixture
