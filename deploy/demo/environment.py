@@ -26,10 +26,11 @@ from deploy.demo.signals import ignore_signals
 from deploy.demo.tour import API, CLUSTER, stops
 from deploy.demo.webhook import Notice, Webhook
 from deploy.demo.workload.app import App
+from deploy.demo.workload.clients import PATIENCE_S
 from deploy.demo.workload.workload import Workload, WorkloadError
 
 SEED = 1
-READY_TIMEOUT_S = 180.0
+READY_TIMEOUT_S = PATIENCE_S + 60.0  # what an application waits for in vain is better known to the application
 WORKLOAD_END_S = 3.0
 PRODUCT_END_S = 14.0
 TAIL_LINES = 20

@@ -112,8 +112,8 @@ def describe(connection: Connection, transactional_id: str) -> Any:
 
 
 def wait_for_state(connection: Connection, transactional_id: str, state: str, stop: threading.Event) -> None:
-    """Waits until the coordinator reports `state`. Raises Stopped, and TimeoutError after two minutes."""
-    give_up = time.monotonic() + 120
+    """Waits until the coordinator reports `state`. Raises Stopped, and TimeoutError after PATIENCE_S."""
+    give_up = time.monotonic() + PATIENCE_S
     while (now := describe(connection, transactional_id).transaction_state) != state:
         if time.monotonic() > give_up:
             raise TimeoutError(f"{transactional_id} is {now}, not {state}")
