@@ -9,23 +9,32 @@ from collections import defaultdict
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
+from uuid import uuid4
+
+MARK = "TXNSCOPE_BENCHMARK"
+"""The variable that every process of a tree inherits from the first one, whatever its session."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class _Process(NamedTuple):
-    """One line of /proc/PID/stat; `cpu_s` includes children that ended and were waited for."""
+    """One process; `cpu_s` includes children that ended and were waited for."""
 
     pid: int
-    session: int
     cpu_s: float
 
 
 class ProcessTree:
-    """The session that `leader` leads: whatever it started, also what was orphaned since."""
+    """The process that was started with `environment`, and whatever it started, also what was orphaned since."""
 
-    def __init__(self, leader: int) -> None:
-        self._leader = leader
+    def __init__(self, mark: str | None = None) -> None:
+        """`mark`: the value of MARK; None: a new one."""
+        self._mark = mark or uuid4().hex
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Returns the environment in which the first process is to be started."""
+        return os.environ | {MARK: self._mark}
 
     def cpu_s(self) -> dict[str, float]:
         """Seconds of CPU so far, by kind of process."""
@@ -42,8 +51,9 @@ class ProcessTree:
         return dict(sizes)
 
     def _processes(self) -> list[_Process]:
-        found = (_stat(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        return [process for process in found if process is not None and process.session == self._leader]
+        wanted = f"{MARK}={self._mark}".encode()
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [process for pid in pids if wanted in _environment(pid) and (process := _stat(pid)) is not None]
 
 
 class PeakMemory:
@@ -63,6 +73,8 @@ class PeakMemory:
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
         self._thread.join()
+        if kind is None:
+            _check_whole(self.parts)
 
     def _watch(self) -> None:
         while not self._over.wait(self._every_s):
@@ -81,7 +93,14 @@ class CpuMeter:
     def cores(self) -> dict[str, float]:
         """By kind of process."""
         seconds, now = time.monotonic() - self._began, self._tree.cpu_s()
+        _check_whole(now)
         return {kind: (spent - self._before.get(kind, 0.0)) / seconds for kind, spent in now.items()}
+
+
+def _check_whole(parts: dict[str, float]) -> None:
+    """Raises ValueError where the driver or its JVM is not among the processes: the figure would be too good."""
+    if lacking := {"driver", "JVM"} - parts.keys():
+        raise ValueError(f"no {' and no '.join(sorted(lacking))} among the processes: {', '.join(sorted(parts))}")
 
 
 def shown(parts: dict[str, float], unit: str) -> str:
@@ -95,7 +114,14 @@ def _stat(pid: int) -> _Process | None:
     except OSError:  # ended meanwhile
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    return _Process(pid, int(fields[3]), sum(int(field) for field in fields[11:15]) / _TICKS)
+    return _Process(pid, sum(int(field) for field in fields[11:15]) / _TICKS)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _pss_kb(pid: int) -> int:

@@ -25,7 +25,7 @@ from spark_jobs.runtime.scratch import scratch_folder
 from spark_jobs.runtime.session import CORES, start_spark
 from spark_jobs.source.log_identity import LogPosition
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
-from tests.benchmarks.process_tree import ProcessTree
+from tests.benchmarks.process_tree import MARK, ProcessTree
 from tests.integration.application import log_ends
 
 TIMEOUT_S = 300
@@ -42,7 +42,7 @@ def main(bootstrap: str) -> None:
     # as at the very first start: all of the log is history, and read in whole partitions
     positions = {p: LogPosition(layout.topic_id, 0, 0, -1, end) for p, end in ends.items()}
     batches: list[tuple[float, int, int, dict[str, float]]] = []
-    tree = ProcessTree(os.getsid(0))
+    tree = ProcessTree(os.environ[MARK])
     done = threading.Event()
 
     def count(frame: DataFrame, _batch_id: int) -> None:

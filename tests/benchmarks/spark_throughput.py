@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import BenchmarkBroker, prepared_broker
-from tests.benchmarks.process_tree import shown
+from tests.benchmarks.process_tree import ProcessTree, shown
 from tests.helpers.paths import ROOT
 from tests.integration.application import log_ends
 
@@ -59,11 +59,11 @@ def _through_spark(bootstrap: str) -> Sequence[Batch]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.spark_source", bootstrap],
         cwd=ROOT,
+        env=ProcessTree().environment,
         stdout=subprocess.PIPE,
         check=True,
         text=True,
         timeout=400,
-        start_new_session=True,
     )
     batches: Sequence[Batch] = json.loads(done.stdout.splitlines()[-1])
     return batches

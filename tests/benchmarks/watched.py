@@ -57,16 +57,17 @@ class Watched:
         self.began = time.monotonic()
         arguments = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", f"sqlite:///{self.store}"]
         arguments += ["--checkpoint", str(directory / "checkpoint"), "--port", str(self.port)]
+        self.tree = ProcessTree()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "service.cli", "watch", *arguments],
             cwd=ROOT,
+            env=self.tree.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        self.tree = ProcessTree(self._process.pid)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
