@@ -137,7 +137,7 @@ def _application(rng: random.Random) -> str:
 
 def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
     """Pages as they are behind some 100,000 others: the cursor is the one that such a page would give."""
-    filters = (CLUSTER, sort, LIVE, b"", None, None, None, None)
+    filters = (CLUSTER, sort, LIVE, b"", None, None, None, b"")
 
     def path(rng: random.Random) -> str:
         at_ms = NOW_MS - rng.randrange(7 * DAY_MS) if sort == "last_updated" else None
