@@ -194,11 +194,11 @@ def _columns(structs: pa.StructArray) -> list[list[Any]]:
 
 
 def _records(structs: pa.StructArray) -> list[LogRecord]:
-    return [LogRecord(*values) for values in zip(*_columns(structs), strict=True)]
+    return list(map(LogRecord._make, zip(*_columns(structs), strict=True)))
 
 
 def _plain(fact: Any) -> Callable[[pa.StructArray], list[Any]]:
-    return lambda structs: [fact(*values) for values in zip(*_columns(structs), strict=True)]
+    return lambda structs: list(map(fact._make, zip(*_columns(structs), strict=True)))
 
 
 def _reads(structs: pa.StructArray) -> list[RangeRead]:
@@ -209,7 +209,7 @@ def _reads(structs: pa.StructArray) -> list[RangeRead]:
 def _runs(structs: pa.StructArray) -> list[Run]:
     columns = dict(zip(Runs._fields, _columns(structs), strict=True))
     columns["participants"] = [() if value is None else _participants(value) for value in columns.pop("value")]
-    return [Run(*values) for values in zip(*(columns[name] for name in Run._fields), strict=True)]
+    return list(map(Run._make, zip(*(columns[name] for name in Run._fields), strict=True)))
 
 
 def _participants(value: bytes) -> tuple[Participants, ...]:

@@ -17,7 +17,7 @@ from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.store.display import printable
 from service.store.many_rows import Upsert, look_up
-from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
+from service.store.rows.ids import IdRow, first_row, last_abort, new_row, newest_record
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.writers.history import HistoryRows
 from service.store.writers.runs import EndedTotals, FoldedFacts, keyed
@@ -75,20 +75,31 @@ class IdWriter:
         for (key, partition), group in groupby(runs, attrgetter("transactional_id", "partition")):
             of_id = list(group)
             old = stored.get(key)
-            if _is_left_behind(old, of_id):
+            delta = None
+            if old is None and not counts and self._is_all(of_id, facts):
+                row = first_row(self.cluster_id, generations[partition], of_id[0])
+            elif _is_left_behind(old, of_id):
                 continue
-            delta = self._judge(old, of_id, facts, counts)
-            row = new_row(self.cluster_id, old, generations[partition], of_id, delta)
+            else:
+                delta = self._judge(old, of_id, facts, counts)
+                row = new_row(self.cluster_id, old, generations[partition], of_id, delta)
             if key in displays:
                 row = row._replace(display=displays[key])
             stored[key] = row
             changes.add(old, row, of_id[-1])
-            history.add(row, delta)
-            ended = _added(ended, delta)
+            if delta is not None:
+                history.add(row, delta)
+                ended = _added(ended, delta)
         changes.write(connection)
         history.write(connection)
         _PRODUCERS.write(connection, [_producer(self.cluster_id, run) for run in runs if _names_producer(run)])
         return ended
+
+    def _is_all(self, runs: Sequence[Run], facts: FoldedFacts) -> bool:
+        """Returns whether one run is all that was read of an id, and none of its records gets a row of history."""
+        run = runs[0]
+        is_alone = len(runs) == 1 and not run.joined and (run.transactional_id, run.partition) not in facts.steps
+        return is_alone and not run.transactional_id.startswith(self.full_history_prefixes)
 
     def _judge(self, old: IdRow | None, runs: Sequence[Run], facts: FoldedFacts, counts: bool) -> IdDelta:
         place = runs[0].transactional_id, runs[0].partition
@@ -102,7 +113,7 @@ class IdWriter:
             facts.steps.get(place, ()),
             facts.minutes.get(place, ()) if counts else (),
             counts=counts,
-            full_history=place[0].startswith(self.full_history_prefixes) if self.full_history_prefixes else False,
+            full_history=place[0].startswith(self.full_history_prefixes),
         )
 
 

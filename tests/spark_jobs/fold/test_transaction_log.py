@@ -18,7 +18,7 @@ from service.domain.transaction_log.id_delta import judge_records
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.minutes import MinuteSums
 from service.domain.transaction_log.outcomes import bucket
-from service.store.rows.ids import new_row
+from service.store.rows.ids import first_row, new_row
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows
 from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
 from spark_jobs.fold.transitions import Records, Scope
@@ -149,6 +149,21 @@ def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], 
 @given(logs())
 def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
     assert told(facts(merge(singles(log), Scope(frozenset())))) == said(log, counts=False)
+
+
+@given(logs())
+def test_an_id_with_one_run_of_history_needs_no_judging(log: list[Entry]) -> None:
+    batch = facts(merge(singles(log), Scope(frozenset())))
+    runs_of = Counter((run.partition, run.transactional_id) for run in batch.runs)
+    with_steps = {(step.partition, step.transactional_id) for step in batch.steps}
+    for run in batch.runs:
+        place = run.partition, run.transactional_id
+        if runs_of[place] > 1 or place in with_steps:
+            continue
+        delta = judge_records(NO_RECORD, NO_ABORT, [run], (), (), counts=False, full_history=False)
+        assert first_row(1, 3, run) == new_row(1, None, 3, [run], delta)
+        assert (delta.transitions, delta.revised, delta.minutes, delta.durations) == ([], [], {}, [])
+        assert (delta.commits, delta.ended_aborts, delta.aborts, delta.expired) == (0, 0, {}, 0)
 
 
 def a_commit(key: bytes) -> list[Entry]:
