@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import SOURCE, TOPIC
@@ -122,8 +122,11 @@ class Ingest:
             engine.dispose()
 
     def rows(self, table: Any) -> list[Any]:
+        """The rows of its cluster; the store may have those of others."""
+        is_own = clusters.c.id == (clusters.c.id if table is clusters else table.c.cluster_id)
+        own = select(table).where(is_own, clusters.c.name == self.name)
         with self.reader() as engine, engine.connect() as connection:
-            return list(connection.execute(select(table)))
+            return list(connection.execute(own))
 
     def log_status(self) -> list[Any]:
         """What the source of the coordinators' log said of itself: one row, none before its first batch."""
@@ -141,7 +144,11 @@ class Ingest:
 
         # no file yet, or no tables
         with self._showing_its_log():
-            wait_for(counting, f"the first start; {self.log}", retry_on=(StoreUnavailable, OperationalError))
+            wait_for(
+                counting,
+                f"the first start; {self.log}",
+                retry_on=(StoreUnavailable, OperationalError, ProgrammingError),
+            )
 
     def is_running(self) -> None:
         """Fails with the end of the log where the process has ended by itself."""

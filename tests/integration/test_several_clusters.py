@@ -1,0 +1,57 @@
+"""Several clusters in one store, each with an application of its own."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from deploy.demo.broker import Broker
+from tests.conftest import MakeBroker
+from tests.helpers.postgres import Postgres
+from tests.integration.application import Ingest
+from tests.integration.kafka_tools import completed
+from tests.integration.producers import create_topic, load
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+NAMES = ["shared-0", "shared-1"]
+"""The same ids in both clusters."""
+
+
+def test_two_clusters_begin_in_one_store_at_the_same_moment_and_harm_each_other_in_nothing(
+    make_broker: MakeBroker, broker_431: Broker, postgres: Postgres, tmp_path: Path
+) -> None:
+    with postgres.database(is_empty=True) as url:
+        apps = []
+        for version in ("3.9.2", "4.3.1"):
+            broker = make_broker(version)
+            create_topic(broker.bootstrap, "shared")
+            directory = tmp_path / version
+            directory.mkdir()
+            apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}"))
+            apps[-1].url = url
+        calm, troubled = apps
+        try:
+            for app in apps:  # neither finds a table of ours
+                app.start()
+            for app in apps:
+                app.wait_until_counting()
+            with load(calm.bootstrap, "shared", NAMES), load(troubled.bootstrap, "shared", NAMES):
+                for app in apps:
+                    app.wait_for_more_commits(NAMES)
+                for harm in (signal.SIGSTOP, signal.SIGKILL):
+                    troubled.process.send_signal(harm)
+                    calm.wait_for_more_commits(NAMES)
+                troubled.kill()
+                calm.wait_for_more_commits(NAMES)
+                troubled.start()
+                troubled.wait_for_more_commits(NAMES)
+            for app in apps:
+                app.wait_for_counts(completed(broker_431, app.bootstrap))
+                assert app.gaps() == []
+            assert calm.log.read_text().count("another instance writes") == 0
+        finally:
+            for app in apps:
+                app.stop()
