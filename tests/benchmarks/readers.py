@@ -8,7 +8,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import psutil
 
@@ -18,6 +18,7 @@ from tests.benchmarks.reads import STORES, database
 from tests.benchmarks.served import Client, serving
 
 IDS, CLIENTS = 120_000, 200
+MANY_CLIENTS, SERVICES = 1_000, 2
 POLL_S, SECONDS = 5.0, 60.0
 CHANGES_A_SECOND = 2.0
 """As much as an application at rest commits: one report of each source a second."""
@@ -29,24 +30,40 @@ PAGES = tuple(f"/clusters/{CLUSTER}{page}" for page in ("", "/findings", "/parti
 def run(stores: tuple[str, ...] = STORES, ids: int = IDS) -> list[Figure]:
     """Each database in turn, made anew."""
     figures = [figure for store in stores for figure in _on(store, ids)]
-    show(f"readers: {CLIENTS} clients, each asks for a page every {POLL_S:.0f} s, {ids:,} ids", figures)
+    show(f"readers: each client asks for a page every {POLL_S:.0f} s, {ids:,} ids", figures)
     return figures
 
 
 def _on(kind: str, ids: int) -> Iterator[Figure]:
     with database(kind) as url:
         fill(url, ids)
-        with serving(url) as client, changed_now_and_then(url):
-            for page in PAGES:
-                client.get(page)
-            process = psutil.Process(client.pid)
-            before, began = sum(process.cpu_times()[:2]), time.monotonic()
-            took_ms = asyncio.run(_poll(client))
-            cores = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
-    yield Figure(f"{kind}: a page, p50", statistics.median(took_ms), "ms")
-    yield Figure(f"{kind}: a page, p99", percentile(took_ms, 0.99), "ms", BAR_MS)
-    yield Figure(f"{kind}: pages", len(took_ms), "pages")
-    yield Figure(f"{kind}: CPU of the service", cores, "cores", BAR_CORES)
+        with changed_now_and_then(url), ExitStack() as running:
+            service = running.enter_context(serving(url))
+            yield from _measure(kind, [service], CLIENTS, BAR_MS, BAR_CORES)
+            if kind == "postgresql":
+                services = [service, *(running.enter_context(serving(url)) for _ in range(SERVICES - 1))]
+                yield from _measure(f"{kind}, {SERVICES} services", services, MANY_CLIENTS)
+
+
+def _measure(
+    what: str, services: Sequence[Client], clients: int, bar_ms: float | None = None, bar_cores: float | None = None
+) -> Iterator[Figure]:
+    """Raises RuntimeError if an answer is not a page."""
+    for service in services:
+        for page in PAGES:
+            service.get(page)
+    processes = [psutil.Process(service.pid) for service in services]
+    before, began = _cpu_s(processes), time.monotonic()
+    took_ms = asyncio.run(_poll(services, clients))
+    cores = (_cpu_s(processes) - before) / (time.monotonic() - began)
+    yield Figure(f"{what}, {clients:,} clients: a page, p50", statistics.median(took_ms), "ms")
+    yield Figure("  p99", percentile(took_ms, 0.99), "ms", bar_ms)
+    yield Figure("  pages, all of them answered", len(took_ms), "pages")
+    yield Figure("  CPU of the services", cores, "cores", bar_cores)
+
+
+def _cpu_s(processes: Sequence[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 @contextmanager
@@ -68,25 +85,29 @@ def changed_now_and_then(url: str) -> Iterator[None]:
         thread.join()
 
 
-async def _poll(client: Client) -> Sequence[float]:
-    """The milliseconds of each answer, from the moment at which it was due to be asked for."""
+async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
+    """The milliseconds of each answer, from the moment at which it was due to be asked for. The services take turns, as
+    behind a balancer."""
     rng = random.Random(5)
     took_ms: list[float] = []
     end_s = time.monotonic() + SECONDS
 
-    async def look(first_s: float, page: str) -> None:
+    async def look(first_s: float, page: str, turn: int) -> None:
         due_s = time.monotonic() + first_s
         while due_s < end_s:
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             # the service keeps an idle connection for 5 s: some browsers' are gone by then, here all are
-            reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-            writer.write(f"GET {page} HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nX-Refresh: 1\r\n\r\n".encode())
+            port, turn = services[turn % len(services)].port, turn + 1
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {page} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Refresh: 1\r\n\r\n".encode())
             await _whole_answer(reader)
             took_ms.append((time.monotonic() - due_s) * 1000)
             writer.close()
             due_s += POLL_S
 
-    await asyncio.gather(*(look(rng.uniform(0, POLL_S), PAGES[number % len(PAGES)]) for number in range(CLIENTS)))
+    await asyncio.gather(
+        *(look(rng.uniform(0, POLL_S), PAGES[number % len(PAGES)], number) for number in range(clients))
+    )
     return took_ms
 
 

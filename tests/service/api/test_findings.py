@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +9,11 @@ from typing import Any
 
 import pytest
 
-from service.api.http.store import Store
-from service.api.routes.events import begin, stream_events
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.store.engine import open_reader
 from service.store.writers.findings import EVENTS_KEPT
-from tests.helpers.findings import WithFindings, observe
+from tests.helpers.findings import Listener, WithFindings, observe
 from tests.helpers.stores import NOW_MS, client_of
-from tests.helpers.waiting import LIMIT_S
 
 PATH = "/api/v1/clusters/orders/findings"
 
@@ -169,25 +164,6 @@ def test_counts_and_metrics(cluster: WithFindings) -> None:
     ):
         assert f'kafka_txn_findings{{cluster="orders",kind="{kind}",status="{status}"}} {value}.0' in metrics
     assert 'kind="data_gap",status="candidate"' not in metrics
-
-
-class Listener:
-    """Reads the stream of a store as a client would, message by message."""
-
-    def __init__(self, url: str, last_event_id: str | None = None, cluster: str | None = None) -> None:
-        self._engine = open_reader(url)
-        self._loop = asyncio.new_event_loop()
-        self._events = stream_events(begin(Store(self._engine), cluster, last_event_id))
-
-    def hear(self) -> dict[str, Any]:
-        event = self._loop.run_until_complete(asyncio.wait_for(anext(self._events), LIMIT_S))
-        return event.model_dump(exclude_none=True)
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._events.aclose())  # type: ignore[attr-defined]
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-        self._engine.dispose()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.domain.transaction_log.facts import Gap
 from service.store import clusters
+from tests.helpers.findings import Listener, WithFindings, observe
 from tests.helpers.partitions import (
     WithPartitions,
     entry,
@@ -140,3 +142,20 @@ def test_an_id_of_30_kb_is_listed_linked_and_found(both: tuple[str, str]) -> Non
             one = client.get(listed["href"]).json()
             assert (one["transactional_id"], one["state"]) == (LONG, "Ongoing")
             assert one["partitions"] == listed["partitions"] != []
+
+
+def test_who_listens_to_one_service_and_then_to_another_hears_each_event_once(postgres: Postgres) -> None:
+    """Behind a balancer; both services read the same store."""
+    with postgres.database() as url, closing(WithFindings(url)) as cluster:
+        cluster.read(now_ms=NOW_MS)
+        with closing(Listener(url)) as first:
+            assert first.hear() == {"retry": 2_000}
+            cluster.see(observe())
+            opened = first.hear()
+        cluster.see(now_ms=NOW_MS + 1)
+        with closing(Listener(url, opened["id"])) as second, closing(Listener(url, opened["id"])) as third:
+            for listener in (second, third):
+                listener.hear()
+            cluster.see(observe(), now_ms=NOW_MS + 2)
+            heard = [[listener.hear()["event"] for _ in range(2)] for listener in (second, third)]
+    assert (opened["event"], heard) == ("opened", [["resolved", "reopened"]] * 2)
