@@ -21,6 +21,12 @@ _ABOUT_THE_QUERY = "=== Streaming Query ==="
 _WITHOUT_A_CAUSE = re.compile(r"STREAM_FAILED.*terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)")
 """Spark's message when a planner was killed: its connection ended, and that failure has no message of its own."""
 
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
+
+_STATE = "SQLSTATE"
+"""What Spark writes behind many messages: `SQLSTATE: 38000`, which reads like an exception."""
+
 _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
 
@@ -42,7 +48,17 @@ def _line(text: str) -> str:
     """Returns the message of our own exception if `text` contains one, else its last cause, else its first line."""
     if _WITHOUT_A_CAUSE.search(text):
         return "a Python process of Spark's has ended"
-    raised = _RAISED.findall(text.partition(_ABOUT_THE_QUERY)[0])
+    if missing := _NO_PYTHON.search(text):
+        return (
+            f"Spark finds no Python at {missing[1]}, here or on another machine: set PYSPARK_PYTHON to one that all"
+            " of them have"
+        )
+    if missing := _NO_MODULE.search(text):
+        return (
+            f"the Python that Spark starts (PYSPARK_PYTHON), here or on another machine, has no module {missing[1]!r}:"
+            " install the packages of requirements.lock for it"
+        )
+    raised = [one for one in _RAISED.findall(text.partition(_ABOUT_THE_QUERY)[0]) if one[0] != _STATE]
     ours = [message for name, message in raised if name.startswith(_OURS)]
     if ours:
         return str(ours[-1][:_LONGEST])

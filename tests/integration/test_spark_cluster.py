@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,22 @@ def test_a_cluster_without_a_free_worker_is_named(broker_431: Broker, tmp_path: 
             assert f"executors of {spark.url} have registered" in app.log.read_text()
         finally:
             app.stop()
+
+
+def test_a_python_that_spark_cannot_start_or_that_lacks_our_packages_is_named(
+    broker_431: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    with spark_cluster(tmp_path / "spark", workers=1) as spark:
+        for python, said in (
+            (tmp_path / "nowhere" / "python3", f"Spark finds no Python at {tmp_path}/nowhere/python3"),
+            (bare / "bin" / "python", "has no module 'pyarrow'"),
+        ):
+            monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+            app = Ingest(broker_431.bootstrap, tmp_path, "--spark-master", spark.url)
+            app.start()
+            try:
+                wait_for(lambda app=app, said=said: said in app.log.read_text(), f"{said}; {app.log}")  # type: ignore[misc]
+            finally:
+                app.stop()

@@ -49,6 +49,11 @@ def test_otherwise_the_innermost_cause_speaks() -> None:
     assert error_summary(RuntimeError(text)) == "OutOfMemoryError: Java heap space"
 
 
+def test_sparks_error_class_is_no_cause() -> None:
+    text = '[PYTHON_DATA_SOURCE_ERROR] Failed\n  File "reader.py", line 1\nValueError: too much\n SQLSTATE: 38000\n'
+    assert error_summary(RuntimeError(text)) == "ValueError: too much"
+
+
 def test_a_plain_exception_is_its_first_line() -> None:
     assert error_summary(ValueError("range 3-4 does not follow")) == "range 3-4 does not follow"
     assert error_summary(ValueError()) == "ValueError"
