@@ -31,13 +31,13 @@ class SparkCluster:
         arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(web)]
         self._master = self._start("master", f"{_DEPLOY}.master.Master", *arguments)
 
-    def add_worker(self, *, path: str | None = None) -> ChildProcess:
-        """Starts a worker with one core. `path`: PATH of its executors."""
+    def add_worker(self) -> ChildProcess:
+        """Starts a worker with one core."""
         (web,) = free_ports(1)
         name = f"worker-{len(self.workers)}"
         arguments = ["--host", "127.0.0.1", "--webui-port", str(web), "--cores", "1", "--memory", "1g"]
         arguments += ["--work-dir", str(self._folder / name), self.url]
-        worker = self._start(name, f"{_DEPLOY}.worker.Worker", *arguments, path=path)
+        worker = self._start(name, f"{_DEPLOY}.worker.Worker", *arguments)
         self.workers.append(worker)
         wait_for(lambda: "Successfully registered" in self.log(name), f"{name} to register: {self.log(name)}")
         return worker
@@ -59,13 +59,11 @@ class SparkCluster:
             process.kill()
         send(signal.SIGKILL, self.executors())
 
-    def _start(self, name: str, main: str, *arguments: str, path: str | None = None) -> ChildProcess:
+    def _start(self, name: str, main: str, *arguments: str) -> ChildProcess:
         home = Path(pyspark.__file__).parent
         java = find_java(os.environ)
         own = {"SPARK_HOME": str(home), "JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
         own |= {"SPARK_DAEMON_MEMORY": "128m", "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-        if path is not None:
-            own["PATH"] = path
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / f"{name}.log").open("wb") as log:
             return ChildProcess([str(home / "bin" / "spark-class"), main, *arguments], log, {**os.environ, **own})
