@@ -20,6 +20,7 @@ from tests.benchmarks import (
     spark_throughput,
     stalls,
     store_write,
+    takeover,
 )
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import prepared_broker
@@ -37,6 +38,7 @@ NAMES = (
     "look",
     "stalls",
     "detection",
+    "takeover",
 )
 ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
 STORE_IDS = 200_000
@@ -86,6 +88,7 @@ def main(argv: Sequence[str]) -> int:
         "look": look.run,
         "stalls": lambda: stalls.run(arguments.held_seconds),
         "detection": detection.run,
+        "takeover": takeover.run,
     }
     for name, run in alone.items():
         if name in names:

@@ -50,6 +50,7 @@ def _measure(
 ) -> Iterator[Figure]:
     """Raises RuntimeError if an answer is not a page."""
     for service in services:
+        service.close()  # the service has, if this connection was idle for long
         for page in PAGES:
             service.get(page)
     processes = [psutil.Process(service.pid) for service in services]
