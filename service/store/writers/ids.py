@@ -75,21 +75,19 @@ class IdWriter:
         for (key, partition), group in groupby(runs, attrgetter("transactional_id", "partition")):
             of_id = list(group)
             old = stored.get(key)
-            delta = None
+            if _is_left_behind(old, of_id):
+                continue
             if old is None and not counts and self._is_all(of_id, facts):
                 row = first_row(self.cluster_id, generations[partition], of_id[0])
-            elif _is_left_behind(old, of_id):
-                continue
             else:
                 delta = self._judge(old, of_id, facts, counts)
                 row = new_row(self.cluster_id, old, generations[partition], of_id, delta)
+                history.add(row, delta)
+                ended = _added(ended, delta)
             if key in displays:
                 row = row._replace(display=displays[key])
             stored[key] = row
             changes.add(old, row, of_id[-1])
-            if delta is not None:
-                history.add(row, delta)
-                ended = _added(ended, delta)
         changes.write(connection)
         history.write(connection)
         _PRODUCERS.write(connection, [_producer(self.cluster_id, run) for run in runs if _names_producer(run)])
