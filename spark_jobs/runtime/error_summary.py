@@ -21,11 +21,11 @@ _ABOUT_THE_QUERY = "=== Streaming Query ==="
 _WITHOUT_A_CAUSE = re.compile(r"STREAM_FAILED.*terminated with exception:\s+SQLSTATE: \w+ \(no cause message\)")
 """Spark's message when a planner was killed: its connection ended, and that failure has no message of its own."""
 
-_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)".*: error=2,')
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
 
 _STATE = "SQLSTATE"
-"""What Spark writes behind many messages: `SQLSTATE: 38000`, which reads like an exception."""
+"""The name in front of Spark's error codes, as in `SQLSTATE: 38000`. It is no exception."""
 
 _OURS = ("service.", "spark_jobs.")
 _LONGEST = 300
@@ -50,8 +50,8 @@ def _line(text: str) -> str:
         return "a Python process of Spark's has ended"
     if missing := _NO_PYTHON.search(text):
         return (
-            f"Spark finds no Python at {missing[1]}, here or on another machine: set PYSPARK_PYTHON to one that all"
-            " of them have"
+            f"Spark finds no Python at {missing[1]}, here or on another machine: set PYSPARK_PYTHON to a path that"
+            " exists on all of them"
         )
     if missing := _NO_MODULE.search(text):
         return (

@@ -49,6 +49,23 @@ def test_otherwise_the_innermost_cause_speaks() -> None:
     assert error_summary(RuntimeError(text)) == "OutOfMemoryError: Java heap space"
 
 
+@pytest.mark.parametrize(
+    ("program", "error", "said"),
+    [
+        ("/python3", "error=2, No such file or directory", "Spark finds no Python at /python3,"),
+        (
+            "/python3",
+            "error=12, Cannot allocate memory",
+            'IOException: Cannot run program "/python3": error=12',
+        ),
+        ("chmod", "error=2, No such file or directory", 'IOException: Cannot run program "chmod": error=2'),
+    ],
+)
+def test_only_a_python_that_is_missing_is_called_missing(program: str, error: str, said: str) -> None:
+    text = f'An error occurred.\n: java.io.IOException: Cannot run program "{program}": {error}\n\tat x'
+    assert said in error_summary(RuntimeError(text))
+
+
 def test_sparks_error_class_is_no_cause() -> None:
     text = '[PYTHON_DATA_SOURCE_ERROR] Failed\n  File "reader.py", line 1\nValueError: too much\n SQLSTATE: 38000\n'
     assert error_summary(RuntimeError(text)) == "ValueError: too much"
