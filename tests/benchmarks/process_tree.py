@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections import defaultdict
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
 from uuid import uuid4
+
+import psutil
+
+from tests.helpers.processes import send, with_environment
 
 MARK = "TXNSCOPE_BENCHMARK"
 """The variable that every process of a tree inherits from the first one, whatever its session."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class _Process(NamedTuple):
-    """One process; `cpu_s` includes children that ended and were waited for."""
-
-    pid: int
-    cpu_s: float
 
 
 class ProcessTree:
@@ -39,21 +36,24 @@ class ProcessTree:
     def cpu_s(self) -> dict[str, float]:
         """Seconds of CPU so far, by kind of process."""
         spent: dict[str, float] = defaultdict(float)
-        for process in self._processes():
-            spent[_kind(process.pid)] += process.cpu_s
+        for process in self.processes():
+            spent[_kind(process.pid)] += _cpu_s(process.pid)
         return dict(spent)
 
     def pss_mb(self) -> dict[str, float]:
         """Proportional set size (shared pages divided among those who share them), MB of 10^6 bytes, by kind."""
         sizes: dict[str, float] = defaultdict(float)
-        for process in self._processes():
+        for process in self.processes():
             sizes[_kind(process.pid)] += _pss_kb(process.pid) * 1024 / 1e6
         return dict(sizes)
 
-    def _processes(self) -> list[_Process]:
-        wanted = f"{MARK}={self._mark}".encode()
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        return [process for pid in pids if wanted in _environment(pid) and (process := _stat(pid)) is not None]
+    def processes(self) -> list[psutil.Process]:
+        """Returns those that run, oldest first."""
+        return with_environment(MARK, self._mark)
+
+    def kill(self) -> None:
+        """Kills all of them at once, as a host that dies does."""
+        send(signal.SIGKILL, self.processes())
 
 
 class PeakMemory:
@@ -108,20 +108,14 @@ def shown(parts: dict[str, float], unit: str) -> str:
     return ", ".join(f"{kind} {amount:.3g}" for kind, amount in largest_first) + f" {unit}"
 
 
-def _stat(pid: int) -> _Process | None:
+def _cpu_s(pid: int) -> float:
+    """Returns the CPU of a process, and of its children that ended and were waited for."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:  # ended meanwhile
-        return None
+        return 0.0
     fields = text[text.rindex(")") + 2 :].split()
-    return _Process(pid, sum(int(field) for field in fields[11:15]) / _TICKS)
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+    return sum(int(field) for field in fields[11:15]) / _TICKS
 
 
 def _pss_kb(pid: int) -> int:

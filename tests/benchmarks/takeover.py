@@ -1,12 +1,7 @@
-"""How soon a standby goes on where the instance before it was killed, under load."""
+"""Measures how soon a standby goes on after the instance with the lease was killed, under load."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,19 +12,18 @@ from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.loading import loading
 from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.program import Program
+from tests.benchmarks.served import serving
 from tests.benchmarks.watched import CLUSTER, Rest
 from tests.helpers.brokers import free_port
-from tests.helpers.paths import ROOT
 from tests.helpers.postgres import Postgres
-from tests.helpers.processes import send, with_environment
-from tests.helpers.waiting import LIMIT_S, wait_until
+from tests.helpers.waiting import wait_until
 from tests.integration.producers import create_topic, open_producer, transact
 
 TAKEN_OVER_S = 15.0
-MARK = "TXNSCOPE_BENCHMARK_INSTANCE"
 TOPIC, PROBE = "payments", "probe"
-POLL_S = 0.05
-STANDS_BY = "standing by"
+FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
+"""What an instance says."""
 
 
 def run(rate: int = 200, ids: int = 20, times: int = 5) -> list[Figure]:
@@ -46,16 +40,16 @@ def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
         broker = running.enter_context(Broker(VERSION, free_port(), folder / "kafka", {}))
         create_topic(broker.bootstrap, TOPIC, partitions=10)
         open_producer(broker.bootstrap, "creates-the-log")
-        port = free_port()
-        running.enter_context(_program("serve", ["--port", str(port), "--store", store]))
+        holder = running.enter_context(_ingest(broker.bootstrap, store))
+        holder.wait_until_said(FIRST_READ)
+        port = running.enter_context(serving(store)).port
         seconds = []
         with loading("tests.benchmarks.load", broker.bootstrap, TOPIC, rate, ids):
-            instances = [running.enter_context(_ingest(broker.bootstrap, store))]
-            _wait_for_commit(broker.bootstrap, port)
             for _ in range(times):
-                instances.append(running.enter_context(_ingest(broker.bootstrap, store)))
-                instances[-1].wait_until_said(STANDS_BY)
-                instances[-2].kill()
+                standby = running.enter_context(_ingest(broker.bootstrap, store))
+                standby.wait_until_said(STANDS_BY)
+                holder.kill()
+                holder = standby
                 seconds.append(_wait_for_commit(broker.bootstrap, port))
     figures = [
         Figure(f"{kind}: kill -9 → a later commit is seen, the longest of {times}", max(seconds), "s", TAKEN_OVER_S),
@@ -70,60 +64,24 @@ def _wait_for_commit(bootstrap: str, port: int) -> float:
     rest, began = Rest(port), time.monotonic()
     probe = f"{PROBE}-{time.time_ns()}"
     transact(open_producer(bootstrap, probe), TOPIC)
+
+    def commits() -> int:
+        answer = rest.get("/transaction", id=probe)
+        return 0 if answer is None else int(answer["counts"]["commits"])
+
     try:
-        wait_until(lambda: rest.get("/transaction", id=probe), bool, f"a commit of {probe}")
+        wait_until(commits, lambda seen: seen == 1, f"the commit of {probe}")
     finally:
         rest.close()
     return time.monotonic() - began
 
 
-class _Program:
-    """A running `txnscope` command; `said` is what it has printed on stderr."""
-
-    def __init__(self, command: str, arguments: list[str]) -> None:
-        self.said: list[str] = []
-        self._mark = f"{command}-{time.time_ns()}"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", command, *arguments],
-            cwd=ROOT,
-            env=os.environ | {MARK: self._mark},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def wait_until_said(self, text: str) -> None:
-        wait_until(lambda: "\n".join(self.said), lambda said: text in said, repr(text))
-
-    def kill(self) -> None:
-        """Kills every process of the instance at once, as a host that dies does."""
-        send(signal.SIGKILL, with_environment(MARK, self._mark))
-        self.process.wait(LIMIT_S)
-
-    def _listen(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said.append(line.rstrip())
-
-
 @contextmanager
-def _program(command: str, arguments: list[str]) -> Iterator[_Program]:
-    program = _Program(command, arguments)
-    try:
-        yield program
-    finally:
-        program.kill()
-
-
-@contextmanager
-def _ingest(bootstrap: str, store: str) -> Iterator[_Program]:
-    with (
-        TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder,
-        _program(
-            "ingest",
-            ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", store, "--checkpoint", folder],
-        ) as program,
-    ):
-        yield program
+def _ingest(bootstrap: str, store: str) -> Iterator[Program]:
+    with TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder:
+        where = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", store]
+        program = Program("ingest", *where, "--checkpoint", folder)
+        try:
+            yield program
+        finally:
+            program.kill()

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.benchmarks.process_tree import ProcessTree
+from tests.benchmarks.program import Program
 from tests.helpers.brokers import free_port
-from tests.helpers.paths import ROOT
-from tests.helpers.waiting import LIMIT_S
 
 CLUSTER = "bench"
-END_S = LIMIT_S
 
 
 class Rest:
@@ -47,32 +39,14 @@ class Rest:
         self._connection.close()
 
 
-class Watched:
-    """A running application; `said` has (seconds since its start, line)."""
+class Watched(Program):
+    """A running application."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.port = free_port()
         self.store = directory / "txnscope.db"
-        self.said: list[tuple[float, str]] = []
-        self.began = time.monotonic()
-        arguments = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", f"sqlite:///{self.store}"]
-        arguments += ["--checkpoint", str(directory / "checkpoint"), "--port", str(self.port)]
-        self.tree = ProcessTree()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", "watch", *arguments],
-            cwd=ROOT,
-            env=self.tree.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self.began
+        where = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", f"sqlite:///{self.store}"]
+        super().__init__("watch", *where, "--checkpoint", str(directory / "checkpoint"), "--port", str(self.port))
 
     def rest(self) -> Rest:
         return Rest(self.port)
@@ -82,26 +56,12 @@ class Watched:
         rest = self.rest()
         try:
             while not self._is_read(rest, ids):
-                if self._process.poll() is not None or self.elapsed_s() > timeout_s:
+                if not self.is_running or self.elapsed_s() > timeout_s:
                     raise RuntimeError(f"the log was not read within {timeout_s} s:\n" + self.last_words())
                 time.sleep(0.1)
             return self.elapsed_s()
         finally:
             rest.close()
-
-    def last_words(self) -> str:
-        return "\n".join(line for _, line in self.said[-20:])
-
-    def stop(self) -> None:
-        """SIGTERM, and what Ctrl-C cannot end is killed."""
-        self._process.terminate()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._listener.join(5)
 
     def _is_read(self, rest: Rest, ids: int) -> bool:
         coordinators = rest.get("/coordinators")
@@ -109,12 +69,6 @@ class Watched:
             return False
         items = coordinators["items"]
         return sum(item["ids"] for item in items) >= ids and not any(item["lag"] for item in items)
-
-    def _listen(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as lines:
-            for line in lines:
-                self.said.append((self.elapsed_s(), line.rstrip()))
 
 
 @contextmanager

@@ -1,0 +1,68 @@
+"""A `txnscope` command as a process of its own, and all that it starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+from tests.benchmarks.process_tree import ProcessTree
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import LIMIT_S, wait_until
+
+
+class Program:
+    """A running command; `said` has (seconds since its start, line) of what it printed on stderr."""
+
+    def __init__(self, command: str, *arguments: str) -> None:
+        self.said: list[tuple[float, str]] = []
+        self.began = time.monotonic()
+        self.tree = ProcessTree()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "service.cli", command, *arguments],
+            cwd=ROOT,
+            env=self.tree.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def wait_until_said(self, text: str) -> None:
+        wait_until(self._all_said, lambda said: text in said, repr(text))
+
+    def last_words(self) -> str:
+        return "\n".join(line for _, line in self.said[-20:])
+
+    def stop(self) -> None:
+        """Ends it by SIGTERM, and kills what that does not end."""
+        self._process.terminate()
+        try:
+            self._process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._listener.join(5)
+
+    def kill(self) -> None:
+        """Kills all of its processes at once, as a host that dies does."""
+        self.tree.kill()
+        self._process.wait(LIMIT_S)
+
+    def _all_said(self) -> str:
+        return "\n".join(line for _, line in self.said)
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                self.said.append((self.elapsed_s(), line.rstrip()))
