@@ -30,7 +30,7 @@ from deploy.demo.workload.clients import PATIENCE_S
 from deploy.demo.workload.workload import Workload, WorkloadError
 
 SEED = 1
-READY_TIMEOUT_S = PATIENCE_S + 60.0  # what an application waits for in vain is better known to the application
+READY_TIMEOUT_S = PATIENCE_S + 60.0  # applications give up first: they can name what they waited for
 WORKLOAD_END_S = 3.0
 PRODUCT_END_S = 14.0
 TAIL_LINES = 20

@@ -123,8 +123,9 @@ class Ingest:
 
     def rows(self, table: Any) -> list[Any]:
         """The rows of its cluster; the store may have those of others."""
-        is_own = clusters.c.id == (clusters.c.id if table is clusters else table.c.cluster_id)
-        own = select(table).where(is_own, clusters.c.name == self.name)
+        own = select(table).where(clusters.c.name == self.name)
+        if table is not clusters:
+            own = own.where(table.c.cluster_id == clusters.c.id)
         with self.reader() as engine, engine.connect() as connection:
             return list(connection.execute(own))
 
