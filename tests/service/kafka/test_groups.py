@@ -119,7 +119,7 @@ def test_members_come_and_go(broker: Broker, client: KafkaClient) -> None:
         assert listed["joined"].protocol_type == "consumer"
         assert listed["joined-empty"] in (ListedGroup("joined-empty", t, "Empty") for t in ("", "consumer"))
         assert "joined-missing" not in listed
-    assert members(client, NODE, ["joined"]) == {"joined": 0}
+    wait_until_equal(lambda: members(client, NODE, ["joined"]), {"joined": 0}, "the members that have left")
     assert members(client, NODE, []) == coordinators_of(client, []) == {}
 
 
@@ -134,4 +134,4 @@ def test_members_of_the_newer_group_protocol(broker_431: Broker) -> None:
                 return members(client, NODE, ["joined-848"])["joined-848"]
 
             wait_until_equal(joined, 1, "the members")
-        assert members(client, NODE, ["joined-848"]) == {"joined-848": 0}
+        wait_until_equal(lambda: members(client, NODE, ["joined-848"]), {"joined-848": 0}, "the members that have left")
