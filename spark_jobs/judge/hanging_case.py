@@ -27,7 +27,7 @@ from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.hanging import can_still_write, entry_identity, is_certain, subject_of
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, will_end
 from service.domain.partitions.state import PartitionState
-from service.domain.transaction_log.states import NAMES, TOPIC
+from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
 from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample, decode
@@ -49,6 +49,9 @@ class HangingCase:
     entry open. `closed_ms`: time of the first observation that showed it closed; None while it is open.
 
     `has_log`: the transaction log can be read. Without it the coordinators are asked, at `coordinators_asked_ms` last.
+
+    `busy_until_ms`: until then the coordinator completed an earlier transaction of the owner; -1 if none is known of.
+    `busy_with`: the start of that transaction while it goes on.
     """
 
     entry: Entry
@@ -67,6 +70,8 @@ class HangingCase:
     observed_ms: int = -1
     closed_ms: int | None = None
     coordinators_asked_ms: int = -1
+    busy_until_ms: int = -1
+    busy_with: int | None = None
 
     @property
     def is_unowned(self) -> bool:
@@ -93,6 +98,12 @@ class HangingCase:
         first_ms = self.entry.first_seen_ms
         return first_ms if self.stalled_since_ms is None else min(self.stalled_since_ms, first_ms)
 
+    @property
+    def addable_since_ms(self) -> int:
+        """Returns a time (ms) by which the entry was written and its coordinator would add its partition: while it
+        completes a transaction it refuses (CONCURRENT_TRANSACTIONS), and the client asks again."""
+        return max(self.there_since_ms, self.busy_until_ms)
+
     def continue_without_log(self, reported: Iterable[Subject]) -> None:
         """Continues without the transaction log. `reported`: the subjects of open findings; one of them may be this
         entry, with an id that is hidden by now."""
@@ -117,14 +128,30 @@ class HangingCase:
             return frozenset()
         return frozenset(log_partitions) if self.owner is None else frozenset({self.owner.log_partition})
 
-    def note_owner(self, owner: Owner | None) -> None:
+    def note_owner(self, owner: Owner | None, now_ms: int) -> None:
         """Notes the owner's newest state in the log. `owner` None: the log has none (any more). Before step 2 holds,
         the owner also names the subject: the entry may have been seen before the record of its id was read."""
         if owner is None:
             return
         self.owner = owner
+        self._note_completion(owner, now_ms)
         if not self.is_unowned:
             self._name_subject(owner)
+
+    def _note_completion(self, owner: Owner, now_ms: int) -> None:
+        """Notes until when the coordinator completed the transaction that it was at when the entry was written. Later
+        ones do not matter: a client that has ended the next transaction had added its partitions before."""
+        if self.busy_with is None:
+            if self.busy_until_ms >= 0 or self.is_unowned:
+                return
+            if owner.state in COMPLETE and owner.timestamp_ms > self.there_since_ms:
+                self.busy_until_ms = min(owner.timestamp_ms, self.begun_ms)  # its clock may be ahead of ours
+            if owner.state not in PREPARED:
+                return
+            self.busy_with = owner.start_ms
+        self.busy_until_ms = now_ms
+        if owner.state not in PREPARED or owner.start_ms != self.busy_with:
+            self.busy_with = None
 
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:
         """Notes the end offsets of the transaction log if they were requested after step 1, and none that is needed is
@@ -173,16 +200,17 @@ class HangingCase:
         the coordinator will end the entry after all.
 
         The second answer counts only if it was requested at `from_ms` or later: before that a client may have been
-        waiting. A producer id without an answer proves nothing: a hidden id may own the entry.
+        waiting. A producer id without an answer proves nothing: a hidden id may own the entry. Nor does a coordinator
+        that completes a transaction: it adds no partition meanwhile, and the client asks again.
         """
         if self.has_log or self.entry.producer_id not in answer.by_producer_id or answer.asked_at_ms <= self.begun_ms:
             return False
         self.coordinators_asked_ms = answer.asked_at_ms
         state, found = self.confirmation, answer.by_producer_id[self.entry.producer_id]
-        if found is None or will_end(self.entry, found):
+        if found is None or found.state in PREPARED or will_end(self.entry, found):
             if isinstance(state, Released):
                 self._move(Open())
-            return found is not None and self.is_unowned
+            return found is not None and will_end(self.entry, found) and self.is_unowned
         self._name_subject(found)
         match state:
             case Open():
@@ -197,9 +225,9 @@ class HangingCase:
 
     # step 3: the partition still shows the entry open; or it has ended
 
-    def apply_open(self, seen: CheckedPartition, context: Context) -> None:
-        """Notes that an observation showed the entry open. The observation makes step 3 if it was requested late enough
-        after step 2."""
+    def apply_open(self, seen: CheckedPartition) -> None:
+        """Notes that an observation showed the entry open. The observation makes step 3 if it was requested after step
+        2."""
         ends = seen.ends
         self.observed_ms, self.high_watermark = seen.asked_at_ms, ends.high_watermark
         self.closed_ms = None
@@ -207,19 +235,13 @@ class HangingCase:
         unowned = self.confirmation
         if not isinstance(unowned, Unowned) or not (self.has_log or seen.described):
             return
-        if not self.can_confirm(context, seen.asked_at_ms):
+        if seen.asked_at_ms < unowned.since_ms:
             return
         question, text = (
             ("DescribeProducers", "still open") if seen.described else ("ListOffsets", "the LSO still there")
         )
         step_3 = Evidence(seen.asked_at_ms, f"{question}, broker {seen.leader.node}", text)
         self._move(Confirmed(unowned, seen.described, (*unowned.evidence, step_3)))
-
-    def can_confirm(self, context: Context, asked_at_ms: int) -> bool:
-        """Returns whether an observation requested at `asked_at_ms` is late enough after step 2 to make step 3."""
-        if self.unowned_ms is None:
-            return False
-        return asked_at_ms >= self.unowned_ms + (ADD_IN_FLIGHT_MS if self.may_be_added(context, asked_at_ms) else 0)
 
     def apply_closed(self, seen: CheckedPartition) -> int:
         """Notes that an observation found the entry closed. Returns the time of the first such observation (ms)."""

@@ -30,15 +30,12 @@ from spark_jobs.judge.events import EventObserver
 from spark_jobs.judge.group_prober import GroupProber, probing_groups
 from spark_jobs.judge.groups import BlockedGroupObserver
 from spark_jobs.judge.partition_prober import PartitionProber
-from spark_jobs.judge.partitions import OpenEntryObserver
+from spark_jobs.judge.partitions import ROUND_MS, OpenEntryObserver
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.settings import IngestSettings
 
-ROUND_S: Final = 0.25
-SOON_S: Final = 0.1
-"""Pause between rounds while an entry is about to be confirmed as hanging."""
-
+SHORTEST_PAUSE_MS: Final = 10
 CONDITIONS_EVERY_MS: Final = 1_000
 LIMITS_EVERY_MS: Final = 10_000
 PAUSE_FACTOR: Final = 20
@@ -97,10 +94,10 @@ class Judge:
         self._conditions_due, self._limits_due = RoundTimer(CONDITIONS_EVERY_MS), RoundTimer(LIMITS_EVERY_MS)
         self._events_due, self._partitions_due = RoundTimer(0), RoundTimer(0, PARTITIONS_PAUSE_FACTOR)
 
-    @property
-    def is_urgent(self) -> bool:
-        """Returns whether the next round should come soon."""
-        return self._partitions is not None and self._partitions.is_urgent
+    def next_round_ms(self, now_ms: int) -> int:
+        """Returns the time at which the next round should come, after one at `now_ms`."""
+        wanted_ms = 0 if self._partitions is None else self._partitions.next_round_ms
+        return wanted_ms if now_ms < wanted_ms < now_ms + ROUND_MS else now_ms + ROUND_MS
 
     def round(self, now_ms: int) -> int:
         """Runs one round, and returns how many findings changed. Raises LeaseLost and StoreUnavailable as the writer
@@ -229,7 +226,8 @@ def judging(
 
         def work(now_ms: int) -> float:
             judge.round(now_ms)
-            return SOON_S if judge.is_urgent else ROUND_S
+            pause_ms = judge.next_round_ms(now_ms) - wall_clock_ms()
+            return min(max(pause_ms, SHORTEST_PAUSE_MS), ROUND_MS) / 1000  # the clock may have been set back
 
         try:
             with repeated("the judge of findings", work, liveness, limit_s=JUDGE_S, holds_lease=True, wake=wake_judge):

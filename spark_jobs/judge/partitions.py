@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from service.domain.findings import kinds
 from service.domain.findings.adopted import adopted, unreplicated
-from service.domain.findings.confirmation import Open, settled_at_ms
+from service.domain.findings.confirmation import EndsKnown, Open, settled_at_ms
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.hanging import EntryIdentity, entry_identity
@@ -47,6 +47,10 @@ from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
 from spark_jobs.source.watched import EVERYTHING, WatchedTopics
 
 log = logging.getLogger(__name__)
+
+ROUND_MS: Final = 250
+SOON_MS: Final = 100
+"""Pause between rounds while an entry is about to be confirmed as hanging."""
 
 OBSERVE_AGAIN_MS: Final = 1_000
 """Interval at which a hanging entry is observed again: it may end without the LSO moving."""
@@ -98,8 +102,8 @@ class OpenEntryObserver:
         anything."""
         self._gaps: list[Observation] = []
         self._without_case = 0
-        self.is_urgent = False
-        """True while an entry is about to be confirmed: the next round should come soon."""
+        self.next_round_ms = 0
+        """The time at which the next step of some entry may be made: the next round should come no later."""
 
     def gaps(self) -> list[Observation]:
         """Returns the coverage gaps of topics that may not be read, as of the last round."""
@@ -178,7 +182,7 @@ class OpenEntryObserver:
         if case.owner is None or not case.may_be_added(context, now_ms):
             return case.begun_ms
         newest_ms = self._disturbances.newest_ms(case.owner.log_partition)
-        return settled_at_ms(case.there_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
+        return settled_at_ms(case.addable_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
     def _apply_answers(self, current: _Round) -> dict[Subject, str]:
         """Applies the prober's answers to the cases. Returns how cases have ended.
@@ -219,7 +223,7 @@ class OpenEntryObserver:
         if case.topic_id not in ("", seen.topic_id):
             return kinds.TOPIC_DELETED
         if is_open(key, seen):
-            case.apply_open(seen, current.context)
+            case.apply_open(seen)
             if key in answers.facts:
                 _decide(case, *answers.facts[key], read)
             return None
@@ -275,20 +279,22 @@ class OpenEntryObserver:
         for _, (entry, relation) in current.shown:
             case = self._cases.get(_key(entry))
             if relation.is_unowned and case is not None and case.has_log:
-                case.note_owner(relation.owner)
+                case.note_owner(relation.owner, current.now_ms)
+                case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
                 case.apply_log_read(current.read.read_to, current.now_ms)
 
     def _ask(self, current: _Round) -> None:
         """Sends the prober all questions that are due now, in one go."""
-        self.is_urgent = False
         now_ms, context = current.now_ms, current.context
+        self.next_round_ms = now_ms + ROUND_MS
         may_ask = not current.has_log and now_ms - self._coordinators_asked_ms >= ASK_COORDINATORS_MS
         producers: set[int] = set()
         partitions: set[int] = set()
         entries: dict[EntryKey, int] = {}
         facts: dict[EntryKey, EntryQuery] = {}
         for key, case in self._cases.items():
-            is_due = now_ms >= self._log_from_ms(case, context, now_ms)
+            from_ms = self._log_from_ms(case, context, now_ms)
+            is_due = now_ms >= from_ms
             is_at_step_1 = isinstance(case.confirmation, Open)
             if is_due:
                 partitions |= case.log_partitions_needed(current.read.read_to)
@@ -296,9 +302,10 @@ class OpenEntryObserver:
                 producers.add(key.producer_id)
             if not case.has_log and not (case.subject in current.findings or (is_asked and not is_at_step_1)):
                 continue  # without the log every long transaction has a case, and there are many
-            is_urgent = is_due and case.has_log and not case.is_confirmed
-            self.is_urgent |= is_urgent
-            is_wanted = is_urgent and (is_at_step_1 or case.can_confirm(context, now_ms))
+            is_wanted = False
+            if case.has_log and not case.is_confirmed:
+                self.next_round_ms = min(self.next_round_ms, now_ms + SOON_MS if is_due else from_ms)
+                is_wanted = is_due and not isinstance(case.confirmation, EndsKnown)
             if is_wanted or key not in self._stored or now_ms - case.observed_ms >= OBSERVE_AGAIN_MS:
                 entries[key] = case.high_watermark
             if (question := case.facts_to_read(now_ms)) is not None:

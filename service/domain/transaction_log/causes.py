@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from service.domain.transaction_log.facts import NO_ID, LogRecord
 from service.domain.transaction_log.states import (
+    COMPLETE,
     COMPLETE_ABORT,
-    COMPLETE_COMMIT,
     EMPTY,
     EXPIRABLE,
     EXPIRED,
@@ -72,7 +72,7 @@ def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
         return _rotated(before, after) or Cause(INITIALIZED, CERTAIN)  # only InitProducerId writes Empty
     if after.state == EXPIRED:
         return Cause(EXPIRY, CERTAIN)
-    if after.state in (COMPLETE_COMMIT, COMPLETE_ABORT):
+    if after.state in COMPLETE:
         return _rotated(before, after)
     return None
 

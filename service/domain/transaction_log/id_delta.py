@@ -99,7 +99,7 @@ def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) 
     known PrepareX. None if there is neither."""
     ends = [(run.ended_offset, run.ended_state) for run in runs if run.ended_value is not None]
     for before, after in pairs:
-        is_complete = after.state in (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)
+        is_complete = after.state in states.COMPLETE
         if is_complete and before.state not in states.OPEN and not transitions.is_repetition(before, after):
             ends.append((after.offset, after.state))
     return max(ends)[1] if ends else None

@@ -37,9 +37,12 @@ NAMES: Final[dict[int, str]] = {
 CODES: Final[dict[str, int]] = {name: code for code, name in NAMES.items()}
 
 PERSISTED: Final = frozenset({EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT})
-OPEN: Final = frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT})
+PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+"""States in which the end is decided, and the markers are being written. No partition is added meanwhile."""
+COMPLETE: Final = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
+OPEN: Final = PREPARED | {ONGOING}
 """States in which participant partitions still wait for a marker."""
-EXPIRABLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+EXPIRABLE: Final = COMPLETE | {EMPTY}
 
 
 TOPIC: Final = "__transaction_state"

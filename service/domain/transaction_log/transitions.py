@@ -15,6 +15,7 @@ from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
+    EXPIRABLE,
     EXPIRED,
     NAMES,
     NEVER_SEEN,
@@ -25,16 +26,14 @@ from service.domain.transaction_log.states import (
     UNKNOWN,
 )
 
-_IDLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
-
 BEFORE: Final[dict[int, frozenset[int]]] = {
-    EMPTY: _IDLE | {EXPIRED},
-    ONGOING: _IDLE | {ONGOING},
+    EMPTY: EXPIRABLE | {EXPIRED},
+    ONGOING: EXPIRABLE | {ONGOING},
     PREPARE_COMMIT: frozenset({ONGOING}),
-    PREPARE_ABORT: _IDLE | {ONGOING},
+    PREPARE_ABORT: EXPIRABLE | {ONGOING},
     COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
     COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
-    EXPIRED: _IDLE,
+    EXPIRED: EXPIRABLE,
 }
 """By state, the states that may come directly before it."""
 
@@ -59,7 +58,7 @@ def anomaly(before: LogRecord, after: LogRecord) -> str | None:
         return f"Kafka allows no {NAMES[after.state]} after {NAMES[before.state]}: {_ANOMALY_REASON}"
     if before.state in OPEN and not is_same_transaction(before, after):
         return f"the previous record belongs to another transaction, which has no end here: {_ANOMALY_REASON}"
-    if before.state in _IDLE and after.state in OPEN and not _may_begin(before, after):
+    if before.state in EXPIRABLE and after.state in OPEN and not _may_begin(before, after):
         return f"the record that must come before this one is missing: {_ANOMALY_REASON}"
     return None
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.partitions.blocked_groups import AffectedGroup
-from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
+from service.domain.transaction_log.states import ONGOING, PREPARED, SOURCE
 from service.store.queries.clusters import (
     ClusterRow,
     StateCount,
@@ -91,11 +91,7 @@ _OLDEST_FIRST = (
     .where(_T.started_at_ms.is_not(None), _T.started_at_ms > 0)
     .order_by(_T.started_at_ms, _T.transactional_id)
 )
-_PREPARED = (
-    select(_T.state, func.min(_T.state_since_ms))
-    .where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)))
-    .group_by(_T.state)
-)
+_PREPARED = select(_T.state, func.min(_T.state_since_ms)).where(_T.state.in_(PREPARED)).group_by(_T.state)
 
 # protocols by the transaction version that clients write (KIP-890: 2 and above raise the epoch with every end); each
 # version is looked up once in every log partition

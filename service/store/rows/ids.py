@@ -13,7 +13,6 @@ from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.store.display import display_id
 from service.store.id_key import is_cut
 
-_COMPLETE: Final = frozenset({states.COMPLETE_COMMIT, states.COMPLETE_ABORT})
 _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None)
 """The columns from `commits` on."""
 
@@ -63,7 +62,7 @@ def newest_record(row: IdRow) -> LogRecord:
             offset=row.offset, timestamp_ms=row.timestamp_ms, leader_epoch=row.leader_epoch, state=row.state
         )
     record = LogRecord._make(getattr(row, name) for name in LogRecord._fields)
-    is_prepared = row.state in (states.PREPARE_COMMIT, states.PREPARE_ABORT)
+    is_prepared = row.state in states.PREPARED
     return record._replace(timestamp_ms=row.state_since_ms) if is_prepared else record
 
 
@@ -122,7 +121,7 @@ def first_row(cluster_id: int, generation: int, run: Run) -> IdRow:
     ids of a first read. None of the run counts, and it joins no earlier one."""
     newest, key = run.last, run.transactional_id
     known = newest if newest.state < states.EXPIRED or run.first.state >= states.EXPIRED else run.first
-    outcome = run.first.state if run.first.state in _COMPLETE else None
+    outcome = run.first.state if run.first.state in states.COMPLETE else None
     return IdRow._make(
         (
             cluster_id,

@@ -131,12 +131,11 @@ def _number(text: str) -> int | None:
 
 def chips(counts: dict[str, int]) -> list[Chip]:
     """Returns the choices of states. `counts`: number of ids by the name of their state."""
-    prepare = frozenset({states.PREPARE_COMMIT, states.PREPARE_ABORT})
     choices: list[tuple[str, frozenset[int]]] = [
         ("All", frozenset()),
         ("Open", states.OPEN),
         ("Ongoing", frozenset({states.ONGOING})),
-        ("Prepare", prepare),
+        ("Prepare", states.PREPARED),
         ("CompleteCommit", frozenset({states.COMPLETE_COMMIT})),
         ("CompleteAbort", frozenset({states.COMPLETE_ABORT})),
         ("Empty", frozenset({states.EMPTY})),

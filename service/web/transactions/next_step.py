@@ -14,7 +14,6 @@ from service.web.shared import words
 UNTIL, SINCE, AT = "until", "since", "at"
 
 _DAY_MS: Final = 86_400_000
-_PREPARED: Final = frozenset({states.PREPARE_COMMIT, states.PREPARE_ABORT})
 _DISCARDED: Final = "its records are then discarded"
 
 
@@ -42,7 +41,7 @@ def next_step(row: IdRow, context: Context, now_ms: int) -> Next:
         return Next("muted", "", "expired", *((AT, row.timestamp_ms) if is_time(row.timestamp_ms) else ()))
     if row.state == states.ONGOING:
         return _of_open(row, context, now_ms)
-    if row.state in _PREPARED:
+    if row.state in states.PREPARED:
         return _of_prepared(row, context, now_ms)
     return _of_idle(row, context.limits, now_ms)
 

@@ -18,9 +18,6 @@ from service.store.rows.ids import IdRow
 from service.web.charts.swimlane import Life
 from service.web.shared import words
 
-_PREPARED = (states.PREPARE_COMMIT, states.PREPARE_ABORT)
-_COMPLETE = (states.COMPLETE_COMMIT, states.COMPLETE_ABORT)
-
 
 def lives(
     newest: IdRow, rows: Iterable[Row], minutes: Iterable[MinuteRow], commits: Mapping[int, Commits]
@@ -36,9 +33,9 @@ def of_rows(rows: Sequence[Row]) -> list[Life]:
     found: list[Life] = []
     prepared: Row | None = None
     for row in rows:
-        if row.to_state in _PREPARED:
+        if row.to_state in states.PREPARED:
             prepared = row
-        elif row.to_state in _COMPLETE:
+        elif row.to_state in states.COMPLETE:
             own = prepared if prepared is not None and row.from_state == prepared.to_state else None
             prepared = None
             if own is None or own.cause != EMPTY_ABORT:
@@ -97,8 +94,8 @@ def _without(minute: MinuteRow, own: Iterable[Row]) -> MinuteRow:
     a commit, `open_max_ms` becomes 0: the longest of the others may have been shorter."""
     own = list(own)
     ended = sum(row.to_state == states.COMPLETE_COMMIT for row in own)
-    opened = [row.duration_ms for row in own if row.duration_ms is not None and row.to_state in _PREPARED]
-    marked = [row.marker_ms for row in own if row.marker_ms is not None and row.to_state in _COMPLETE]
+    opened = [row.duration_ms for row in own if row.duration_ms is not None and row.to_state in states.PREPARED]
+    marked = [row.marker_ms for row in own if row.marker_ms is not None and row.to_state in states.COMPLETE]
     return minute._replace(
         commits=minute.commits - ended,
         opened=minute.opened - len(opened),
@@ -138,13 +135,17 @@ def phases_of(rows: Sequence[Row], offset: int | None) -> list[Phase]:
     """Returns the phases of the transaction with its PrepareX or CompleteX at `offset`; if `offset` is None, of the one
     that left rows last. Empty if there is no such transaction. `rows`: newest first."""
     ordered = [row for row in reversed(rows) if is_time(row.at_ms) and row.note != REPEATED]
-    ends = [number for number, row in enumerate(ordered) if row.to_state in (*_PREPARED, *_COMPLETE)]
+    ends = [number for number, row in enumerate(ordered) if row.to_state in states.PREPARED | states.COMPLETE]
     if offset is not None:
         ends = [number for number in ends if ordered[number].offset == offset]
     if not ends:
         return []
     place = ends[-1]
-    if ordered[place].to_state in _COMPLETE and place and ordered[place - 1].to_state == ordered[place].from_state:
+    if (
+        ordered[place].to_state in states.COMPLETE
+        and place
+        and ordered[place - 1].to_state == ordered[place].from_state
+    ):
         place -= 1
     return _phases(ordered[place:])
 
@@ -154,10 +155,10 @@ def _phases(rows: Sequence[Row]) -> list[Phase]:
     first."""
     first, rest = rows[0], list(rows[1:])
     told: list[Phase] = []
-    if first.to_state in _PREPARED:
+    if first.to_state in states.PREPARED:
         told += _prepared(first)
         complete = rest.pop(0) if rest and rest[0].from_state == first.to_state else None
-        if complete is None or complete.to_state not in _COMPLETE:
+        if complete is None or complete.to_state not in states.COMPLETE:
             return told
         told[-1] = told[-1]._replace(took=_markers(complete))
     else:

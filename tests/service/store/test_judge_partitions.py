@@ -13,6 +13,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.rules import Rule, Rules
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS
 from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
 from service.domain.worlds.facts import Batches, EntryFacts
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
@@ -29,7 +30,7 @@ from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
-from spark_jobs.judge.partitions import OpenEntryObserver
+from spark_jobs.judge.partitions import SOON_MS, OpenEntryObserver
 from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
 from spark_jobs.source.watched import WatchedTopics
 from tests.helpers.builders.entry_facts import facts_of
@@ -44,6 +45,7 @@ KEY = EntryKey("orders", 0, 7, 100)
 PLACE = ("orders", 0)
 ENDED_MS = NOW_MS - 60_000
 DETECTION = "detection_ms_confirmed"
+PAYMENTS = (Participants("payments", (0,)),)
 NO_TRANSACTION = EntryFacts(LogHistory(0, 10, (), ()), (), 0, Batches(100, 105, Epochs(0, 0), 5, 5, True), -1)
 """The log was read whole, and has no transaction that ended under the producer id."""
 
@@ -170,7 +172,7 @@ class Lab:
         """All three looks, a second apart."""
         self.two_looks(now_ms)
         self.round(now_ms + 2_000)
-        self.seen(now_ms + 2_000 + ADD_IN_FLIGHT_MS)
+        self.seen(now_ms + 2_500)
         found = self.round(now_ms + 3_000)
         assert found is not None
         return found
@@ -278,12 +280,9 @@ def test_a_look_at_the_partition_from_before_the_second_look_does_not_confirm(la
     assert found.status == "candidate"
 
 
-def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
-    """Some clients write before AddPartitionsToTxn is accepted."""
+def test_a_candidate_that_its_producer_adds_after_all_does_not_hang(lab: Lab) -> None:
     lab.two_looks()
-    lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS - 1)
-    found = lab.round(NOW_MS + 2_600)
+    found = lab.round(NOW_MS + 2_000)
     assert found is not None
     assert found.status == "candidate"
     lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
@@ -292,15 +291,70 @@ def test_a_producer_that_may_be_early_is_given_a_moment(lab: Lab) -> None:
     assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
 
 
-def test_the_third_look_is_asked_for_as_soon_as_it_counts_and_not_all_the_time_before(lab: Lab) -> None:
+def test_the_third_look_is_asked_for_once_the_log_is_read_and_not_all_the_time_before(lab: Lab) -> None:
     """Each look costs its leader a question; hundreds may wait at once."""
-    lab.two_looks()
-    lab.seen(NOW_MS + 1_900)
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
     lab.round(NOW_MS + 2_000)
-    lab.round(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS - 1)
     assert KEY not in lab.prober.asked[-1].entries
-    lab.round(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS)
+    lab.log(NOW_MS + 2_100, entry(lab.next_offset, states.EMPTY, b"another", pid=8))
+    lab.round(NOW_MS + 2_200)
     assert KEY in lab.prober.asked[-1].entries
+
+
+def test_the_next_round_comes_when_the_end_of_the_log_may_be_asked_for(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    for at_ms, next_ms in ((ADD_IN_FLIGHT_MS - 100, ADD_IN_FLIGHT_MS), (ADD_IN_FLIGHT_MS, ADD_IN_FLIGHT_MS + SOON_MS)):
+        lab.round(NOW_MS + at_ms)
+        assert lab.judge.next_round_ms(NOW_MS + at_ms) == NOW_MS + next_ms
+
+
+def test_a_client_is_waited_for_while_its_transaction_before_is_completed(lab: Lab) -> None:
+    """Meanwhile AddPartitionsToTxn is refused (CONCURRENT_TRANSACTIONS), and the client asks again."""
+    lab.log(NOW_MS, entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=ENDED_MS, at_ms=NOW_MS, topics=PAYMENTS))
+    lab.opened(NOW_MS)
+    for after_ms in range(1_000, 10_000, 500):
+        lab.ends(NOW_MS + after_ms - 100)
+        assert lab.round(NOW_MS + after_ms) is None
+    completed_ms = NOW_MS + 10_000
+    lab.log(completed_ms, entry(lab.next_offset, states.COMPLETE_COMMIT, start_ms=ENDED_MS, at_ms=completed_ms))
+    for after_ms in (100, 300, ADD_IN_FLIGHT_MS):
+        lab.ends(completed_ms + after_ms - 50)
+        assert lab.round(completed_ms + after_ms) is None
+    lab.ends(completed_ms + 100 + ADD_IN_FLIGHT_MS)
+    found = lab.round(completed_ms + 200 + ADD_IN_FLIGHT_MS)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_transaction_that_was_complete_a_moment_ago_may_have_kept_a_client_waiting(lab: Lab) -> None:
+    completed_ms = NOW_MS + 400
+    lab.log(NOW_MS + 500, entry(lab.next_offset, states.COMPLETE_COMMIT, start_ms=ENDED_MS, at_ms=completed_ms))
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 500)
+    lab.ends(completed_ms + ADD_IN_FLIGHT_MS - 1)
+    assert lab.round(completed_ms + ADD_IN_FLIGHT_MS) is None
+    lab.ends(completed_ms + ADD_IN_FLIGHT_MS)
+    found = lab.round(completed_ms + ADD_IN_FLIGHT_MS + 100)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> None:
+    """What hangs is a partition that none of its transactions lists."""
+    lab.opened(NOW_MS)
+    found = None
+    for n in range(12):
+        at_ms = NOW_MS + 250 * n
+        prepared = entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=at_ms - 50, at_ms=at_ms, topics=PAYMENTS)
+        lab.log(at_ms, prepared)
+        lab.ends(at_ms - 10)
+        found = lab.round(at_ms)
+    assert found is not None
+    assert found.status == "confirmed"
 
 
 def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
@@ -363,7 +417,7 @@ def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> Non
 def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS, broker_failure_at_ms=NOW_MS + 2_400)
+    lab.seen(NOW_MS + 2_500, broker_failure_at_ms=NOW_MS + 2_400)
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert found.status == "candidate"
@@ -476,8 +530,9 @@ def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> No
     """Who waits for it to end sees that a moment later."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
+    lab.prober.asked.clear()
     lab.round(NOW_MS + 4_100)
-    assert KEY not in lab.prober.asked[-1].entries, "looked at a moment ago"
+    assert not lab.prober.asked, "looked at a moment ago"
     lab.watched.see(look(NOW_MS + 4_200, 111, 111), now_ms=NOW_MS + 4_200)
     lab.round(NOW_MS + 4_300)
     assert KEY in lab.prober.asked[-1].entries
@@ -503,7 +558,7 @@ def test_a_marker_by_hand_for_a_transaction_that_was_seen_open_before_its_commit
     lab.round(NOW_MS + 1_100)
     lab.ends(NOW_MS + 1_500)
     lab.round(NOW_MS + 2_000)
-    lab.seen(NOW_MS + 2_000 + ADD_IN_FLIGHT_MS)
+    lab.seen(NOW_MS + 2_500)
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert found.status == "confirmed"

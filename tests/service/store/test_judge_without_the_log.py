@@ -164,6 +164,19 @@ def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | Non
         assert lab.at(NOW_MS + (2 + n) * S + 100) is None
 
 
+def test_a_coordinator_that_completes_a_transaction_adds_no_partition_meanwhile(lab: Blind) -> None:
+    """It refuses (CONCURRENT_TRANSACTIONS), and a client that was early asks again."""
+    lab.denied()
+    lab.opened(NOW_MS)
+    for after_ms in range(S, 20 * S, S):
+        assert lab.at(NOW_MS + after_ms) is None
+        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE._replace(state=states.PREPARE_COMMIT))
+    for after_ms in (20 * S, 26 * S):
+        lab.at(NOW_MS + after_ms)
+        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE)
+    assert lab.at(NOW_MS + 27 * S) == "confirmed"
+
+
 def test_two_answers_within_a_moment_are_one(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
@@ -274,7 +287,7 @@ def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
     lab.judge.round(now_ms)
     lab.ends(now_ms + 100)
     lab.round(now_ms + 200)
-    lab.seen(now_ms + 300 + ADD_IN_FLIGHT_MS)
+    lab.seen(now_ms + 300)
     found = lab.round(now_ms + S)
     assert before is not None
     assert found is not None

@@ -61,17 +61,17 @@ def test_an_ended_transaction_that_listed_the_partition_may_be_followed_by_the_n
 
 def test_an_owner_that_is_read_before_step_2_names_the_subject() -> None:
     case = new(None)
-    case.note_owner(None)
+    case.note_owner(None, NOW_MS)
     assert case.subject.transactional_id is None
-    case.note_owner(IDLE)
+    case.note_owner(IDLE, NOW_MS)
     assert case.subject == subject_of(ENTRY, IDLE)
-    case.note_owner(None)
+    case.note_owner(None, NOW_MS)
     assert case.owner == IDLE, "the id may have expired since"
 
 
 def test_a_subject_stays_once_a_finding_may_be_about_it() -> None:
     case = unowned(None)
-    case.note_owner(IDLE)
+    case.note_owner(IDLE, NOW_MS)
     assert case.subject == subject_of(ENTRY, None)
 
 
