@@ -49,7 +49,7 @@ from spark_jobs.source.watched import EVERYTHING, WatchedTopics
 log = logging.getLogger(__name__)
 
 ROUND_MS: Final = 250
-SOON_MS: Final = 100
+SOON_MS: Final = 50
 """Pause between rounds while an entry is about to be confirmed as hanging."""
 
 OBSERVE_AGAIN_MS: Final = 1_000

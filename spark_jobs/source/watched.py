@@ -43,8 +43,9 @@ class WatchedTopics(NamedTuple):
 
 EVERYTHING: Final = WatchedTopics()
 
-STALL_MS: Final = 500
-"""Time for which the LSO must have stayed at one offset below the high watermark before a partition is stalled."""
+STALL_MS: Final = 200
+"""Time for which the LSO must have stayed at one offset below the high watermark before a partition is stalled: a bit
+less than the time between two samples, so that two in a row suffice."""
 MOVING_EVERY_MS: Final = 5_000
 """Interval at which a busy partition, where transactions come and go, is reported."""
 _MISSES: Final = 2
