@@ -113,7 +113,8 @@ class Upsert:
     those in `fill` take it unless it is null.
 
     Columns in `add` grow by the new value; in `most` and `least` the larger or smaller value stays; all others stay as
-    they are. Rows are tuples in the order of `columns` (default: all).
+    they are. With `only_new` a key that exists raises IntegrityError. Rows are tuples in the order of `columns`
+    (default: all).
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Upsert:
         add: Sequence[str] = (),
         most: Sequence[str] = (),
         least: Sequence[str] = (),
+        only_new: bool = False,
     ) -> None:
         self.table = table
         self.columns = tuple(columns) or tuple(table.c.keys())
@@ -136,6 +138,7 @@ class Upsert:
         self.add = tuple(add)
         self.most = tuple(most)
         self.least = tuple(least)
+        self.only_new = only_new
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Writes the rows one after another: a row meets the result of an earlier row with the same key."""
@@ -184,6 +187,8 @@ def _into(upsert: Upsert, dialect: Dialect) -> postgresql.Insert | sqlite.Insert
 
 
 def _on_conflict(upsert: Upsert, statement: postgresql.Insert | sqlite.Insert) -> postgresql.Insert | sqlite.Insert:
+    if upsert.only_new:
+        return statement
     changes: dict[str, Any] = {name: statement.excluded[name] for name in upsert.replace}
     here, incoming = upsert.table.c, statement.excluded
     changes |= {name: func.coalesce(incoming[name], here[name]) for name in upsert.fill}

@@ -6,10 +6,12 @@ of their fields into the JVM's form and back: that costs four times what decodin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from service.domain.reasons.coding import decode, encode
@@ -19,13 +21,16 @@ from service.domain.transaction_log.facts import (
     Gap,
     LogBatch,
     LogRecord,
+    LoneRuns,
     Minute,
     Participants,
     RangeRead,
+    Records,
     Reject,
     Run,
     Step,
 )
+from service.store.id_key import KEY_ID_BYTES
 from service.wire.transaction_log import decode_value
 from spark_jobs.fold.transaction_log import Folded, Runs
 
@@ -162,25 +167,67 @@ def batches_from_rows(table: pa.Table, runs_at_once: int = RUNS_AT_ONCE) -> Iter
     A cut is made only after reads, because all facts from a range come before the read that names the range.
     """
     found: dict[str, list[Any]] = {kind: [] for kind in _FACTS}
+    runs: list[pa.StructArray] = []
     cut = False
     for kind, facts in facts_from_rows(table):
-        found[kind] += _FACTS[kind](facts)
-        if kind == "read" and len(found["run"]) >= runs_at_once:
-            yield _batch(found)
-            found, cut = {kind: [] for kind in _FACTS} | {"trouble": found["trouble"]}, True
+        if kind == "run":
+            runs.append(facts)
+        else:
+            found[kind] += _FACTS[kind](facts)
+        if kind == "read" and sum(map(len, runs)) >= runs_at_once:
+            yield _batch(found, runs)
+            found, runs, cut = {kind: [] for kind in _FACTS} | {"trouble": found["trouble"]}, [], True
     if found["read"] or not cut:
-        yield _batch(found)
+        yield _batch(found, runs)
 
 
-def _batch(found: dict[str, list[Any]]) -> LogBatch:
+def _batch(found: Mapping[str, list[Any]], runs: Sequence[pa.StructArray]) -> LogBatch:
+    history = [read.partition for read in found["read"] if not read.counts]
+    all_runs = pa.concat_arrays(runs) if runs else pa.array([], RUN)
+    is_lone = lone(all_runs, history, found["step"])
     return LogBatch(
         ranges=tuple(found["read"]),
-        runs=tuple(found["run"]),
+        runs=tuple(_runs(all_runs.filter(pc.invert(is_lone)))),
         rejects=tuple(found["reject"]),
         trouble=combined(found["trouble"]),
         steps=tuple(found["step"]),
         minutes=tuple(found["minute"]),
         durations=tuple(found["durations"]),
+        lone=lone_runs(all_runs.filter(is_lone)) if history else None,
+    )
+
+
+def lone(runs: pa.StructArray, history: Sequence[int], steps: Iterable[Step]) -> pa.BooleanArray:
+    """Returns which of the runs are LoneRuns. `history`: the log partitions whose records do not count."""
+    partition, ids, joined = (runs.field(name) for name in ("partition", "transactional_id", "joined"))
+    if not history or not len(runs):
+        return pa.array(np.zeros(len(runs), bool))
+    coded = ids.dictionary_encode()
+    with_steps = pa.array({step.transactional_id for step in steps}, ids.type)
+    is_of_other = pc.or_(
+        pc.is_in(coded.dictionary, value_set=with_steps), pc.greater(pc.binary_length(coded.dictionary), KEY_ID_BYTES)
+    )
+    number = np.asarray(coded.indices)
+    is_alone = (np.bincount(number, minlength=len(coded.dictionary)) == 1) & ~np.asarray(is_of_other)
+    is_history = pc.is_in(partition, value_set=pa.array(history, partition.type))
+    return pa.array(is_alone[number] & np.asarray(is_history) & ~np.asarray(joined))
+
+
+def lone_runs(runs: pa.StructArray) -> LoneRuns:
+    """Returns the columns of runs, ordered by id."""
+    runs = runs.take(pc.sort_indices(runs.field("transactional_id")))
+    columns = dict(zip(Runs._fields, runs.flatten(), strict=True))
+    values = columns["value"].to_pylist()
+    return LoneRuns(
+        partition=np.asarray(columns["partition"]),
+        transactional_id=columns["transactional_id"].to_pylist(),
+        first=Records(*map(np.asarray, columns["first"].flatten())),
+        last=Records(*map(np.asarray, columns["last"].flatten())),
+        records=np.asarray(columns["records"]),
+        participants=[() if value is None else _participants(value) for value in values],
+        ended_offset=np.asarray(columns["ended_offset"]),
+        ended_state=np.asarray(columns["ended_state"]),
+        ended_value=columns["ended_value"].to_pylist(),
     )
 
 
@@ -218,7 +265,6 @@ def _participants(value: bytes) -> tuple[Participants, ...]:
 
 _FACTS: dict[str, Callable[[pa.Array], list[Any]]] = {
     "read": _reads,
-    "run": _runs,
     "step": _plain(Step),
     "minute": _plain(Minute),
     "durations": lambda structs: [d._replace(buckets=tuple(d.buckets)) for d in _plain(Durations)(structs)],

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.facts import NO_ID, Records
 from service.wire.columns import TOMBSTONE, UNDECODABLE, LogColumns
 from service.wire.vectors import byte_strings
-from spark_jobs.fold.transitions import PairFacts, Pairs, Records, Scope
+from spark_jobs.fold.transitions import PairFacts, Pairs, Scope
 
 Array = np.ndarray[Any, Any]
 NOTHING = -1

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.domain.transaction_log import outcomes, transitions
-from service.domain.transaction_log.facts import Durations
+from service.domain.transaction_log.facts import Durations, Records
 from service.domain.transaction_log.minutes import FIRST_MS, LAST_MS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_COMMIT
@@ -27,26 +27,6 @@ class Scope(NamedTuple):
 
     counted: frozenset[int]
     history_prefixes: Sequence[bytes] = ()
-
-
-class Records(NamedTuple):
-    """Columns of `transaction_log.facts.LogRecord`: the same fields, each an array with one element a row."""
-
-    offset: Array
-    timestamp_ms: Array
-    leader_epoch: Array
-    state: Array
-    producer_id: Array
-    producer_epoch: Array
-    timeout_ms: Array
-    last_update_ms: Array
-    start_ms: Array
-    client_transaction_version: Array
-    previous_producer_id: Array
-    partition_count: Array
-
-    def take(self, rows: Array) -> Records:
-        return Records(*(column[rows] for column in self))
 
 
 class _Side(NamedTuple):

@@ -6,10 +6,14 @@ bytes of the log, not text.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log import states
+
+Array = np.ndarray[Any, Any]
 
 NO_ID = -1
 NO_LEADER = -1
@@ -48,6 +52,29 @@ NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, N
 """Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""
 
 
+class Records(NamedTuple):
+    """Columns of LogRecord: the same fields, each an array with one element a row."""
+
+    offset: Array
+    timestamp_ms: Array
+    leader_epoch: Array
+    state: Array
+    producer_id: Array
+    producer_epoch: Array
+    timeout_ms: Array
+    last_update_ms: Array
+    start_ms: Array
+    client_transaction_version: Array
+    previous_producer_id: Array
+    partition_count: Array
+
+    def take(self, rows: Array) -> Records:
+        return Records(*(column[rows] for column in self))
+
+    def records(self) -> list[LogRecord]:
+        return list(map(LogRecord._make, zip(*(column.tolist() for column in self), strict=True)))
+
+
 class Run(NamedTuple):
     """Consecutive records of one id under one producer id, folded: the unit that the store is fed with.
 
@@ -68,6 +95,55 @@ class Run(NamedTuple):
     ended_offset: int
     ended_state: int
     ended_value: bytes | None
+
+
+class LoneRuns(NamedTuple):
+    """Columns of Run, ordered by id: runs that do not count, each the only thing that a batch has of its id. Nearly all
+    ids of a first read have one."""
+
+    partition: Array
+    transactional_id: list[bytes]
+    first: Records
+    last: Records
+    records: Array
+    participants: list[tuple[Participants, ...]]
+    ended_offset: Array
+    ended_state: Array
+    ended_value: list[bytes | None]
+
+    def take(self, rows: Array) -> LoneRuns:
+        """Returns the runs in these rows."""
+        chosen = rows.tolist()
+        return LoneRuns(
+            self.partition[rows],
+            [self.transactional_id[row] for row in chosen],
+            self.first.take(rows),
+            self.last.take(rows),
+            self.records[rows],
+            [self.participants[row] for row in chosen],
+            self.ended_offset[rows],
+            self.ended_state[rows],
+            [self.ended_value[row] for row in chosen],
+        )
+
+    def runs(self) -> list[Run]:
+        """Returns the runs one by one."""
+        first, last = self.first.records(), self.last.records()
+        return [
+            Run(partition, transactional_id, before, after, False, *more)
+            for partition, transactional_id, before, after, *more in zip(
+                self.partition.tolist(),
+                self.transactional_id,
+                first,
+                last,
+                self.records.tolist(),
+                self.participants,
+                self.ended_offset.tolist(),
+                self.ended_state.tolist(),
+                self.ended_value,
+                strict=True,
+            )
+        ]
 
 
 class Step(NamedTuple):
@@ -181,8 +257,9 @@ class Reject(NamedTuple):
 class LogBatch(NamedTuple):
     """Everything that one micro-batch read from the transaction log.
 
-    Runs are ordered by (partition, id, first offset). Steps of an id are in any order, and one of its minutes may be
-    split into several values. `trouble` is the reason if a part could not be read; None if every partition answered.
+    Runs are ordered by (partition, id, first offset); `lone` are further runs, in columns. Steps of an id are in any
+    order, and one of its minutes may be split into several values. `trouble` is the reason if a part could not be read;
+    None if every partition answered.
     """
 
     ranges: tuple[RangeRead, ...]
@@ -192,3 +269,4 @@ class LogBatch(NamedTuple):
     steps: tuple[Step, ...] = ()
     minutes: tuple[Minute, ...] = ()
     durations: tuple[Durations, ...] = ()
+    lone: LoneRuns | None = None

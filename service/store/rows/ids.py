@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause
@@ -12,9 +12,6 @@ from service.domain.transaction_log.id_delta import IdDelta
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.store.display import display_id
 from service.store.id_key import is_cut
-
-_NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None)
-"""The columns from `commits` on."""
 
 
 class IdRow(NamedTuple):
@@ -113,32 +110,6 @@ def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
         last and last.completed_at_ms,
         last and last.counts,
         last and last.settles_at_ms,
-    )
-
-
-def first_row(cluster_id: int, generation: int, run: Run) -> IdRow:
-    """Returns `new_row` of an id that the store does not have, of which only this run is known, and no step: nearly all
-    ids of a first read. None of the run counts, and it joins no earlier one."""
-    newest, key = run.last, run.transactional_id
-    known = newest if newest.state < states.EXPIRED or run.first.state >= states.EXPIRED else run.first
-    outcome = run.first.state if run.first.state in states.COMPLETE else None
-    return IdRow._make(
-        (
-            cluster_id,
-            key,
-            display_id(key),
-            run.partition,
-            generation,
-            newest.offset,
-            newest.timestamp_ms,
-            newest.leader_epoch,
-            newest.state,
-            *known[4:],
-            newest.start_ms if newest.state == states.ONGOING else newest.timestamp_ms,
-            newest.start_ms if newest.state in states.OPEN else None,
-            run.ended_state if run.ended_value is not None else outcome,
-            *_NOTHING_COUNTED,
-        )
     )
 
 

@@ -11,18 +11,20 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from service.domain.transaction_log.facts import NO_ID, NO_RECORD, Run
+from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LoneRuns, Participants, Run
 from service.domain.transaction_log.id_delta import IdDelta, judge_records
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.store.display import printable
 from service.store.many_rows import Upsert, look_up
-from service.store.rows.ids import IdRow, first_row, last_abort, new_row, newest_record
+from service.store.rows import first_read
+from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.writers.history import HistoryRows
 from service.store.writers.runs import EndedTotals, FoldedFacts, keyed
 
 _IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
+_NEW_IDS = Upsert(transactional_ids, only_new=True)
 _PARTICIPANTS = Upsert(open_participants)
 _PRODUCERS = Upsert(
     producer_ids, replace=("last_seen_ms", "last_epoch"), fill=("ended_offset", "ended_state", "ended_value")
@@ -77,13 +79,10 @@ class IdWriter:
             old = stored.get(key)
             if _is_left_behind(old, of_id):
                 continue
-            if old is None and not counts and self._is_all(of_id, facts):
-                row = first_row(self.cluster_id, generations[partition], of_id[0])
-            else:
-                delta = self._judge(old, of_id, facts, counts)
-                row = new_row(self.cluster_id, old, generations[partition], of_id, delta)
-                history.add(row, delta)
-                ended = _added(ended, delta)
+            delta = self._judge(old, of_id, facts, counts)
+            row = new_row(self.cluster_id, old, generations[partition], of_id, delta)
+            history.add(row, delta)
+            ended = _added(ended, delta)
             if key in displays:
                 row = row._replace(display=displays[key])
             stored[key] = row
@@ -93,11 +92,14 @@ class IdWriter:
         _PRODUCERS.write(connection, [_producer(self.cluster_id, run) for run in runs if _names_producer(run)])
         return ended
 
-    def _is_all(self, runs: Sequence[Run], facts: FoldedFacts) -> bool:
-        """Returns whether one run is all that was read of an id, and none of its records gets a row of history."""
-        run = runs[0]
-        is_alone = len(runs) == 1 and not run.joined and (run.transactional_id, run.partition) not in facts.steps
-        return is_alone and not run.transactional_id.startswith(self.full_history_prefixes)
+    def write_new(self, connection: Connection, generation: int, runs: LoneRuns) -> None:
+        """Writes runs of ids that the store does not have; raises IntegrityError if it has one."""
+        _NEW_IDS.write(connection, first_read.id_rows(self.cluster_id, generation, runs))
+        opened = zip(runs.transactional_id, runs.participants, strict=True)
+        rows = (_participants(self.cluster_id, key, participants) for key, participants in opened if participants)
+        _PARTICIPANTS.write(connection, list(chain.from_iterable(rows)))
+        _PRODUCERS.write(connection, first_read.producer_rows(self.cluster_id, runs))
+        _STATES.write(connection, list(first_read.state_rows(self.cluster_id, runs)))
 
     def _judge(self, old: IdRow | None, runs: Sequence[Run], facts: FoldedFacts, counts: bool) -> IdDelta:
         place = runs[0].transactional_id, runs[0].partition
@@ -135,7 +137,7 @@ class _Changes:
                 self._closed.append({"cluster": self._cluster_id, "key": key})
                 self._opened.pop(key, None)
         if new.state in OPEN:
-            self._opened[key] = _participants(self._cluster_id, newest)
+            self._opened[key] = _participants(self._cluster_id, newest.transactional_id, newest.participants)
 
     def write(self, connection: Connection) -> None:
         _IDS.write(connection, self._rows)
@@ -227,9 +229,11 @@ def _producer(cluster_id: int, run: Run) -> tuple[Any, ...]:
     )
 
 
-def _participants(cluster_id: int, run: Run) -> list[tuple[int, str, int, bytes]]:
+def _participants(
+    cluster_id: int, transactional_id: bytes, participants: Iterable[Participants]
+) -> list[tuple[int, str, int, bytes]]:
     return [
-        (cluster_id, printable(topic)[:_LONGEST_TOPIC], partition, run.transactional_id)
-        for topic, partitions in run.participants
+        (cluster_id, printable(topic)[:_LONGEST_TOPIC], partition, transactional_id)
+        for topic, partitions in participants
         for partition in partitions
     ]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 from sqlalchemy import Connection, Engine, bindparam, select, update
+from sqlalchemy.exc import IntegrityError
 
 from service.domain.retention_policy import Keep
 from service.domain.transaction_log import journal
-from service.domain.transaction_log.facts import LogBatch, RangeRead
+from service.domain.transaction_log.facts import LogBatch, LoneRuns, RangeRead, Run
 from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums, minute_of
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
 from service.store.rows.ids import IdRow, last_abort
-from service.store.schema import transactional_ids
+from service.store.schema import coordinator_states, transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
 from service.store.writers.history import MINUTES, minute_row
 from service.store.writers.ids import IdWriter, expire_partition_ids
@@ -72,12 +74,15 @@ class TransactionLogWriter(SourceWriter):
         facts = FoldedFacts.of(batch)
         with self._transaction(before_ms) as connection:
             todo = self._plan(connection, batch)
-            uncounted = by_id(select_runs(todo.steps, batch.runs, counts=False))
+            new, known = self._divided(connection, todo, batch)
+            uncounted = by_id((*select_runs(todo.steps, batch.runs, counts=False), *known))
             self._expire_ids(connection, [step for step in todo.steps.values() if step.begins_generation])
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
-            if len(uncounted) <= self._runs_at_once:
+            if len(uncounted) <= self._runs_at_once and new is None:
                 self._ids.write(connection, todo.generations, uncounted, facts, now_ms, counts=False)
                 return self._finish(connection, todo, batch, facts, now_ms)
+        if new is not None:
+            self._write_new(todo, new, facts, now_ms)
         for runs in slices_by_id(uncounted, self._runs_at_once):
             with self._transaction() as connection:
                 self._ids.write(connection, todo.generations, runs, facts, now_ms, counts=False)
@@ -85,8 +90,34 @@ class TransactionLogWriter(SourceWriter):
             todo = self._plan(connection, batch)
             return self._finish(connection, todo, batch, facts, now_ms)
 
+    def _divided(self, connection: Connection, todo: Plan, batch: LogBatch) -> tuple[LoneRuns | None, Sequence[Run]]:
+        """Returns the lone runs whose ids the store should not have, because it has no id of their partition yet; and
+        the other ones that apply."""
+        if batch.lone is None:
+            return None, ()
+        of_cluster = coordinator_states.c.cluster_id == self._cluster_id
+        stored = set(connection.scalars(select(coordinator_states.c.partition).where(of_cluster)))
+        new = [p for p, step in todo.steps.items() if p not in stored and step.read.generation == _FIRST_GENERATION]
+        is_new = np.isin(batch.lone.partition, new)
+        is_known = np.isin(batch.lone.partition, list(todo.steps)) & ~is_new
+        new_runs = batch.lone.take(np.flatnonzero(is_new)) if is_new.any() else None
+        return new_runs, batch.lone.take(np.flatnonzero(is_known)).runs()
+
+    def _write_new(self, todo: Plan, runs: LoneRuns, facts: FoldedFacts, now_ms: int) -> None:
+        for start in range(0, len(runs.partition), self._runs_at_once):
+            some = runs.take(np.arange(start, min(start + self._runs_at_once, len(runs.partition))))
+            try:
+                with self._transaction() as connection:
+                    self._ids.write_new(connection, _FIRST_GENERATION, some)
+            except IntegrityError:  # an id is in two partitions: some were added, and ids were hashed again
+                with self._transaction() as connection:
+                    self._ids.write(connection, todo.generations, some.runs(), facts, now_ms, counts=False)
+
     def _plan(self, connection: Connection, batch: LogBatch) -> Plan:
-        return plan(positions(connection, *self._log), batch.ranges, {run.partition for run in batch.runs})
+        partitions = {run.partition for run in batch.runs}
+        if batch.lone is not None:
+            partitions |= set(batch.lone.partition.tolist())
+        return plan(positions(connection, *self._log), batch.ranges, partitions)
 
     def _expire_ids(self, connection: Connection, steps: Iterable[Step]) -> None:
         """Voids the ids of partitions whose logs no longer contain what was read of them."""
@@ -108,6 +139,8 @@ class TransactionLogWriter(SourceWriter):
         self._save_status(connection, now_ms, batch.trouble)
         return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
 
+
+_FIRST_GENERATION: Final = 0
 
 AT_ONCE: Final = 1_000
 

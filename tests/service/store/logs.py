@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import Engine, Table, select
 
 from service.domain.transaction_log import minutes, states, transitions
@@ -15,9 +16,11 @@ from service.domain.transaction_log.facts import (
     Gap,
     LogBatch,
     LogRecord,
+    LoneRuns,
     Minute,
     Participants,
     RangeRead,
+    Records,
     Reject,
     Run,
     Step,
@@ -208,3 +211,21 @@ TABLES = (
 def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]]]:
     """All that was ever written for a cluster, except who held the lease when and the numbers rows were given."""
     return {table.name: rows(engine, table, cluster_id, "id") for table in TABLES}
+
+
+def as_lone(told: LogBatch) -> LogBatch:
+    """The same batch, its runs in columns; each has to be the only thing that the batch has of its id."""
+    runs = sorted(told.runs, key=lambda run: run.transactional_id)
+    partition, ids, first, last, _, records, participants, *ended = map(list, zip(*runs, strict=True))
+    lone = LoneRuns(
+        np.array(partition),
+        ids,
+        Records(*map(np.array, zip(*first, strict=True))),
+        Records(*map(np.array, zip(*last, strict=True))),
+        np.array(records),
+        participants,
+        np.array(ended[0]),
+        np.array(ended[1]),
+        ended[2],
+    )
+    return told._replace(runs=(), lone=lone)

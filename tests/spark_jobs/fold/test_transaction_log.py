@@ -13,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import NO_RECORD, LogBatch, LogRecord, Step
+from service.domain.transaction_log.facts import NO_RECORD, LogBatch, LogRecord, Records, Step
 from service.domain.transaction_log.id_delta import judge_records
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.minutes import MinuteSums
 from service.domain.transaction_log.outcomes import bucket
-from service.store.rows.ids import first_row, new_row
-from spark_jobs.fold.rows import batches_from_rows, folded_to_rows
+from service.store.rows.first_read import id_rows
+from service.store.rows.ids import IdRow, new_row
+from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
 from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
-from spark_jobs.fold.transitions import Records, Scope
+from spark_jobs.fold.transitions import Scope
 from tests.service.store import logs as by_hand
 
 Entry = tuple[int, bytes, LogRecord]  # partition, transactional id, record
@@ -152,16 +153,25 @@ def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
 
 
 @given(logs())
-def test_an_id_with_one_run_of_history_needs_no_judging(log: list[Entry]) -> None:
-    batch = facts(merge(singles(log), Scope(frozenset())))
-    runs_of = Counter((run.partition, run.transactional_id) for run in batch.runs)
-    with_steps = {(step.partition, step.transactional_id) for step in batch.steps}
-    for run in batch.runs:
-        place = run.partition, run.transactional_id
-        if runs_of[place] > 1 or place in with_steps:
-            continue
+def test_a_lone_run_of_history_needs_no_judging(log: list[Entry]) -> None:
+    folded = merge(singles(log), Scope(frozenset()))
+    partitions = {partition for partition, _, _ in log}
+    reads = [by_hand.read(0, 0, partition=partition, counts=False) for partition in sorted(partitions)]
+    rows = [*folded_to_rows(folded), reads_to_rows(reads)]
+    (batch,) = batches_from_rows(pa.Table.from_batches(rows))
+    all_runs = facts(folded).runs
+    assert batch.lone is not None
+    alone = batch.lone.runs()
+    assert sorted((*batch.runs, *alone)) == sorted(all_runs)
+    assert [run.transactional_id for run in alone] == sorted(run.transactional_id for run in alone)
+    runs_of = Counter(run.transactional_id for run in all_runs)
+    with_steps = {step.transactional_id for step in batch.steps}
+    assert {run.transactional_id for run in alone} == {
+        one for one, number in runs_of.items() if number == 1 and one not in with_steps
+    }
+    for run, row in zip(alone, id_rows(1, 3, batch.lone), strict=True):
         delta = judge_records(NO_RECORD, NO_ABORT, [run], (), (), counts=False, full_history=False)
-        assert first_row(1, 3, run) == new_row(1, None, 3, [run], delta)
+        assert IdRow(*row) == new_row(1, None, 3, [run], delta)
         assert (delta.transitions, delta.revised, delta.minutes, delta.durations) == ([], [], {}, [])
         assert (delta.commits, delta.ended_aborts, delta.aborts, delta.expired) == (0, 0, {}, 0)
 
