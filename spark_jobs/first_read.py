@@ -74,12 +74,17 @@ class FirstReadProgress:
         self._read = 0
         self._shown_at_ms: int | None = None
 
+    @property
+    def left(self) -> int:
+        """Returns the number of offsets of history that are not stored yet."""
+        return max(self._total - self._read, 0)
+
     def advance(self, offsets: int, now_ms: int) -> None:
         """Notes that `offsets` more of the history were read and stored."""
-        if self._read >= self._total or not offsets:
+        if not self.left or not offsets:
             return
         self._read += offsets
-        done = self._read >= self._total
+        done = not self.left
         if done or self._shown_at_ms is None or now_ms - self._shown_at_ms >= LINE_EVERY_MS:
             self._shown_at_ms = now_ms
             self._show(done)

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from service.clock import wall_clock_ms
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.store import late_indexes
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.first_read import FirstReadProgress, initial_positions
@@ -22,6 +23,9 @@ from spark_jobs.source.transaction_log import TransactionLogSource, source_optio
 
 POLL_MS = 200
 HEARTBEAT_MS = 1_000
+
+LATE_INDEXES_FROM = 100_000
+"""Number of offsets of history from which on the indexes of ids are built after the first read."""
 
 
 class TransactionLogJob:
@@ -44,10 +48,15 @@ class TransactionLogJob:
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
         positions = initial_positions(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
         shown = FirstReadProgress(positions.values())
+        if shown.left >= LATE_INDEXES_FROM:
+            late_indexes.drop_where_empty(self._engine)
+        missing = late_indexes.missing(self._engine)
 
         def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:
             writer.apply(batch, now_ms, before_ms)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
+            if missing and not shown.left:  # one after each batch, so that new records wait for one only
+                late_indexes.build(self._engine, missing.pop())
 
         options = source_options(self._client, positions, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
         sink = StoreSink(batches_from_rows, apply, part.step)

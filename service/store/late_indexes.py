@@ -1,0 +1,41 @@
+"""Drops the indexes of ids before a first read into an empty store, and builds each at once when all is read.
+
+Kept up to date row by row, they cost the first read more than the rows themselves; built from the finished tables they
+cost a third of that. Until then queries read the whole table, which begins empty.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Engine, Index, inspect, select
+
+from service.store.schema import producer_ids, transactional_ids
+
+_TABLES: Final = (transactional_ids, producer_ids)
+
+
+def drop_where_empty(engine: Engine) -> None:
+    """Drops the indexes if no cluster has ids in the store."""
+    with engine.begin() as connection:
+        for table in _TABLES:
+            if connection.execute(select(table).limit(1)).first() is not None:
+                return
+        for index in _indexes():
+            index.drop(connection, checkfirst=True)
+
+
+def missing(engine: Engine) -> list[Index]:
+    """Returns the indexes that the store does not have."""
+    found = {index["name"] for table in _TABLES for index in inspect(engine).get_indexes(table.name)}
+    return [index for index in _indexes() if index.name not in found]
+
+
+def build(engine: Engine, index: Index) -> None:
+    """Builds an index, unless another process has. Writers wait meanwhile: for a million ids, about a second."""
+    with engine.begin() as connection:
+        index.create(connection, checkfirst=True)
+
+
+def _indexes() -> list[Index]:
+    return sorted((index for table in _TABLES for index in table.indexes), key=lambda index: str(index.name))

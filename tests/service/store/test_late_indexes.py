@@ -1,0 +1,42 @@
+"""Indexes of ids are built after a first read: none is forgotten, and a store with ids keeps its own."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, Index, inspect
+
+from service.store import late_indexes
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, batch, read, transaction
+
+TABLES = ("transactional_ids", "producer_ids")
+
+
+def indexes(engine: Engine) -> list[str]:
+    return sorted(str(index) for table in TABLES for index in inspect(engine).get_indexes(table))
+
+
+def build_all(engine: Engine, missing: list[Index]) -> None:
+    for index in missing:
+        late_indexes.build(engine, index)
+
+
+def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
+    before = indexes(engine)
+    assert late_indexes.missing(engine) == []
+    late_indexes.drop_where_empty(engine)
+    assert indexes(engine) == []
+    missing = late_indexes.missing(engine)
+    assert len(missing) == len(before)
+    late_indexes.build(engine, missing.pop())
+    build_all(engine, late_indexes.missing(engine))
+    build_all(engine, missing)  # another process has built them meanwhile
+    assert indexes(engine) == before
+
+
+def test_a_store_with_ids_keeps_its_indexes(engine: Engine, cluster: Cluster) -> None:
+    """Another cluster's readers use them."""
+    before = indexes(engine)
+    cluster.start({0: 0})
+    cluster.writer.apply(batch(transaction(0, start_ms=1_000), read(0, 3)), NOW_MS)
+    late_indexes.drop_where_empty(engine)
+    assert indexes(engine) == before
