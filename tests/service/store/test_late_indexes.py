@@ -12,7 +12,11 @@ TABLES = ("transactional_ids", "producer_ids")
 
 
 def indexes(engine: Engine) -> list[str]:
-    return sorted(str(index) for table in TABLES for index in inspect(engine).get_indexes(table))
+    found = (index for table in TABLES for index in inspect(engine).get_indexes(table))
+    return sorted(
+        f"{index['name']} {index['column_names']} {sorted(map(str, index['dialect_options'].values()))}"
+        for index in found
+    )
 
 
 def build_all(engine: Engine, missing: list[Index]) -> None:
