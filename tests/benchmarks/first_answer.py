@@ -7,7 +7,7 @@ from tests.benchmarks.prepared_broker import BenchmarkBroker, prepared_broker
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
 from tests.benchmarks.watched import Watched, watching
 
-BAR_S = 60.0
+BAR_S = 30.0
 TIMEOUT_S = 400
 
 
