@@ -18,6 +18,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings import kinds
 from service.domain.findings.rules import Rule, Rules
+from service.domain.worlds.verdict import UNKNOWN
 from service.store.schema import findings
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import client_of
@@ -100,9 +101,12 @@ class HangLab(NamedTuple):
         return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
 
     def wait_until_confirmed(self, hang: Hang) -> Any:
-        """The confirmed finding about it, and nothing but the right answer in it."""
+        """The confirmed finding about it, and nothing but the right answer in it. Its decision may follow a moment
+        later: one that takes many transactions is read again, further back."""
         where = self._where(hang)
-        row = self.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
+        row = self.wait_for_finding(
+            kinds.HANGING, lambda one: one.status == kinds.CONFIRMED and one.decision != UNKNOWN, **where
+        )
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         assert (row.producer_id, row.producer_epoch, row.transactional_id) == (
             hang.producer_id,
