@@ -60,7 +60,7 @@ def _measure(engine: Engine, ids: int) -> None:
         writer.apply(batch, NOW_MS)
         seconds += time.perf_counter() - began
     print(
-        f"first read   {ids:>9,} ids  {seconds:6.1f} s  {ids / seconds:>9,.0f} ids/s  {_size_mib(engine):,.0f} MiB on"
+        f"first read   {ids:>9,} ids  {seconds:6.1f} s  {ids / seconds:>9,.0f} ids/s  {size_mib(engine):,.0f} MiB on"
         f" disk  {time.process_time() - cpu_before:.1f} s of CPU here"
     )
 
@@ -80,7 +80,8 @@ def _measure(engine: Engine, ids: int) -> None:
     print(f"heartbeat    {PARTITIONS:>9,} ranges  {(time.perf_counter() - began) * 1000 / LIVE_BATCHES:6.1f} ms")
 
 
-def _size_mib(engine: Engine) -> float:
+def size_mib(engine: Engine) -> float:
+    """Returns the size of the store on disk."""
     if engine.dialect.name == "sqlite":
         folder = Path(engine.url.database or "").parent
         return sum(path.stat().st_size for path in folder.iterdir()) / 2**20

@@ -40,12 +40,12 @@ class Rest:
 
 
 class Watched(Program):
-    """A running application."""
+    """A running application. `store`: its URL; without one, SQLite in `directory`."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, directory: Path, store: str | None = None) -> None:
         self.port = free_port()
-        self.store = directory / "txnscope.db"
-        where = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", f"sqlite:///{self.store}"]
+        self.store = store or f"sqlite:///{directory / 'txnscope.db'}"
+        where = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", self.store]
         super().__init__("watch", *where, "--checkpoint", str(directory / "checkpoint"), "--port", str(self.port))
 
     def rest(self) -> Rest:
@@ -72,10 +72,10 @@ class Watched(Program):
 
 
 @contextmanager
-def watching(bootstrap: str) -> Iterator[Watched]:
+def watching(bootstrap: str, store: str | None = None) -> Iterator[Watched]:
     """On an empty store in a directory that is gone in the end."""
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
-        watched = Watched(bootstrap, Path(directory))
+        watched = Watched(bootstrap, Path(directory), store)
         try:
             yield watched
         finally:

@@ -194,9 +194,9 @@ def _of(row: Any) -> Key:
     return row.topic, row.partition, row.producer_id, row.start_offset
 
 
-def _confirmed(store: Path) -> Collection[Any]:
+def _confirmed(store: str) -> Collection[Any]:
     """Returns the rows of all hanging findings that were ever confirmed, even if only for a moment."""
-    engine = open_reader(f"sqlite:///{store}")
+    engine = open_reader(store)
     try:
         with engine.connect() as connection:
             of_kind = select(findings).where(findings.c.kind == kinds.HANGING, findings.c.confirmed_at_ms.is_not(None))
