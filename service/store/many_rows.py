@@ -175,10 +175,12 @@ def _insert(upsert: Upsert, dialect: Dialect) -> str:
 
 @lru_cache(maxsize=256)
 def _copy_in(upsert: Upsert, dialect: Dialect) -> CopyIn:
+    columns = [upsert.table.c[name] for name in upsert.columns]
+    if upsert.only_new:
+        return CopyIn(dialect, upsert.table, columns, None)
     incoming: list[ColumnClause[Any]] = [column(name) for name in upsert.columns]
     rows = select(*incoming).select_from(table(source_name(upsert.table), *incoming))
     statement = _on_conflict(upsert, _into(upsert, dialect).from_select(upsert.columns, rows))
-    columns = [upsert.table.c[name] for name in upsert.columns]
     return CopyIn(dialect, upsert.table, columns, str(statement.compile(dialect=dialect)))
 
 
@@ -205,11 +207,12 @@ def _on_conflict(upsert: Upsert, statement: postgresql.Insert | sqlite.Insert) -
 
 class CopyIn:
     """Copies rows of `columns` into `table` by way of a temporary table. `insert`, in the dialect's SQL, takes the rows
-    from `source_name(table)`."""
+    from `source_name(table)`. Without it the rows go straight into the table."""
 
-    def __init__(self, dialect: Dialect, table: Table, columns: Sequence[Column[Any]], insert: str) -> None:
+    def __init__(self, dialect: Dialect, table: Table, columns: Sequence[Column[Any]], insert: str | None) -> None:
         quote = dialect.identifier_preparer.quote
-        incoming, names = source_name(table), ", ".join(quote(column.name) for column in columns)
+        incoming = quote(table.name) if insert is None else source_name(table)
+        names = ", ".join(quote(column.name) for column in columns)
         # once for each connection: tables that come and go with every transaction would swell the catalogue
         self._create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} AS TABLE {quote(table.name)} WITH NO DATA"
         self._copy = f"COPY {incoming} ({names}) FROM STDIN (FORMAT BINARY)"
@@ -220,13 +223,15 @@ class CopyIn:
 
     def run(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> None:
         """Copies the rows; `cursor` is psycopg's."""
-        cursor.execute(self._create)
+        if self._insert is not None:
+            cursor.execute(self._create)
         with cursor.copy(self._copy) as copy:
             copy.set_types(self._types)
             for row in rows:
                 copy.write_row(row)
-        cursor.execute(self._insert)
-        cursor.execute(self._empty)
+        if self._insert is not None:
+            cursor.execute(self._insert)
+            cursor.execute(self._empty)
 
 
 def source_name(table: Table) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
+from sqlalchemy.exc import IntegrityError
 
 from service.store import clusters, schema
 from service.store.many_rows import COPIES_FROM, Upsert
@@ -114,3 +115,13 @@ def test_rows_of_one_id_that_come_back_keep_the_first_sight(engine: Engine) -> N
     (found,) = (row for row in rows(engine, schema.producer_ids, cluster) if row["producer_id"] == 7)
     assert found["first_seen_ms"] == 7
     assert (found["last_seen_ms"], found["first_epoch"], found["last_epoch"]) == (950, 0, 6)
+
+
+@pytest.mark.parametrize("number", [1, COPIES_FROM])
+def test_new_rows_are_refused_where_one_of_them_exists(engine: Engine, number: int) -> None:
+    cluster, upsert = clusters.bind(engine, "c", "c", NOW_MS), Upsert(schema.counters, only_new=True)
+    at_once(engine, upsert, distinct(cluster, number))
+    with pytest.raises(IntegrityError):
+        at_once(engine, upsert, distinct(cluster, number, first=number - 1))
+    at_once(engine, upsert, distinct(cluster, number, first=number))
+    assert len(rows(engine, schema.counters, cluster)) == 2 * number
