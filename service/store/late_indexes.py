@@ -31,10 +31,12 @@ def missing(engine: Engine) -> list[Index]:
     return [index for index in _indexes() if index.name not in found]
 
 
-def build(engine: Engine, index: Index) -> None:
-    """Builds an index, unless another process has. Writers wait meanwhile: for a million ids, about a second."""
+def build_one(engine: Engine, missing: list[Index]) -> None:
+    """Builds the last of the missing indexes, unless another process has, and removes it from the list. Writers wait
+    meanwhile: for a million ids, about a second. StoreUnavailable: try again."""
     with engine.begin() as connection:
-        index.create(connection, checkfirst=True)
+        missing[-1].create(connection, checkfirst=True)
+    missing.pop()
 
 
 def _indexes() -> list[Index]:

@@ -56,7 +56,7 @@ class TransactionLogJob:
             writer.apply(batch, now_ms, before_ms)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
             if missing and not shown.left:  # one after each batch, so that new records wait for one only
-                late_indexes.build(self._engine, missing.pop())
+                late_indexes.build_one(self._engine, missing)
 
         options = source_options(self._client, positions, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
         sink = StoreSink(batches_from_rows, apply, part.step)

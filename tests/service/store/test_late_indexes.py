@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import Engine, Index, inspect
 
 from service.store import late_indexes
+from service.store.engine import StoreUnavailable
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, read, transaction
 
@@ -20,8 +22,8 @@ def indexes(engine: Engine) -> list[str]:
 
 
 def build_all(engine: Engine, missing: list[Index]) -> None:
-    for index in missing:
-        late_indexes.build(engine, index)
+    while missing:
+        late_indexes.build_one(engine, missing)
 
 
 def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
@@ -31,7 +33,7 @@ def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
     assert indexes(engine) == []
     missing = late_indexes.missing(engine)
     assert len(missing) == len(before)
-    late_indexes.build(engine, missing.pop())
+    late_indexes.build_one(engine, missing)
     build_all(engine, late_indexes.missing(engine))
     build_all(engine, missing)  # another process has built them meanwhile
     assert indexes(engine) == before
@@ -43,4 +45,20 @@ def test_a_store_with_ids_keeps_its_indexes(engine: Engine, cluster: Cluster) ->
     cluster.start({0: 0})
     cluster.writer.apply(batch(transaction(0, start_ms=1_000), read(0, 3)), NOW_MS)
     late_indexes.drop_where_empty(engine)
+    assert indexes(engine) == before
+
+
+def test_an_index_that_cannot_be_built_now_is_built_later(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = indexes(engine)
+    late_indexes.drop_where_empty(engine)
+    missing = late_indexes.missing(engine)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("locked")
+
+    with monkeypatch.context() as locked:
+        locked.setattr(Index, "create", refuse)
+        with pytest.raises(StoreUnavailable):
+            late_indexes.build_one(engine, missing)
+    build_all(engine, missing)
     assert indexes(engine) == before
