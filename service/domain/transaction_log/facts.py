@@ -98,8 +98,8 @@ class Run(NamedTuple):
 
 
 class LoneRuns(NamedTuple):
-    """Columns of Run, ordered by id: runs that do not count, each the only thing that a batch has of its id. Nearly all
-    ids of a first read have one."""
+    """Columns of Run, ordered by id. The runs do not count, and a batch has nothing else of their ids: so it is for
+    nearly all ids of a first read."""
 
     partition: Array
     transactional_id: list[bytes]

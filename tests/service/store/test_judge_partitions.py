@@ -344,7 +344,7 @@ def test_a_transaction_that_was_complete_a_moment_ago_may_have_kept_a_client_wai
 
 
 def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> None:
-    """What hangs is a partition that none of its transactions lists."""
+    """The entry hangs on a partition that none of its transactions lists."""
     lab.opened(NOW_MS)
     found = None
     for n in range(12):

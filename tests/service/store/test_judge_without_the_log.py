@@ -165,7 +165,7 @@ def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | Non
 
 
 def test_a_coordinator_that_completes_a_transaction_adds_no_partition_meanwhile(lab: Blind) -> None:
-    """It refuses (CONCURRENT_TRANSACTIONS), and a client that was early asks again."""
+    """The coordinator refuses (CONCURRENT_TRANSACTIONS), and a client that was early asks again."""
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(S, 20 * S, S):

@@ -1,4 +1,4 @@
-"""The first read of a log, in columns: the store has what it has where the same ids are written one by one."""
+"""Lone runs, which are written in columns, leave the same rows as runs that are judged one by one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def everything(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
 
 @pytest.fixture
 def by_runs(engine: Engine, new_cluster: Callable[[], Cluster]) -> list[list[dict[str, Any]]]:
-    """What the store has of HISTORY where every run is judged."""
+    """Returns the rows of HISTORY in a store that judged each run."""
     cluster = new_cluster()
     cluster.start({0: 7, 1: 1})
     cluster.writer.apply(HISTORY, NOW_MS)
