@@ -23,7 +23,7 @@ from tests.integration.producers import create_topic, open_producer, transact
 TAKEN_OVER_S = 15.0
 TOPIC, PROBE = "payments", "probe"
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""The log line of an instance that waits for the lease."""
+"""Parts of log lines: an instance reads the log; an instance waits for the lease."""
 
 
 def run(rate: int = 200, ids: int = 20, times: int = 5) -> list[Figure]:
