@@ -7,17 +7,24 @@ and go, and SIGKILL to the number of a thread ends its whole process. psutil als
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import psutil
+
+
+def all_processes() -> Iterator[psutil.Process]:
+    """Yields every process that runs now. psutil keeps what it found last time, also for a number that another process
+    has by now, and then refuses to signal it: so it must look anew."""
+    psutil.process_iter.cache_clear()
+    return psutil.process_iter()
 
 
 def with_environment(name: str, value: str) -> list[psutil.Process]:
     """Returns the running processes with this environment variable, oldest first: the process that was started with the
     variable, and its descendants."""
     found = []
-    for process in psutil.process_iter():
+    for process in all_processes():
         with suppress(psutil.Error):
             if process.environ().get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)

@@ -14,7 +14,7 @@ import pyspark
 from deploy.demo.child_process import ChildProcess
 from spark_jobs.runtime.java import find_java
 from tests.helpers.brokers import free_ports
-from tests.helpers.processes import command_of, send
+from tests.helpers.processes import all_processes, command_of, send
 from tests.helpers.waiting import wait_for
 
 _DEPLOY = "org.apache.spark.deploy"
@@ -44,7 +44,7 @@ class SparkCluster:
 
     def executors(self) -> list[psutil.Process]:
         """Returns the executors of all applications, oldest first."""
-        found = [one for one in psutil.process_iter() if _EXECUTOR in command_of(one) and self.url_in(one)]
+        found = [one for one in all_processes() if _EXECUTOR in command_of(one) and self.url_in(one)]
         return sorted(found, key=lambda one: one.create_time())
 
     def url_in(self, process: psutil.Process) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from deploy.demo.broker import Broker
-from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT
+from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT
 from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.application import log_ends, log_starts
 
@@ -21,8 +21,19 @@ class Printed(NamedTuple):
 
     state: int
     partitions: int
+    timeout_ms: int
     start_ms: int
     last_update_ms: int
+
+    @property
+    def is_abort(self) -> bool:
+        """Whether it begins to abort a transaction that has partitions."""
+        return self.state == PREPARE_ABORT and self.partitions > 0
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether it is the abort of a transaction that was open for longer than its timeout."""
+        return self.is_abort and self.last_update_ms - self.start_ms > self.timeout_ms
 
 
 def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
@@ -35,7 +46,7 @@ def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
         data = (record.get("value") or {}).get("data")
         if isinstance(data, dict):
             partitions = sum(len(topic["partitionIds"]) for topic in data["transactionPartitions"] or ())
-            times = data["transactionStartTimestampMs"], data["transactionLastUpdateTimestampMs"]
+            times = [data[f"transaction{name}Ms"] for name in ("Timeout", "StartTimestamp", "LastUpdateTimestamp")]
             printed = Printed(data["transactionStatus"], partitions, *times)
             found.setdefault(record["key"]["data"]["transactionalId"], []).append(printed)
     return found

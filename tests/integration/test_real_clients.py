@@ -44,6 +44,11 @@ class Seen(NamedTuple):
     timeline: dict[str, tuple[Row | Folded, ...]]
     history: dict[str, list[Printed]]
 
+    def ran_out(self) -> Counter[str]:
+        """Counts by id the transactions that were aborted after their timeout. Most of them by the coordinator, some in
+        the seconds before its scan by the application that starts again: the log does not tell them apart."""
+        return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
+
     def told(self) -> list[tuple[str, str, int, str]]:
         return [(one.kind, _about(one), one.count, one.title) for one in self.findings]
 
@@ -87,13 +92,13 @@ def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None
     """No transaction hangs, no restart is a conflict, and a first rolling start is no churn."""
     assert {one.kind for one in seen.findings} <= {kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS, kinds.CHURN}, seen.told()
     assert [_about(one) for one in seen.findings if one.kind == kinds.CHURN] == [CHURN], seen.told()
-    timed_out = {name for name, _ in seen.scenario.timeouts()}
+    timed_out = seen.ran_out()
     wrong = [
         _about(one)
         for one in seen.findings
         if one.kind == kinds.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
     ]
-    assert wrong == [], f"{seen.told()}; the broker says timeout of {timed_out}"
+    assert wrong == [], f"{seen.told()}; the log says timeout of {timed_out}"
 
 
 @pytest.mark.parametrize("name", COMMANDED)
@@ -116,7 +121,7 @@ def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
     of_log = {
         name: (
             sum(one.state == states.COMPLETE_COMMIT for one in records),
-            sum(one.state == states.PREPARE_ABORT and one.partitions > 0 for one in records),
+            sum(one.is_abort for one in records),
         )
         for name, records in seen.history.items()
     }
@@ -129,7 +134,10 @@ def test_timeouts_are_those_that_the_coordinator_tells_of(seen: Seen) -> None:
     counted = {
         name: ends.aborts[causes.TIMEOUT] for name, ends in seen.counted.items() if causes.TIMEOUT in ends.aborts
     }
-    assert counted == Counter(name for name, _ in seen.scenario.timeouts())
+    told = Counter(name for name, _ in seen.scenario.timeouts())
+    ran_out = seen.ran_out()
+    assert counted == ran_out, f"the coordinator told of {told}"
+    assert told <= ran_out, f"the coordinator told of {told}"
 
 
 def test_what_kafka_streams_left_open_was_fenced_and_the_rest_it_aborted_itself(seen: Seen) -> None:
@@ -139,10 +147,10 @@ def test_what_kafka_streams_left_open_was_fenced_and_the_rest_it_aborted_itself(
     causes_seen: Counter[str] = Counter()
     for name in (one for one in seen.counted if one.startswith((SHOP, SHIPPING))):
         records = seen.history[name]
-        aborts = [one for one in records if one.state == states.PREPARE_ABORT and one.partitions]
-        timeouts = [at_ms for timed_out, at_ms in seen.scenario.timeouts() if timed_out == name]
+        aborts = [one for one in records if one.is_abort]
+        timeouts = [one for one in aborts if one.ran_out]
         left_open = sum(one.start_ms < killed_ms <= one.last_update_ms for one in aborts)
-        too_old = sum(at_ms >= killed_ms for at_ms in timeouts)
+        too_old = sum(one.last_update_ms >= killed_ms for one in timeouts)
         started = sum(
             (one.state, after.state) == (states.COMPLETE_ABORT, states.EMPTY) for one, after in pairwise(records)
         )

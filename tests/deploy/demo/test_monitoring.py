@@ -27,7 +27,7 @@ from deploy.demo.options import MonitoringPorts
 from deploy.demo.webhook import Notice, Webhook
 from tests.dashboards.rules.files import run
 from tests.helpers.brokers import free_port, free_ports
-from tests.helpers.processes import command_of
+from tests.helpers.processes import all_processes, command_of
 from tests.helpers.waiting import ANSWER_S, wait_for
 
 HANGS = {"alertname": "KafkaTransactionHanging", "service": "txnscope", "severity": "critical", "cluster": "demo"}
@@ -144,7 +144,7 @@ def _programs(directory: Path, *names: str) -> None:
 
 def _process_of(argument: str) -> psutil.Process:
     """Returns the process itself, not its keeper."""
-    commands = {one: command_of(one) for one in psutil.process_iter()}
+    commands = {one: command_of(one) for one in all_processes()}
     (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
     return found
 

@@ -19,7 +19,7 @@ import pytest
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from tests.helpers.paths import ROOT
-from tests.helpers.processes import command_of
+from tests.helpers.processes import all_processes, command_of
 from tests.helpers.stores import Id, SeededCluster, open_id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 
@@ -180,7 +180,7 @@ def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start
 
 
 def command_lines() -> set[str]:
-    return {f"{command_of(process)} " for process in psutil.process_iter()}
+    return {f"{command_of(process)} " for process in all_processes()}
 
 
 def test_watch_keeps_one_owner_over_the_lives_of_the_application(start: Start, port: int) -> None:
