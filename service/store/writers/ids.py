@@ -29,6 +29,7 @@ _PARTICIPANTS = Upsert(open_participants)
 _PRODUCERS = Upsert(
     producer_ids, replace=("last_seen_ms", "last_epoch"), fill=("ended_offset", "ended_state", "ended_value")
 )
+_NEW_PRODUCERS = Upsert(producer_ids, only_new=True)
 _STATES = Upsert(coordinator_states, add=("ids",))
 
 _CLOSE = delete(open_participants).where(
@@ -93,12 +94,13 @@ class IdWriter:
         return ended
 
     def write_new(self, connection: Connection, generation: int, runs: LoneRuns) -> None:
-        """Writes runs of ids that the store does not have; raises IntegrityError if it has one."""
+        """Writes runs of ids that the store does not have; raises IntegrityError if it has one, or one of their
+        producer ids."""
         _NEW_IDS.write(connection, first_read.id_rows(self.cluster_id, generation, runs))
         opened = zip(runs.transactional_id, runs.participants, strict=True)
         rows = (_participants(self.cluster_id, key, participants) for key, participants in opened if participants)
         _PARTICIPANTS.write(connection, list(chain.from_iterable(rows)))
-        _PRODUCERS.write(connection, first_read.producer_rows(self.cluster_id, runs))
+        _NEW_PRODUCERS.write(connection, first_read.producer_rows(self.cluster_id, runs))
         _STATES.write(connection, list(first_read.state_rows(self.cluster_id, runs)))
 
     def _judge(self, old: IdRow | None, runs: Sequence[Run], facts: FoldedFacts, counts: bool) -> IdDelta:

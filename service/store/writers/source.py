@@ -42,10 +42,16 @@ class SourceWriter:
             self._save_status(connection, NEVER_MS, trouble)
 
     @contextmanager
-    def _transaction(self, before_ms: int | None = None) -> Iterator[Connection]:
+    def _transaction(self, before_ms: int | None = None, *, ahead: bool = False) -> Iterator[Connection]:
         """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: duration of
-        the previous batch, which is counted."""
+        the previous batch, which is counted.
+
+        `ahead`: a later transaction stores the progress. PostgreSQL then need not wait for the disk: it writes its log
+        in order, so that transaction is never there without this one.
+        """
         with self._engine.begin() as connection:
+            if ahead and connection.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
             check(connection, self._lease)
             progress.step()
             count_batch(connection, self._cluster_id, self.source, before_ms)

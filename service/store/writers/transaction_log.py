@@ -84,7 +84,7 @@ class TransactionLogWriter(SourceWriter):
         if new is not None:
             self._write_new(todo, new, facts, now_ms)
         for runs in slices_by_id(uncounted, self._runs_at_once):
-            with self._transaction() as connection:
+            with self._transaction(ahead=True) as connection:
                 self._ids.write(connection, todo.generations, runs, facts, now_ms, counts=False)
         with self._transaction() as connection:
             todo = self._plan(connection, batch)
@@ -107,10 +107,10 @@ class TransactionLogWriter(SourceWriter):
         for start in range(0, len(runs.partition), self._runs_at_once):
             some = runs.take(np.arange(start, min(start + self._runs_at_once, len(runs.partition))))
             try:
-                with self._transaction() as connection:
+                with self._transaction(ahead=True) as connection:
                     self._ids.write_new(connection, _FIRST_GENERATION, some)
             except IntegrityError:  # an id is in two partitions: some were added, and ids were hashed again
-                with self._transaction() as connection:
+                with self._transaction(ahead=True) as connection:
                     self._ids.write(connection, todo.generations, some.runs(), facts, now_ms, counts=False)
 
     def _plan(self, connection: Connection, batch: LogBatch) -> Plan:

@@ -30,9 +30,10 @@ def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
     before = indexes(engine)
     assert late_indexes.missing(engine) == []
     late_indexes.drop_where_empty(engine)
-    assert indexes(engine) == []
+    kept = [line.partition(" ")[0] for line in indexes(engine)]
+    assert kept == ["ix_transactional_ids_open", "ix_transactional_ids_settles"], "those of few rows"
     missing = late_indexes.missing(engine)
-    assert len(missing) == len(before)
+    assert len(missing) == len(before) - len(kept)
     late_indexes.build_one(engine, missing)
     build_all(engine, late_indexes.missing(engine))
     build_all(engine, missing)  # another process has built them meanwhile

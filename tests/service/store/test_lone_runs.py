@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, insert
 
 from service.domain.transaction_log import states
 from service.store.engine import StoreUnavailable
@@ -79,6 +79,19 @@ def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: E
     assert row(engine, cluster.id, b"open")["partition"] == 0
     assert row(engine, cluster.id, b"open")["state"] == states.ONGOING
     assert {one["partition"] for one in rows(engine, coordinator_states, cluster.id)} == {0}
+
+
+def test_a_producer_id_that_outlived_its_id_keeps_its_history(engine: Engine, cluster: Cluster) -> None:
+    """Ids that expired are forgotten before their producer ids."""
+    cluster.start({0: 7, 1: 1})
+    with engine.begin() as connection:
+        seen = {"first_seen_ms": 5, "last_seen_ms": 6, "first_epoch": 0, "last_epoch": 0}
+        known = {"cluster_id": cluster.id, "producer_id": 2, "transactional_id": b"committed", **seen}
+        connection.execute(insert(producer_ids), known)
+    cluster.writer.apply(as_lone(HISTORY), NOW_MS)
+    assert len(rows(engine, transactional_ids, cluster.id)) == len(IDS)
+    (again,) = (one for one in rows(engine, producer_ids, cluster.id) if one["producer_id"] == 2)
+    assert (again["first_seen_ms"], again["last_seen_ms"]) == (5, IDS[1].record.timestamp_ms)
 
 
 def test_the_first_record_of_a_chosen_id_is_no_transition(engine: Engine, new_cluster: Callable[[], Cluster]) -> None:
