@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from tests.benchmarks import (
     decode_fold,
     detection,
+    executors,
     first_answer,
     following,
     freshness,
     look,
+    neighbours,
     readers,
     reads,
     scrape,
+    sizing,
     spark_throughput,
     stalls,
     store_write,
@@ -39,6 +42,9 @@ NAMES = (
     "stalls",
     "detection",
     "takeover",
+    "executors",
+    "neighbours",
+    "sizing",
 )
 ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
 STORE_IDS = 200_000
@@ -89,6 +95,9 @@ def main(argv: Sequence[str]) -> int:
         "stalls": lambda: stalls.run(arguments.held_seconds),
         "detection": detection.run,
         "takeover": takeover.run,
+        "executors": executors.run,
+        "neighbours": neighbours.run,
+        "sizing": sizing.run,
     }
     for name, run in alone.items():
         if name in names:

@@ -63,9 +63,10 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
     ]
 
 
-def create(bootstrap: str, topics: int) -> None:
+def create(bootstrap: str, topics: int, there: int = 0) -> None:
+    """Creates so many topics beside those that are there."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
-    for number in range(topics):
+    for number in range(there, there + topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)
         admin.create_topics([wanted], request_timeout=TIMEOUT_S)[wanted.topic].result(TIMEOUT_S)
 

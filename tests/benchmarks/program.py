@@ -6,6 +6,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 from tests.benchmarks.process_tree import ProcessTree
 from tests.helpers.paths import ROOT
@@ -66,3 +69,15 @@ class Program:
         with self._process.stderr as lines:
             for line in lines:
                 self.said.append((self.elapsed_s(), line.rstrip()))
+
+
+@contextmanager
+def ingesting(bootstrap: str, store: str, cluster: str, *more: str) -> Iterator[Program]:
+    """`txnscope ingest` with `more` arguments. It is killed in the end."""
+    with TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder:
+        where = ["--bootstrap-servers", bootstrap, "--cluster", cluster, "--store", store]
+        program = Program("ingest", *where, "--checkpoint", folder, *more)
+        try:
+            yield program
+        finally:
+            program.kill()

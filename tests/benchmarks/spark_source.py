@@ -1,4 +1,5 @@
-"""The source in a Spark session of its own, into a sink that only materialises: `… BOOTSTRAP`; prints one line of JSON.
+"""The source in a Spark session of its own, into a sink that only materialises: `… BOOTSTRAP TASKS`; prints one line of
+JSON.
 
 A process and a session of its own, as Kafka's console consumer is one: what ran before in it does not count.
 """
@@ -21,8 +22,9 @@ from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import facts_from_rows
 from spark_jobs.jobs.transaction_log import HEARTBEAT_MS, POLL_MS
+from spark_jobs.runtime.master import Master
 from spark_jobs.runtime.scratch import scratch_folder
-from spark_jobs.runtime.session import CORES, start_spark
+from spark_jobs.runtime.session import TASK_TRIES, start_spark
 from spark_jobs.source.log_identity import LogPosition
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
 from tests.benchmarks.process_tree import MARK, ProcessTree
@@ -31,8 +33,9 @@ from tests.integration.application import log_ends
 TIMEOUT_S = 300
 
 
-def main(bootstrap: str) -> None:
-    """[[seconds since this process began, records, runs, CPU seconds of all processes so far] a batch with data]."""
+def main(bootstrap: str, tasks: int) -> None:
+    """`tasks`: how many run at once. Prints [[seconds since this process began, records, runs, CPU seconds of all
+    processes so far] a batch with data]."""
     began = time.monotonic()
     client = ClientSettings.load(bootstrap, None)
     ends = log_ends(bootstrap)
@@ -54,10 +57,10 @@ def main(bootstrap: str) -> None:
             done.set()
 
     with scratch_folder() as scratch, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:
-        spark = start_spark(scratch, lambda _jvm: None)
+        spark = start_spark(scratch, lambda _jvm: None, Master(f"local[{tasks},{TASK_TRIES}]"))
         spark.dataSource.register(TransactionLogSource)
         options: dict[str, Any] = dict(source_options(client, positions, POLL_MS, HEARTBEAT_MS))
-        options |= {"direct": str(scratch), "cores": str(CORES)}
+        options |= {"direct": str(scratch), "cores": str(tasks)}
         query = (
             spark.readStream.format(TransactionLogSource.name())
             .options(**options)
@@ -77,4 +80,4 @@ def main(bootstrap: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,16 +11,16 @@ from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.loading import loading
 from tests.benchmarks.prepared_broker import VERSION
-from tests.benchmarks.program import Program
+from tests.benchmarks.probe import Probe
+from tests.benchmarks.program import ingesting
 from tests.benchmarks.served import serving
 from tests.benchmarks.watched import CLUSTER, Rest
 from tests.helpers.brokers import free_port
 from tests.helpers.postgres import Postgres
-from tests.helpers.waiting import wait_until
-from tests.integration.producers import create_topic, open_producer, transact
+from tests.integration.producers import create_topic, open_producer
 
 TAKEN_OVER_S = 15.0
-TOPIC, PROBE = "payments", "probe"
+TOPIC = "payments"
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
 """Parts of log lines: an instance reads the log; an instance waits for the lease."""
 
@@ -40,13 +39,13 @@ def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
         broker = running.enter_context(Broker(VERSION, free_port(), folder / "kafka", {}))
         create_topic(broker.bootstrap, TOPIC, partitions=10)
         open_producer(broker.bootstrap, "creates-the-log")
-        holder = running.enter_context(_ingest(broker.bootstrap, store))
+        holder = running.enter_context(ingesting(broker.bootstrap, store, CLUSTER))
         holder.wait_until_said(FIRST_READ)
         port = running.enter_context(serving(store)).port
         seconds = []
         with loading("tests.benchmarks.load", broker.bootstrap, TOPIC, rate, ids):
             for _ in range(times):
-                standby = running.enter_context(_ingest(broker.bootstrap, store))
+                standby = running.enter_context(ingesting(broker.bootstrap, store, CLUSTER))
                 standby.wait_until_said(STANDS_BY)
                 holder.kill()
                 holder = standby
@@ -61,27 +60,7 @@ def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
 
 def _wait_for_commit(bootstrap: str, port: int) -> float:
     """Commits once, and returns the seconds until REST shows it."""
-    rest, began = Rest(port), time.monotonic()
-    probe = f"{PROBE}-{time.time_ns()}"
-    transact(open_producer(bootstrap, probe), TOPIC)
-
-    def commits() -> int:
-        answer = rest.get("/transaction", id=probe)
-        return 0 if answer is None else int(answer["counts"]["commits"])
-
-    try:
-        wait_until(commits, lambda seen: seen == 1, f"the commit of {probe}")
-    finally:
-        rest.close()
+    began = time.monotonic()
+    with closing(Probe(bootstrap, Rest(port), TOPIC)) as probe:
+        probe.commit()
     return time.monotonic() - began
-
-
-@contextmanager
-def _ingest(bootstrap: str, store: str) -> Iterator[Program]:
-    with TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder:
-        where = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", store]
-        program = Program("ingest", *where, "--checkpoint", folder)
-        try:
-            yield program
-        finally:
-            program.kill()

@@ -21,13 +21,14 @@ CLUSTER = "bench"
 class Rest:
     """One connection that is kept, for one thread."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, cluster: str = CLUSTER) -> None:
+        self._cluster = cluster
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def get(self, path: str, **query: Any) -> Any:
         """The JSON below the cluster; None while the service does not answer 200."""
         try:
-            self._connection.request("GET", f"/api/v1/clusters/{CLUSTER}{path}?{urlencode(query)}")
+            self._connection.request("GET", f"/api/v1/clusters/{self._cluster}{path}?{urlencode(query)}")
             answer = self._connection.getresponse()
             body = answer.read()
         except (OSError, http.client.HTTPException):

@@ -1,0 +1,72 @@
+"""Measures how long commits go unseen when an executor, then a worker, of a Spark cluster is killed under load."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from deploy.demo.broker import Broker
+from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.loading import loading
+from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.probe import Probe
+from tests.benchmarks.program import ingesting
+from tests.benchmarks.served import serving
+from tests.benchmarks.watched import CLUSTER, Rest
+from tests.helpers.brokers import free_port
+from tests.helpers.postgres import Postgres
+from tests.helpers.spark_cluster import SparkCluster, spark_cluster
+from tests.integration.producers import create_topic, open_producer
+
+PAUSE_S = 15.0
+TOPIC = "payments"
+WATCHED_S = 40.0
+"""After each kill: longer than Spark needs to miss an executor and to start another one."""
+CALM_PROBES = 50
+
+
+def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
+    """A standalone cluster of two workers, and PostgreSQL. Executors are killed `times` times in turn, a worker once:
+    it does not come back, so the other one goes on alone."""
+    with ExitStack() as running:
+        folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
+        store = running.enter_context(running.enter_context(Postgres(is_durable=True)).database(is_empty=True))
+        broker = running.enter_context(Broker(VERSION, free_port(), folder / "kafka", {}))
+        create_topic(broker.bootstrap, TOPIC, partitions=10)
+        open_producer(broker.bootstrap, "creates-the-log")
+        spark = running.enter_context(spark_cluster(folder / "spark", workers=2))
+        port = running.enter_context(serving(store)).port
+        running.enter_context(ingesting(broker.bootstrap, store, CLUSTER, "--spark-master", spark.url))
+        probe = running.enter_context(closing(Probe(broker.bootstrap, Rest(port), TOPIC)))
+        probe.commit()
+        with loading("tests.benchmarks.load", broker.bootstrap, TOPIC, rate, ids):
+            calm = [probe.commit() for _ in range(CALM_PROBES)]
+            pauses = [_pause_after_an_executor(spark, probe) for _ in range(times)]
+            spark.workers[0].kill()
+            worker_pause = _longest(probe)
+    figures = [
+        Figure("commit returns → REST shows it, p99 before", percentile(calm, 0.99), "s"),
+        Figure(f"an executor is killed: the longest pause of {times}", max(pauses), "s", PAUSE_S),
+        Figure("  the shortest", min(pauses), "s"),
+        Figure("a worker is killed: the longest pause", worker_pause, "s", PAUSE_S),
+    ]
+    show(f"a Spark cluster of two workers, {rate} transactions/s of {ids} ids, postgresql", figures)
+    return figures
+
+
+def _pause_after_an_executor(spark: SparkCluster, probe: Probe) -> float:
+    spark.executors()[0].send_signal(signal.SIGKILL)
+    return _longest(probe)
+
+
+def _longest(probe: Probe) -> float:
+    """Returns how long the slowest of the commits from now on went unseen."""
+    end_s = time.monotonic() + WATCHED_S
+    longest = 0.0
+    while time.monotonic() < end_s:
+        longest = max(longest, probe.commit())
+        time.sleep(0.1)
+    return longest
