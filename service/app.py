@@ -61,7 +61,7 @@ def create_app(
     `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat` is called once a
     second while requests are answered.
     """
-    engine = open_reader(store_url)
+    engine = open_reader(store_url, maps_file=True)
     moments = Moments(engine)
     app = _application(engine, moments, version, beat)
     app.state.store = Store(engine)

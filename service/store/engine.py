@@ -29,7 +29,6 @@ _WRITER_PRAGMAS = (
     "synchronous = NORMAL",
     "foreign_keys = ON",
     "temp_store = MEMORY",
-    "mmap_size = 268435456",
     "cache_size = -65536",  # KiB; one connection only. The first read dirties pages all over the indexes
     "wal_autocheckpoint = 8192",  # pages: as many as journal_size_limit holds
     "journal_size_limit = 67108864",
@@ -37,9 +36,9 @@ _WRITER_PRAGMAS = (
 _READER_PRAGMAS = (
     "query_only = ON",
     "temp_store = MEMORY",
-    "mmap_size = 268435456",
     "cache_size = -8192",  # KiB, for each pooled connection
 )
+_MAPPED = "mmap_size = 268435456"
 
 # a host that died without closing its connections is noticed after some 20 s, not after libpq's two hours
 _GONE_AFTER = {
@@ -113,12 +112,16 @@ def open_engine(url: str) -> Engine:
     return engine
 
 
-def open_reader(url: str) -> Engine:
-    """Returns an engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`."""
+def open_reader(url: str, *, maps_file: bool = False) -> Engine:
+    """Returns an engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`.
+
+    `maps_file`: maps SQLite's file into memory. Many small reads of a large store gain from it; a process that reads
+    all of a table once would be as large as the file.
+    """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         engine = _create(parsed, connect_args=_sqlite_arguments(parsed))
-        _prepare_sqlite(engine, _READER_PRAGMAS, "BEGIN")
+        _prepare_sqlite(engine, (*_READER_PRAGMAS, _MAPPED) if maps_file else _READER_PRAGMAS, "BEGIN")
     else:
         # a generic plan (one for all values) expects every page to be a tenth of the table, and sorts rows that an
         # index has in order
