@@ -15,6 +15,7 @@ from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.probe import Probe
 from tests.benchmarks.program import ingesting
 from tests.benchmarks.served import serving
+from tests.benchmarks.takeover import FIRST_READ
 from tests.benchmarks.watched import CLUSTER, Rest
 from tests.helpers.brokers import free_port
 from tests.helpers.postgres import Postgres
@@ -38,8 +39,9 @@ def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
         create_topic(broker.bootstrap, TOPIC, partitions=10)
         open_producer(broker.bootstrap, "creates-the-log")
         spark = running.enter_context(spark_cluster(folder / "spark", workers=2))
+        ingest = running.enter_context(ingesting(broker.bootstrap, store, CLUSTER, "--spark-master", spark.url))
+        ingest.wait_until_said(FIRST_READ)
         port = running.enter_context(serving(store)).port
-        running.enter_context(ingesting(broker.bootstrap, store, CLUSTER, "--spark-master", spark.url))
         probe = running.enter_context(closing(Probe(broker.bootstrap, Rest(port), TOPIC)))
         probe.commit()
         with loading("tests.benchmarks.load", broker.bootstrap, TOPIC, rate, ids):

@@ -18,6 +18,7 @@ from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.probe import Probe
 from tests.benchmarks.program import Program, ingesting
 from tests.benchmarks.served import serving
+from tests.benchmarks.takeover import FIRST_READ
 from tests.benchmarks.watched import CLUSTER, Rest
 from tests.helpers.brokers import free_port
 from tests.helpers.postgres import Postgres
@@ -39,7 +40,7 @@ def run(rate: int = 100, ids: int = 10, probes: int = 150) -> list[Figure]:
         store = running.enter_context(running.enter_context(Postgres(is_durable=True)).database(is_empty=True))
         brokers = [_broker(running, folder / name) for name in (CLUSTER, TROUBLED)]
         calm, troubled = (broker.bootstrap for broker in brokers)
-        running.enter_context(ingesting(calm, store, CLUSTER))
+        running.enter_context(ingesting(calm, store, CLUSTER)).wait_until_said(FIRST_READ)
         port = running.enter_context(serving(store)).port
         probe = running.enter_context(closing(Probe(calm, Rest(port), TOPIC)))
         for bootstrap in (calm, troubled):
