@@ -46,8 +46,7 @@ def run(rate: int = 100, ids: int = 10, probes: int = 150) -> list[Figure]:
         for bootstrap in (calm, troubled):
             running.enter_context(loading("tests.benchmarks.load", bootstrap, TOPIC, rate, ids))
         with ingesting(troubled, store, TROUBLED) as other:
-            with closing(Probe(troubled, Rest(port, TROUBLED), TOPIC)) as other_probe:
-                other_probe.commit()
+            other.wait_until_said(FIRST_READ)
             probe.commit()
             before = _seen_after(probe, probes)
             with _starved(other):
