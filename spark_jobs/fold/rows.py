@@ -149,8 +149,8 @@ def _column(column: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(column.astype(kind.to_pandas_dtype(), copy=False))
 
 
-RUNS_AT_ONCE = 30_000
-"""Approximate number of runs that the driver holds as objects at once: some 40 MB."""
+RUNS_AT_ONCE = 100_000
+"""Approximate number of runs that the driver holds as objects at once: some 120 MB."""
 
 
 def facts_from_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:

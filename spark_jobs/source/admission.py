@@ -15,7 +15,7 @@ class Limits:
     """Upper bounds of one micro-batch. `records`: records in all, roughly. `first_read`: records of one partition while
     history is read."""
 
-    records: int = 450_000
+    records: int = 400_000
     first_read: int = 2_000_000
 
 
