@@ -55,7 +55,7 @@ format: venv ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 .PHONY: bench
-bench: venv ## the benchmarks, with ratios; about three quarters of an hour
+bench: venv ## the benchmarks, with ratios; about an hour
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: fuzz
