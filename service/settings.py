@@ -38,6 +38,7 @@ _SAY_IT_ALL: Final = ("spark_conf", "rules", "keep", "topics", "mirrored", "part
 STALLED: Final = "stalled"
 ALL: Final = "all"
 SHORTEST_KEY: Final = 16
+_SPARK_MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(-cluster)?(\[.+\])?")
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 
@@ -97,6 +98,14 @@ class Settings(BaseSettings):
             if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
                 raise ValueError(f"{glob!r} is neither a topic nor a glob like orders-*")
         return tuple(globs)
+
+    @field_validator("spark_master")
+    @classmethod
+    def _is_spark_master(cls, master: str | None) -> str | None:
+        """Checks what Spark would refuse with a traceback."""
+        if master is not None and not _SPARK_MASTER.fullmatch(master):
+            raise ValueError("no master of Spark's: spark://HOST:PORT, yarn, k8s://URL or local[CORES]")
+        return master
 
     @field_validator("spark_conf", mode="before")
     @classmethod

@@ -65,6 +65,10 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ("port = 65536", "port: 65536: Input should be less than or equal to 65535"),
         ('topics = "a/b"', "topics: 'a/b' is neither a topic nor a glob like orders-*"),
         ("mirrored = 5", "mirrored: not a list of topics"),
+        (
+            'spark_master = "bogus"',
+            "spark_master: 'bogus': no master of Spark's: spark://HOST:PORT, yarn, k8s://URL or local[CORES]",
+        ),
         ("spark_conf = 5", "spark_conf: not a table of Spark's settings"),
         ('spark_conf = ["spark.ssl.keyPassword"]', "spark_conf: 'spark.ssl.keyPassword' is not KEY=VALUE"),
         (
