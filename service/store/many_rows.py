@@ -214,24 +214,23 @@ class CopyIn:
         incoming = quote(table.name) if insert is None else source_name(table)
         names = ", ".join(quote(column.name) for column in columns)
         # once for each connection: tables that come and go with every transaction would swell the catalogue
-        self._create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} AS TABLE {quote(table.name)} WITH NO DATA"
+        create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} AS TABLE {quote(table.name)} WITH NO DATA"
+        self._before = () if insert is None else (create,)
         self._copy = f"COPY {incoming} ({names}) FROM STDIN (FORMAT BINARY)"
-        self._insert = insert
-        self._empty = f"TRUNCATE {incoming}"
+        self._after = () if insert is None else (insert, f"TRUNCATE {incoming}")
         types = (column.type.compile(dialect).partition(" COLLATE ")[0] for column in columns)
         self._types = [_DRIVERS_NAMES.get(name, name.lower()) for name in types]
 
     def run(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> None:
         """Copies the rows; `cursor` is psycopg's."""
-        if self._insert is not None:
-            cursor.execute(self._create)
+        for statement in self._before:
+            cursor.execute(statement)
         with cursor.copy(self._copy) as copy:
             copy.set_types(self._types)
             for row in rows:
                 copy.write_row(row)
-        if self._insert is not None:
-            cursor.execute(self._insert)
-            cursor.execute(self._empty)
+        for statement in self._after:
+            cursor.execute(statement)
 
 
 def source_name(table: Table) -> str:

@@ -8,22 +8,15 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, percentile, show
-from tests.benchmarks.loading import loading
-from tests.benchmarks.prepared_broker import VERSION
-from tests.benchmarks.probe import Probe
-from tests.benchmarks.program import ingesting
+from tests.benchmarks.payments import Probe, paying, payments_broker
+from tests.benchmarks.program import FIRST_READ, ingesting
+from tests.benchmarks.reads import database
 from tests.benchmarks.served import serving
-from tests.benchmarks.takeover import FIRST_READ
 from tests.benchmarks.watched import CLUSTER, Rest
-from tests.helpers.brokers import free_port
-from tests.helpers.postgres import Postgres
 from tests.helpers.spark_cluster import SparkCluster, spark_cluster
-from tests.integration.producers import create_topic, open_producer
 
 PAUSE_S = 15.0
-TOPIC = "payments"
 WATCHED_S = 40.0
 """After each kill: longer than Spark needs to miss an executor and to start another one."""
 CALM_PROBES = 50
@@ -34,17 +27,15 @@ def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
     it does not come back, so the other one goes on alone."""
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
-        store = running.enter_context(running.enter_context(Postgres(is_durable=True)).database(is_empty=True))
-        broker = running.enter_context(Broker(VERSION, free_port(), folder / "kafka", {}))
-        create_topic(broker.bootstrap, TOPIC, partitions=10)
-        open_producer(broker.bootstrap, "creates-the-log")
+        store = running.enter_context(database("postgresql"))
+        broker = running.enter_context(payments_broker(folder / "kafka"))
         spark = running.enter_context(spark_cluster(folder / "spark", workers=2))
         ingest = running.enter_context(ingesting(broker.bootstrap, store, CLUSTER, "--spark-master", spark.url))
         ingest.wait_until_said(FIRST_READ)
         port = running.enter_context(serving(store)).port
-        probe = running.enter_context(closing(Probe(broker.bootstrap, Rest(port), TOPIC)))
+        probe = running.enter_context(closing(Probe(broker.bootstrap, Rest(port))))
         probe.commit()
-        with loading("tests.benchmarks.load", broker.bootstrap, TOPIC, rate, ids):
+        with paying(broker.bootstrap, rate, ids):
             calm = [probe.commit() for _ in range(CALM_PROBES)]
             pauses = [_pause_after_an_executor(spark, probe) for _ in range(times)]
             spark.workers[0].kill()

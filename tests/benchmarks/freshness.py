@@ -9,18 +9,12 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, percentile, show
-from tests.benchmarks.loading import loading
-from tests.benchmarks.prepared_broker import VERSION
-from tests.benchmarks.probe import Probe
+from tests.benchmarks.payments import Probe, paying, payments_broker
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
 from tests.benchmarks.watched import Watched, watching
-from tests.helpers.brokers import free_port
-from tests.integration.producers import create_topic, open_producer
 
 P50_S, P99_S, CORES_LOADED, CORES_IDLE, MEMORY_MB = 0.5, 1.0, 1.0, 0.12, 1100.0
-TOPIC = "payments"
 PAUSE_S = 0.2
 SETTLE_S = 10.0
 TIMEOUT_S = 120
@@ -28,20 +22,21 @@ TIMEOUT_S = 120
 
 def run(rate: int = 500, ids: int = 20, probes: int = 200, idle_s: float = 30.0) -> list[Figure]:
     """`rate` transactions/s by `ids` ids; `probes` commits of one more id are awaited one after the other."""
-    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
-        log = {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
-        with Broker(VERSION, free_port(), Path(directory) / "kafka", log) as broker:
-            create_topic(broker.bootstrap, TOPIC, partitions=10)
-            open_producer(broker.bootstrap, "creates-the-log")
-            with watching(broker.bootstrap) as watched, PeakMemory(watched.tree, every_s=2.0) as peak:
-                watched.wait_until_read(1, TIMEOUT_S)
-                return _measure(broker.bootstrap, watched, peak, rate, ids, probes, idle_s)
+    log = {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
+    with (
+        TemporaryDirectory(prefix="txnscope-bench-") as directory,
+        payments_broker(Path(directory) / "kafka", log) as broker,
+        watching(broker.bootstrap) as watched,
+        PeakMemory(watched.tree, every_s=2.0) as peak,
+    ):
+        watched.wait_until_read(1, TIMEOUT_S)
+        return _measure(broker.bootstrap, watched, peak, rate, ids, probes, idle_s)
 
 
 def _measure(
     bootstrap: str, watched: Watched, peak: PeakMemory, rate: int, ids: int, probes: int, idle_s: float
 ) -> list[Figure]:
-    with loading("tests.benchmarks.load", bootstrap, TOPIC, rate, ids) as load:
+    with paying(bootstrap, rate, ids) as load:
         time.sleep(SETTLE_S)
         unwatched = CpuMeter(watched.tree)
         time.sleep(SETTLE_S)
@@ -75,7 +70,7 @@ def _measure(
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
     """Seconds from the return of each commit until its count shows in the answer."""
-    with closing(Probe(bootstrap, watched.rest(), TOPIC)) as probe:
+    with closing(Probe(bootstrap, watched.rest())) as probe:
         for _ in range(probes):
             yield probe.commit()
             time.sleep(PAUSE_S)

@@ -64,7 +64,7 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
 
 
 def create(bootstrap: str, topics: int, there: int = 0) -> None:
-    """Creates so many topics beside those that are there."""
+    """Creates `topics` more topics of OF_A_TOPIC partitions; `there` of them exist already."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
     for number in range(there, there + topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)

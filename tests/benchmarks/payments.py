@@ -1,28 +1,50 @@
-"""A commit, and how long it takes until REST shows it."""
+"""Transactions of a real broker: a load of them, and a commit whose way into REST is timed."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
+from deploy.demo.broker import Broker
+from tests.benchmarks.loading import Load, loading
+from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.watched import Rest
+from tests.helpers.brokers import free_port
 from tests.helpers.waiting import LIMIT_S
-from tests.integration.producers import open_producer, transact
+from tests.integration.producers import create_topic, open_producer, transact
 
+TOPIC = "payments"
 POLL_S = 0.02
 
 
-class Probe:
-    """An id of its own, that commits to `topic` when it is told to."""
+@contextmanager
+def payments_broker(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """Runs a broker that has the topic and a transaction log; its files are in `folder`."""
+    with Broker(VERSION, free_port(), folder, properties or {}) as broker:
+        create_topic(broker.bootstrap, TOPIC, partitions=10)
+        open_producer(broker.bootstrap, "creates-the-log")
+        yield broker
 
-    def __init__(self, bootstrap: str, rest: Rest, topic: str) -> None:
-        self._name, self._topic, self._rest = f"probe-{time.time_ns()}", topic, rest
+
+def paying(bootstrap: str, rate: int, ids: int) -> AbstractContextManager[Load]:
+    """Commits `rate` transactions/s with `ids` ids, in a process of its own, until the block ends."""
+    return loading("tests.benchmarks.load", bootstrap, TOPIC, rate, ids)
+
+
+class Probe:
+    """A transactional id of its own, whose commits are awaited one by one."""
+
+    def __init__(self, bootstrap: str, rest: Rest) -> None:
+        self._name, self._rest = f"probe-{time.time_ns()}", rest
         self._producer = open_producer(bootstrap, self._name)
         self._commits = 0
 
     def commit(self) -> float:
         """Commits once. Returns the seconds from the return of the commit until REST counts it; RuntimeError if that
         does not come."""
-        transact(self._producer, self._topic)
+        transact(self._producer, TOPIC)
         committed = time.monotonic()
         self._commits += 1
         while self._seen() < self._commits:

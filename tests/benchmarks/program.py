@@ -14,6 +14,9 @@ from tests.benchmarks.process_tree import ProcessTree
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_until
 
+FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
+"""Parts of log lines of `ingest`: it reads the log; it waits for the lease."""
+
 
 class Program:
     """A running command; `said` has (seconds since its start, line) of what it printed on stderr."""

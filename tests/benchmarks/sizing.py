@@ -72,6 +72,17 @@ def fit(points: Iterable[tuple[float, float]]) -> Line:
     return Line(float(at_zero), float(slope), ((a, both), (both, b)))
 
 
+class Idle(NamedTuple):
+    """The application at rest."""
+
+    cores: dict[str, float]
+    memory_mb: float
+
+
+Costs = Sequence[tuple[float, Mapping[str, float]]]
+"""(size, cores by kind of process)."""
+
+
 def run() -> list[Figure]:
     """About ten minutes."""
     idle, by_rate = _transitions()
@@ -86,17 +97,6 @@ def run() -> list[Figure]:
     ]
     show("sizing: slopes with one standard error, and what they come to", figures)
     return figures
-
-
-class Idle(NamedTuple):
-    """The application at rest."""
-
-    cores: dict[str, float]
-    memory_mb: float
-
-
-Costs = Sequence[tuple[float, Mapping[str, float]]]
-"""(size, cores by kind of process)."""
 
 
 def _transitions() -> tuple[Idle, Costs]:

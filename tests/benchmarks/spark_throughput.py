@@ -23,8 +23,9 @@ CORES = 2
 
 
 class Rate(NamedTuple):
-    """What `tasks` tasks at once read; without the first batch, which holds Spark's start. `cpu_s`: for a million
-    records, by kind of process."""
+    """How fast `tasks` tasks read at the same time. The first batch, which contains Spark's start, is only in `first_s`
+    and `all_s` (s since the start). `a_second`: millions of records. `cpu_s`: s for a million records, by kind of
+    process."""
 
     tasks: int
     records: int

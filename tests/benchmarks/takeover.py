@@ -7,22 +7,14 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, show
-from tests.benchmarks.loading import loading
-from tests.benchmarks.prepared_broker import VERSION
-from tests.benchmarks.probe import Probe
-from tests.benchmarks.program import ingesting
+from tests.benchmarks.payments import Probe, paying, payments_broker
+from tests.benchmarks.program import FIRST_READ, STANDS_BY, ingesting
+from tests.benchmarks.reads import database
 from tests.benchmarks.served import serving
 from tests.benchmarks.watched import CLUSTER, Rest
-from tests.helpers.brokers import free_port
-from tests.helpers.postgres import Postgres
-from tests.integration.producers import create_topic, open_producer
 
 TAKEN_OVER_S = 15.0
-TOPIC = "payments"
-FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""Parts of log lines: an instance reads the log; an instance waits for the lease."""
 
 
 def run(rate: int = 200, ids: int = 20, times: int = 5) -> list[Figure]:
@@ -32,18 +24,13 @@ def run(rate: int = 200, ids: int = 20, times: int = 5) -> list[Figure]:
 def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
-        if kind == "sqlite":
-            store = f"sqlite:///{folder}/store.db"
-        else:
-            store = running.enter_context(running.enter_context(Postgres(is_durable=True)).database(is_empty=True))
-        broker = running.enter_context(Broker(VERSION, free_port(), folder / "kafka", {}))
-        create_topic(broker.bootstrap, TOPIC, partitions=10)
-        open_producer(broker.bootstrap, "creates-the-log")
+        store = running.enter_context(database(kind))
+        broker = running.enter_context(payments_broker(folder / "kafka"))
         holder = running.enter_context(ingesting(broker.bootstrap, store, CLUSTER))
         holder.wait_until_said(FIRST_READ)
         port = running.enter_context(serving(store)).port
         seconds = []
-        with loading("tests.benchmarks.load", broker.bootstrap, TOPIC, rate, ids):
+        with paying(broker.bootstrap, rate, ids):
             for _ in range(times):
                 standby = running.enter_context(ingesting(broker.bootstrap, store, CLUSTER))
                 standby.wait_until_said(STANDS_BY)
@@ -61,6 +48,6 @@ def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
 def _wait_for_commit(bootstrap: str, port: int) -> float:
     """Commits once, and returns the seconds until REST shows it."""
     began = time.monotonic()
-    with closing(Probe(bootstrap, Rest(port), TOPIC)) as probe:
+    with closing(Probe(bootstrap, Rest(port))) as probe:
         probe.commit()
     return time.monotonic() - began

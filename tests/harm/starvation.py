@@ -55,7 +55,7 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
         app.wait_until_counting()
         with load(broker.bootstrap, LOADED, list(IDS), pause_s=0.2):
             app.wait_for_more_commits(list(IDS))
-            with starved(app):
+            with starved(app.processes):
                 injected, oldest_s = _hang_meanwhile(app, link, seconds, hangs)
             ended = time.time()
             wait_for(lambda: _oldest_s(app) < _FRESH_S, f"sources that are fresh again; {app.log}")

@@ -1,14 +1,15 @@
-"""Leaves half a core to an application of two: all its processes are stopped for three quarters of the time."""
+"""Leaves a quarter of the time to an application: half a core of two."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from tests.harm.watched import Watch
+import psutil
+
 from tests.helpers.processes import send
 
 RUNS_S: Final = 0.25
@@ -16,14 +17,14 @@ STOPS_S: Final = 0.75
 
 
 @contextmanager
-def starved(app: Watch) -> Iterator[None]:
-    """Starves the application until the block ends, in turns of a second. New processes are stopped from the next turn
-    on."""
+def starved(running: Callable[[], Sequence[psutil.Process]]) -> Iterator[None]:
+    """Stops all processes of an application for three quarters of each second until the block ends. `running` returns
+    them; new ones are stopped from the next turn on."""
     ending = threading.Event()
 
     def take_turns() -> None:
         while not ending.wait(RUNS_S):
-            stopped = app.processes()
+            stopped = running()
             send(signal.SIGSTOP, stopped)
             ending.wait(STOPS_S)
             send(signal.SIGCONT, stopped)

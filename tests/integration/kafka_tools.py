@@ -27,12 +27,12 @@ class Printed(NamedTuple):
 
     @property
     def is_abort(self) -> bool:
-        """Whether it begins to abort a transaction that has partitions."""
+        """True if the coordinator begins here to abort a transaction with partitions."""
         return self.state == PREPARE_ABORT and self.partitions > 0
 
     @property
     def ran_out(self) -> bool:
-        """Whether it is the abort of a transaction that was open for longer than its timeout."""
+        """True for the abort of a transaction that was open for longer than its timeout."""
         return self.is_abort and self.last_update_ms - self.start_ms > self.timeout_ms
 
 
