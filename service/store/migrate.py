@@ -11,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
+from service.store import trigram_index
 from service.store.engine import StoreError, redact_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
@@ -26,6 +27,8 @@ def upgrade(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             _check_encoding(connection)
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
+        if current(connection) != head():
+            trigram_index.drop(connection)
         command.upgrade(config(connection), "head")
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from service.clock import wall_clock_ms
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
-from service.store import late_indexes
+from service.store import late_indexes, trigram_index
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.first_read import FirstReadProgress, initial_positions
@@ -55,8 +55,12 @@ class TransactionLogJob:
         def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:
             writer.apply(batch, now_ms, before_ms)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
-            if missing and not shown.left:  # one after each batch, so that new records wait for one only
+            if shown.left:
+                return
+            if missing:  # one after each batch, so that new records wait for one only
                 late_indexes.build_one(self._engine, missing)
+            else:
+                trigram_index.extend(self._engine)
 
         options = source_options(self._client, positions, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
         sink = StoreSink(batches_from_rows, apply, part.step)

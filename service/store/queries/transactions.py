@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, bindparam, select
 
 from service.domain.transaction_log.states import OPEN
+from service.store import trigram_index
 from service.store.display import possible_ids_of
 from service.store.id_key import KEY_ID_BYTES, full_id, id_key, is_cut
 from service.store.queries.transaction_pages import (
@@ -18,11 +19,13 @@ from service.store.queries.transaction_pages import (
     PageCursor,
     Segment,
     Selection,
+    among,
     by_id,
     by_time,
     by_update,
     filters,
     names_ids,
+    wanted_parts,
 )
 from service.store.rows.ids import IdRow
 from service.store.schema import open_participants, transactional_ids
@@ -36,6 +39,8 @@ _PARTICIPANTS = (
 _WIDE: Final = 20_000
 """Number of ids of a prefix from which a page is read in the order of time. Looking up and sorting all of them would
 take longer than passing fifty other ids for each."""
+_FEW: Final = 2_000
+"""Number of ids up to which those that contain a text are looked up and sorted."""
 
 
 class Page(NamedTuple):
@@ -88,12 +93,18 @@ def read_page(
 ) -> Page:
     """Returns at most `limit` rows in the order of `sort` (a key of SORTS), following `after`."""
     selection = _narrowed(selection)
+    row_ids = _containing(connection, selection)
     found: list[tuple[int, IdRow]] = []
     segments = SORTS[sort]
     for number in range(0 if after is None else after.segment, len(segments)):
         begin = after if after is not None and after.segment == number else None
         wanted = limit + 1 - len(found)
-        found += [(number, row) for row in _read(connection, cluster_id, selection, segments[number], begin, wanted)]
+        if row_ids is None:
+            rows = _read(connection, cluster_id, selection, segments[number], begin, wanted)
+        else:
+            statement = among(row_ids, cluster_id, selection, segments[number], begin, wanted)
+            rows = _rows(connection, cluster_id, connection.scalars(statement).all())
+        found += [(number, row) for row in rows]
         if len(found) > limit:
             number, last = found[limit - 1]
             return Page(tuple(row for _, row in found[:limit]), _place(number, segments[number], last))
@@ -118,6 +129,14 @@ def _narrowed(selection: Selection) -> Selection:
     if selection.started_until_ms is None and selection.topic is None:
         return selection
     return selection._replace(states=selection.states & OPEN)
+
+
+def _containing(connection: Connection, selection: Selection) -> list[int] | None:
+    """Returns the row ids of the ids that may contain the wanted text. None: an index helps more that gives the order,
+    or the ids of a producer id or a topic."""
+    if not selection.text or selection.producer_id is not None or selection.topic is not None:
+        return None
+    return trigram_index.find(connection, wanted_parts(selection.text), _FEW)
 
 
 def _place(number: int, segment: Segment, row: IdRow) -> PageCursor:
