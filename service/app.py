@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, Final
@@ -34,6 +34,7 @@ from service.api.routes import (
     resolve,
     transactions,
 )
+from service.api.routes.event_feed import EventFeed
 from service.clock import wall_clock_ms
 from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
@@ -61,16 +62,17 @@ def create_app(
     `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat` is called once a
     second while requests are answered.
     """
-    engine = open_reader(store_url, maps_file=True)
+    engine, watching = open_reader(store_url), open_reader(store_url)
     moments = Moments(engine)
-    app = _application(engine, moments, version, beat)
-    app.state.store = Store(engine)
+    app = _application((engine, watching), moments, version, beat)
+    app.state.store, app.state.watched_store = Store(engine), Store(watching)
     app.state.store_url = store_url
-    app.state.kafka = Kafka(kafka)
+    app.state.kafka, app.state.remediation_kafka = Kafka(kafka), Kafka(kafka)
     app.state.operators = dict(operators or {})
     app.state.now_ms = now_ms
+    app.state.event_feed = EventFeed(app.state.store)
     app.state.answers = Answers(moments, now_ms)
-    app.state.metrics = create_metrics(engine)
+    app.state.metrics = create_metrics(watching)
     answer_errors_as_problems(app)
     answer_errors_of_pages(app)
     app.mount("/static", StaticFiles(directory=web.STATIC))
@@ -95,7 +97,7 @@ def _routes() -> list[BaseRoute]:
     return everything.routes
 
 
-def _application(engine: Engine, moments: Moments, version: str, beat: Callable[[], None] | None) -> FastAPI:
+def _application(engines: Iterable[Engine], moments: Moments, version: str, beat: Callable[[], None] | None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         beating = None if beat is None else asyncio.create_task(_beats(beat))
@@ -103,8 +105,10 @@ def _application(engine: Engine, moments: Moments, version: str, beat: Callable[
         if beating is not None:
             beating.cancel()
         app.state.kafka.close()
+        app.state.remediation_kafka.close()
         moments.close()
-        engine.dispose()
+        for engine in engines:
+            engine.dispose()
 
     return FastAPI(
         title="txnscope",

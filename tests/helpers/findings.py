@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from service.api.http.store import Store
+from service.api.routes.event_feed import EventFeed
 from service.api.routes.events import begin, stream_events
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
@@ -33,7 +34,8 @@ class Listener:
     def __init__(self, url: str, last_event_id: str | None = None, cluster: str | None = None) -> None:
         self._engine = open_reader(url)
         self._loop = asyncio.new_event_loop()
-        self._events = stream_events(begin(Store(self._engine), cluster, last_event_id))
+        store = Store(self._engine)
+        self._events = stream_events(begin(EventFeed(store), store, cluster, last_event_id))
 
     def hear(self) -> dict[str, Any]:
         event = self._loop.run_until_complete(asyncio.wait_for(anext(self._events), LIMIT_S))

@@ -1,4 +1,8 @@
-"""The service's connection to Kafka, for facts that the store lacks: one client, used by one request at a time."""
+"""The service's connections to Kafka, for facts that the store lacks: each has one client, used by one request at a
+time.
+
+Questions and markers have a connection each, so that no question delays a marker.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Final
 
 from fastapi import Request
 
-from service.api.http.problems import KAFKA_REFUSED, KAFKA_UNAVAILABLE, NO_BROKERS, ProblemError
+from service.api.http.problems import KAFKA_REFUSED, KAFKA_UNAVAILABLE, NO_BROKERS, TOO_MANY_REQUESTS, ProblemError
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.errors import BadClientConfig, KafkaRefused, KafkaUnavailable
@@ -19,12 +23,16 @@ from service.store.queries.clusters import ClusterRow
 _TURN_S: Final = 20.0
 """Seconds for which a request waits for the requests before it."""
 
+MOST_AT_ONCE: Final = 16
+"""Requests that wait or ask at once. Each holds one of the threads that answer all other requests, too."""
+
 
 class Kafka:
-    """The connection to the configured brokers, opened at its first use. `settings` None: no brokers are configured."""
+    """A connection to the configured brokers, opened at its first use. `settings` None: no brokers are configured."""
 
     def __init__(self, settings: ClientSettings | None) -> None:
         self._settings = settings
+        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
         self._turn = threading.Lock()
         self._client: KafkaClient | None = None
         self._cluster_id = ""
@@ -35,7 +43,8 @@ class Kafka:
         block become problems.
 
         ProblemError: 503 if no brokers are configured, if they are of another cluster, if they do not answer, or if
-        other requests use the client for too long; 502 if they refuse, naming the permission.
+        other requests use the client for too long; 502 if they refuse, naming the permission; 429 if MOST_AT_ONCE
+        requests are here already.
         """
         if self._settings is None:
             raise ProblemError(
@@ -43,18 +52,33 @@ class Kafka:
                 NO_BROKERS,
                 "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers",
             )
-        if not self._turn.acquire(timeout=_TURN_S):
-            raise ProblemError(503, KAFKA_UNAVAILABLE, "too many requests to Kafka at once", retry=True)
+        if not self._places.acquire(blocking=False):
+            raise ProblemError(429, TOO_MANY_REQUESTS, f"{MOST_AT_ONCE} requests to Kafka wait already", retry=True)
         try:
-            client = self._connected(self._settings)
-            if self._cluster_id != cluster.kafka_cluster_id:
-                raise ProblemError(
-                    503,
-                    NO_BROKERS,
-                    f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another one,"
-                    f" with the id {self._cluster_id}",
-                )
-            yield client
+            with self._own_turn(), self._kafka_errors_as_problems():
+                yield self._client_of(cluster, self._settings)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        with self._turn:
+            self._drop()
+
+    @contextmanager
+    def _own_turn(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=_TURN_S):
+            raise ProblemError(
+                503, KAFKA_UNAVAILABLE, "the requests to Kafka before this one take too long", retry=True
+            )
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _kafka_errors_as_problems(self) -> Iterator[None]:
+        try:
+            yield
         except KafkaUnavailable as error:
             self._drop()
             raise ProblemError(503, KAFKA_UNAVAILABLE, str(error), retry=True) from error
@@ -63,12 +87,17 @@ class Kafka:
         except KafkaRefused as error:
             self._drop()
             raise ProblemError(502, KAFKA_REFUSED, str(error)) from error
-        finally:
-            self._turn.release()
 
-    def close(self) -> None:
-        with self._turn:
-            self._drop()
+    def _client_of(self, cluster: ClusterRow, settings: ClientSettings) -> KafkaClient:
+        client = self._connected(settings)
+        if self._cluster_id != cluster.kafka_cluster_id:
+            raise ProblemError(
+                503,
+                NO_BROKERS,
+                f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another one,"
+                f" with the id {self._cluster_id}",
+            )
+        return client
 
     def _connected(self, settings: ClientSettings) -> KafkaClient:
         """Returns a client that has just answered: brokers restart, and they close idle connections."""
@@ -89,7 +118,14 @@ class Kafka:
 
 
 def kafka_of(request: Request) -> Kafka:
-    """Returns the connection of the application that answers the request."""
+    """Returns the connection for questions, of the application that answers the request."""
     kafka = request.app.state.kafka
+    assert isinstance(kafka, Kafka)
+    return kafka
+
+
+def remediation_kafka_of(request: Request) -> Kafka:
+    """Returns the connection for markers, of the application that answers the request."""
+    kafka = request.app.state.remediation_kafka
     assert isinstance(kafka, Kafka)
     return kafka

@@ -33,6 +33,8 @@ KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
 KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
 NOT_ALLOWED: Final = "urn:txnscope:not-allowed"
 NOT_NOW: Final = "urn:txnscope:not-now"
+TOO_MANY_REQUESTS: Final = "urn:txnscope:too-many-requests"
+TOO_MANY_STREAMS: Final = "urn:txnscope:too-many-streams"
 """The constants above are values of `type`. Every other problem has about:blank: its status is explanation enough."""
 
 

@@ -6,8 +6,6 @@ FastAPI writes the events, and a comment every 15 s while there are none.
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Final, NamedTuple
 
@@ -20,15 +18,10 @@ from service.api.http.parameters import only_known
 from service.api.http.problems import describe
 from service.api.http.store import Store, store_of
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.findings import Finding
-from service.api.schemas.shape import to_json
-from service.store.engine import StoreError
+from service.api.routes.event_feed import EventFeed, event_feed_of
 from service.store.queries import findings
-from service.store.queries.findings import FindingEvent
 
-LOOK_EVERY_S: Final = 0.5
 RETRY_MS: Final = 2_000
-AT_ONCE: Final = 100
 
 router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 
@@ -41,34 +34,36 @@ class Listening(NamedTuple):
     newest event.
     """
 
-    store: Store
+    feed: EventFeed
     cluster: str | None
     sequence: int
     is_reset: bool
 
 
-def listening(
+async def listening(
     request: Request,
     cluster: Annotated[str | None, QueryParameter(description="Only events of this cluster.")] = None,
     last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
-) -> Listening:
-    """Returns the place at which the requested stream begins. ProblemError (404) for a cluster that the store does not
-    know; StoreError if the store does not answer.
+) -> AsyncIterator[Listening]:
+    """Yields the place at which the requested stream begins, and holds it until the stream ends. ProblemError: 404 for
+    a cluster that the store does not know, 503 if too many streams are open; StoreError if the store does not answer.
     """
-    return begin(store_of(request), cluster, last_event_id)
+    feed = event_feed_of(request)
+    with feed.place():
+        yield await run_in_threadpool(begin, feed, store_of(request), cluster, last_event_id)
 
 
-def begin(store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
+def begin(feed: EventFeed, store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
     """Returns the place after the event `last_event_id`; without an id, the place after the newest event."""
     with store.read() as connection:
         if cluster is not None:
             known_cluster(connection, cluster)
         oldest, newest = findings.known_sequences(connection)
     if last_event_id is None:
-        return Listening(store, cluster, newest, is_reset=False)
+        return Listening(feed, cluster, newest, is_reset=False)
     last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1
     is_kept = oldest - 1 <= last <= newest
-    return Listening(store, cluster, last if is_kept else newest, is_reset=not is_kept)
+    return Listening(feed, cluster, last if is_kept else newest, is_reset=not is_kept)
 
 
 @router.get(
@@ -85,27 +80,8 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     ends when the store does not answer; the client then reconnects and resumes.
     """
     yield ServerSentEvent(retry=RETRY_MS)
-    sequence = client.sequence
     if client.is_reset:
-        yield ServerSentEvent(id=str(sequence), event="reset", raw_data="{}")
-    while True:
-        try:
-            told = await run_in_threadpool(_read, client.store, sequence, client.cluster)
-        except StoreError:
-            return
-        for one in told:
-            sequence = one.sequence
-            yield ServerSentEvent(id=str(sequence), event=one.event, raw_data=_data(one))
-        if len(told) < AT_ONCE:
-            await asyncio.sleep(LOOK_EVERY_S)
-
-
-def _read(store: Store, sequence: int, cluster: str | None) -> list[FindingEvent]:
-    with store.read() as connection:
-        return findings.events_after(connection, sequence, cluster, AT_ONCE)
-
-
-def _data(told: FindingEvent) -> str:
-    """Returns the Finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
-    body = json.loads(to_json(Finding.of(told.finding, told.cluster)))
-    return json.dumps(body, separators=(",", ":"))
+        yield ServerSentEvent(id=str(client.sequence), event="reset", raw_data="{}")
+    async for one in client.feed.follow(client.sequence):
+        if client.cluster in (None, one.cluster):
+            yield ServerSentEvent(id=str(one.sequence), event=one.event, raw_data=one.data)

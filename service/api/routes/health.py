@@ -1,18 +1,28 @@
-"""GET /metrics (rendered by `service.metrics`), /-/healthy, /-/ready and /version."""
+"""GET /metrics (rendered by `service.metrics`), /-/healthy, /-/ready and /version.
+
+They have threads and connections to the store of their own, and answer while other requests hold all of the rest.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.api.http.problems import describe
-from service.api.http.store import store_of
+from service.api.http.store import Store
 from service.metrics.page import Metrics
 
 router = APIRouter(tags=["service"])
 
+Answer = TypeVar("Answer")
+
+_THREADS: Final = 4
+_threads: RunVar[CapacityLimiter] = RunVar("threads of health and metrics")
 
 _EXPOSITION: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 
@@ -23,7 +33,7 @@ _EXPOSITION: Final[dict[str, Any]] = {"schema": {"type": "string"}}
     response_class=Response,
     responses={200: {"content": {"text/plain": _EXPOSITION, "application/openmetrics-text": _EXPOSITION}}},
 )
-def get_metrics(request: Request) -> Response:
+async def get_metrics(request: Request) -> Response:
     """Returns Prometheus metrics, as text 0.0.4 or OpenMetrics 1.0 by `Accept`.
 
     Parameters are ignored: scrapers add them.
@@ -31,9 +41,8 @@ def get_metrics(request: Request) -> Response:
     metrics = request.app.state.metrics
     assert isinstance(metrics, Metrics)
     now_ms = request.app.state.now_ms()
-    body, headers = metrics.render(
-        request.headers.get("accept", ""), request.headers.get("accept-encoding", ""), now_ms
-    )
+    accept, encoding = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
+    body, headers = await _in_own_thread(lambda: metrics.render(accept, encoding, now_ms))
     return Response(body, headers=headers)
 
 
@@ -54,9 +63,11 @@ async def get_healthy() -> Response:
 
 
 @router.get("/-/ready", operation_id="getReady", response_class=Response, responses={**_TEXT, **describe(503)})
-def get_ready(request: Request) -> Response:
+async def get_ready(request: Request) -> Response:
     """Answers OK if the store answers and its schema is at head. `/api/v1/clusters` shows what can be judged."""
-    store_of(request).check()
+    store = request.app.state.watched_store
+    assert isinstance(store, Store)
+    await _in_own_thread(store.check)
     return Response("OK\n", media_type="text/plain")
 
 
@@ -64,3 +75,11 @@ def get_ready(request: Request) -> Response:
 async def get_version(request: Request) -> Version:
     """Returns the version of txnscope."""
     return Version(name="txnscope", version=request.app.version)
+
+
+async def _in_own_thread(work: Callable[[], Answer]) -> Answer:
+    limiter = _threads.get(None)
+    if limiter is None:
+        limiter = CapacityLimiter(_THREADS)
+        _threads.set(limiter)
+    return await to_thread.run_sync(work, limiter=limiter)

@@ -64,7 +64,7 @@ class _Past(NamedTuple):
     "/clusters/{cluster}/partitions/{topic}/{partition}/offsets/{offset}",
     operation_id="explainOffsets",
     response_model=Explanation,
-    responses=describe(404, 422, 502, 503),
+    responses=describe(404, 422, 429, 502, 503),
 )
 def explain_offsets(
     request: Request,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy import Engine
 
 from service.api.http.fields import text_of_clock
-from service.api.http.kafka import kafka_of
+from service.api.http.kafka import remediation_kafka_of
 from service.api.http.parameters import only_known
 from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_ALLOWED, NOT_NOW, ProblemError, describe
 from service.api.http.store import store_of
@@ -60,7 +60,7 @@ class Wish(BaseModel):
     "/clusters/{cluster}/findings/{finding}/resolve",
     operation_id="resolveFinding",
     response_model=Resolution,
-    responses=describe(400, 403, 404, 409, 422, 502, 503),
+    responses=describe(400, 403, 404, 409, 422, 429, 502, 503),
 )
 def resolve_finding(
     request: Request,
@@ -82,7 +82,7 @@ def resolve_finding(
         one = findings.find(connection, found.id, finding)
     if one is None:
         raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
-    with kafka_of(request).asking(found) as client:
+    with remediation_kafka_of(request).asking(found) as client:
         try:
             way = way_out(one, found.id, client, store.read, wall_clock_ms)
             if not dry_run:

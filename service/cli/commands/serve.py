@@ -16,6 +16,7 @@ from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
 from service.cli.kafka import client_settings
 from service.cli.version import version
 from service.processes import lifeline
+from service.server.log_limit import LogLimit
 from service.settings import Settings
 from service.store.engine import StoreError, open_reader
 
@@ -42,10 +43,6 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-_DRAIN_S = 3
-"""Seconds that running requests may take after SIGTERM; below the 5 s that `service.processes.lifeline` leaves."""
-
-
 def run(_flags: Namespace, settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT, and returns 0. CommandFailed for unusable brokers, store or port."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -56,20 +53,19 @@ def run(_flags: Namespace, settings: Settings) -> int:
         open_reader(settings.store).dispose()
     listening = listen(settings.host, settings.port)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LogLimit())
 
     # here, because the web framework takes a second to load and a bad flag should not wait for it
-    import uvicorn
-
     from service.app import create_app
+    from service.server.running import Server
 
     app = create_app(settings.store, version(), kafka, settings.operators, beat=beat)
     try:
         app.state.store.check()
     except StoreError as error:
         print(f"not ready: {error}", file=sys.stderr)
-    server = uvicorn.Server(
-        uvicorn.Config(app, access_log=False, log_config=None, timeout_graceful_shutdown=_DRAIN_S, lifespan="on")
-    )
+    server = Server(app, app.state.event_feed.close)
 
     def stop(*_: object) -> None:
         server.should_exit = True

@@ -136,8 +136,8 @@ def known_sequences(connection: Connection) -> tuple[int, int]:
     return (1, 0) if oldest is None else (oldest, newest)
 
 
-def events_after(connection: Connection, sequence: int, cluster: str | None, limit: int) -> list[FindingEvent]:
-    """Returns at most `limit` events after `sequence`, oldest first; of one cluster or all."""
+def events_after(connection: Connection, sequence: int, limit: int) -> list[FindingEvent]:
+    """Returns at most `limit` events after `sequence`, oldest first."""
     statement = (
         select(_E.sequence, _E.event, clusters.c.name, *findings.c)
         .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))
@@ -146,8 +146,6 @@ def events_after(connection: Connection, sequence: int, cluster: str | None, lim
         .order_by(_E.sequence)
         .limit(limit)
     )
-    if cluster is not None:
-        statement = statement.where(clusters.c.name == cluster)
     return [
         FindingEvent(row[0], row[1], row[2], *with_full_ids(connection, row._mapping[_F.cluster_id], [finding_of(row)]))
         for row in connection.execute(statement).all()

@@ -1,0 +1,108 @@
+"""uvicorn's HTTP/1.1 connection, with deadlines: for a request to arrive, and for an answer to be taken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from service.server.connections import Connections
+
+REQUEST_WITHIN_S: Final = 10.0
+"""Seconds within which a whole request, its body included, has to arrive."""
+TAKEN_WITHIN_S: Final = 30.0
+"""Seconds within which a client that does not take its answer has to make room for more of it: 64 KiB."""
+
+_NO_PLACE: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+)
+_TOO_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class BoundedConnection(H11Protocol):
+    """One of `connections`."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.peer = ""
+        self._deadline: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if isinstance(address, tuple) else ""
+        super().connection_made(transport)
+        if self._connections.add(self):
+            self._watch()
+        else:
+            transport.write(_NO_PLACE)
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.remove(self)
+        self._cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing = self._writing or self.loop.call_later(TAKEN_WITHIN_S, self.give_way)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def give_way(self) -> None:
+        self._cancel()
+        self.transport.abort()
+
+    def _watch(self) -> None:
+        """Starts the deadline of the next request where it is the client's turn, and stops it where it is not."""
+        if self.transport.is_closing():
+            return
+        waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        self._connections.set_waiting(self, waits=waits)
+        if not waits:
+            self._cancel_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_WITHIN_S, self._expire)
+
+    def _expire(self) -> None:
+        self._deadline = None
+        received, _ = self.conn.trailing_data
+        if self.conn.our_state is h11.IDLE and received:
+            self.transport.write(_TOO_LATE)
+        self.transport.close()
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _cancel(self) -> None:
+        self._cancel_deadline()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None

@@ -1,0 +1,158 @@
+"""Many streams of events: one reader of the store, a bound, and a quiet end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from service.api.http.problems import ProblemError
+from service.api.http.store import Store
+from service.api.routes import event_feed
+from service.api.routes.event_feed import EventFeed, FeedEvent
+from service.store.engine import StoreError, open_reader
+from tests.helpers.findings import WithFindings, observe
+from tests.helpers.stores import NOW_MS
+from tests.helpers.waiting import LIMIT_S
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithFindings]:
+    cluster = WithFindings(f"sqlite:///{tmp_path}/store.db")
+    cluster.read()
+    yield cluster
+    cluster.close()
+
+
+class Streams:
+    """A feed over a store, and how many statements it has asked."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = open_reader(url)
+        self.feed = EventFeed(Store(self.engine))
+        self.asked = 0
+        event.listen(self.engine, "begin", self._count)
+
+    def _count(self, *_: object) -> None:
+        self.asked += 1
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+@pytest.fixture
+def streams(cluster: WithFindings) -> Iterator[Streams]:
+    streams = Streams(cluster.url)
+    yield streams
+    streams.close()
+
+
+def happen(cluster: WithFindings, number: int, first: int = 0) -> None:
+    """Makes `number` events: a finding opens and ends in turn."""
+    for at in range(first, first + number):
+        cluster.see(*([observe()] if at % 2 == 0 else []), now_ms=NOW_MS + at)
+
+
+async def hear(stream: AsyncIterator[FeedEvent], number: int) -> list[int]:
+    return [(await asyncio.wait_for(anext(stream), LIMIT_S)).sequence for _ in range(number)]
+
+
+async def ended(stream: AsyncIterator[FeedEvent]) -> bool:
+    try:
+        await asyncio.wait_for(anext(stream), LIMIT_S)
+    except StopAsyncIteration:
+        return True
+    return False
+
+
+def test_two_hundred_streams_ask_the_store_no_more_often_than_one(cluster: WithFindings, streams: Streams) -> None:
+    async def listen() -> list[list[int]]:
+        open_ = [streams.feed.follow(0) for _ in range(200)]
+        hearing = [asyncio.create_task(hear(stream, 4)) for stream in open_]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(happen, cluster, 4)
+        heard = await asyncio.gather(*hearing)
+        for stream in open_:
+            await stream.aclose()  # type: ignore[attr-defined]
+        return heard
+
+    assert asyncio.run(listen()) == [[1, 2, 3, 4]] * 200
+    assert streams.asked < 50, "a few looks, not one for each stream"
+
+
+def test_who_is_far_behind_reads_all_of_it_and_then_goes_on(
+    cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client was away, or is slow: the feed keeps only the newest."""
+    monkeypatch.setattr(event_feed, "AT_ONCE", 3)
+    streams.feed = EventFeed(streams.feed._store, kept=2)
+    happen(cluster, 10)
+
+    async def listen() -> tuple[list[int], list[int], list[int]]:
+        first, late = streams.feed.follow(9), streams.feed.follow(0)
+        of_first = await hear(first, 1)
+        of_late = await hear(late, 10)
+        await asyncio.to_thread(happen, cluster, 8, 10)
+        slow = await hear(first, 8)
+        of_late += await hear(late, 8)
+        return of_first, slow, of_late
+
+    assert asyncio.run(listen()) == ([10], [*range(11, 19)], [*range(1, 19)])
+
+
+def test_streams_have_places_and_the_last_one_is_told(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_feed, "MOST_STREAMS", 2)
+    with streams.feed.place(), streams.feed.place():
+        with pytest.raises(ProblemError) as refused, streams.feed.place():
+            pass
+        assert (refused.value.status, refused.value.retry) == (503, True)
+    with streams.feed.place():
+        pass
+
+
+def test_a_store_that_does_not_answer_ends_the_streams_and_a_new_one_begins(
+    cluster: WithFindings, streams: Streams
+) -> None:
+    def refuse(_: object) -> None:
+        raise StoreError("gone")
+
+    async def listen() -> tuple[bool, bool, list[int]]:
+        one, other = streams.feed.follow(0), streams.feed.follow(0)
+        waiting = [asyncio.create_task(ended(stream)) for stream in (one, other)]
+        await asyncio.sleep(0)
+        event.listen(streams.engine, "begin", refuse)
+        both = await asyncio.gather(*waiting)
+        event.remove(streams.engine, "begin", refuse)
+        await asyncio.to_thread(happen, cluster, 1)
+        return both[0], both[1], await hear(streams.feed.follow(0), 1)
+
+    assert asyncio.run(listen()) == (True, True, [1])
+
+
+def test_the_reader_rests_when_nobody_listens(cluster: WithFindings, streams: Streams) -> None:
+    async def listen() -> tuple[int, int]:
+        happen(cluster, 1)
+        stream = streams.feed.follow(0)
+        await hear(stream, 1)
+        await stream.aclose()  # type: ignore[attr-defined]
+        while streams.feed._reading is not None:
+            await asyncio.sleep(0.05)
+        asked = streams.asked
+        await asyncio.sleep(2 * event_feed.LOOK_EVERY_S)
+        return asked, streams.asked
+
+    before, after = asyncio.run(listen())
+    assert before == after
+
+
+def test_all_streams_end_at_once_when_the_service_does(streams: Streams) -> None:
+    async def listen() -> list[bool]:
+        waiting = [asyncio.create_task(ended(streams.feed.follow(0))) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        streams.feed.close()
+        return [*await asyncio.gather(*waiting), await ended(streams.feed.follow(0))]
+
+    assert asyncio.run(listen()) == [True] * 4

@@ -1,0 +1,115 @@
+"""Who asks Kafka waits for those before; markers, health and metrics do not wait for questions. A broker that accepts
+connections and says nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.http import kafka
+from service.api.http.kafka import MOST_AT_ONCE, Kafka
+from service.app import create_app
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.settings import ClientSettings
+from tests.helpers.findings import WithFindings, observe
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
+
+EXPLAIN = "/api/v1/clusters/orders/partitions/orders/0/offsets/5"
+KEY = "0123456789abcdef"
+
+
+class SilentBroker:
+    """Accepts connections, and answers nothing. `accepted`: how many."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._kept: list[socket.socket] = []
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def accepted(self) -> int:
+        return len(self._kept)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self._kept.append(self._listening.accept()[0])
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self._listening.close()
+        for one in self._kept:
+            one.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[SilentBroker]:
+    broker = SilentBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def client(silent: SilentBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    monkeypatch.setattr(kafka, "_TURN_S", 1.0)
+    cluster = WithFindings(f"sqlite:///{tmp_path}/store.db")
+    cluster.read()
+    cluster.see(observe())
+    app = create_app(cluster.url, "1.2.3", ClientSettings.load(silent.address, None), {"ann": KEY})
+    with TestClient(app) as client:
+        yield client
+    cluster.close()
+
+
+def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
+    client: TestClient, silent: SilentBroker
+) -> None:
+    with ThreadPoolExecutor(60) as threads:
+        asked = [threads.submit(client.get, EXPLAIN) for _ in range(60)]
+        wait_until(lambda: silent.accepted, lambda number: number > 0, "a question that reaches the broker")
+        waits = []
+        while any(not one.done() for one in asked):
+            began = time.monotonic()
+            assert client.get("/-/ready").status_code == 200
+            assert client.get("/metrics").status_code == 200
+            waits.append(time.monotonic() - began)
+            time.sleep(0.05)
+        answers = [one.result(LIMIT_S) for one in asked]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) >= 60 - 3 * MOST_AT_ONCE, "most are told at once"
+    assert {answer.headers["retry-after"] for answer in refused} == {"5"}
+    assert {answer.status_code for answer in answers} == {429, 503}
+    assert "wait already" in refused[0].json()["detail"]
+    assert sorted(waits)[len(waits) // 2] < 2, "and not for the turn of a question"
+
+
+def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
+    state = client.app.state  # type: ignore[attr-defined]
+    (finding,) = client.get("/api/v1/clusters/orders/findings").json()["items"]
+    resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
+    with ThreadPoolExecutor(2) as threads:
+        question = threads.submit(client.get, EXPLAIN)
+        wait_for(state.kafka._turn.locked, "a question that asks Kafka")
+        marker = threads.submit(client.post, resolve, json={}, headers={"Authorization": f"Bearer {KEY}"})
+        wait_for(state.remediation_kafka._turn.locked, "the marker's turn")
+        assert state.kafka._turn.locked(), "while the question still waits for its answer"
+        assert question.result(ANSWER_S).status_code == marker.result(ANSWER_S).status_code == 503
+
+
+def test_places_are_free_again_after_failures(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KafkaUnavailable("the broker is gone")
+
+    monkeypatch.setattr(Kafka, "_connected", fail)
+    answers = [client.get(EXPLAIN) for _ in range(MOST_AT_ONCE + 1)]
+    assert {answer.status_code for answer in answers} == {503}
+    assert answers[-1].json()["detail"] == "the broker is gone"

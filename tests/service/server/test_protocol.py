@@ -1,0 +1,138 @@
+"""Deadlines of a real server over real sockets: clients that stop half-way are closed, all others are not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from service.server import protocol
+from service.server.running import Server
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
+
+SOON_S = 2.0
+REQUEST = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
+LARGE = 20_000_000
+
+
+async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    message = {"more_body": True}
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    if scope["path"] == "/stream":
+        for _ in range(4):
+            await send({"type": "http.response.body", "body": b"event", "more_body": True})
+            await asyncio.sleep(SOON_S / 2)
+    body = bytes(LARGE) if scope["path"] == "/large" else b"fine"
+    await send({"type": "http.response.body", "body": body})
+
+
+class Running(NamedTuple):
+    server: Server
+    port: int
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_S)
+        client.sendall(sent)
+        return client
+
+    def connections(self) -> int:
+        return len(self.server.server_state.connections)
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.setattr(protocol, "REQUEST_WITHIN_S", SOON_S)
+    monkeypatch.setattr(protocol, "TAKEN_WITHIN_S", SOON_S)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = Server(application, on_exit=lambda: None)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield Running(server, listening.getsockname()[1])
+    server.should_exit = True
+    thread.join(ANSWER_S)
+    assert not thread.is_alive()
+
+
+def everything(client: socket.socket) -> bytes:
+    """What the server sends until it closes the connection; a reset ends it, too."""
+    received = b""
+    try:
+        while chunk := client.recv(65_536):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    return received
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nHost: he", b"HTTP/1.1 408 Request Timeout"),
+        (b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\nhalf", b""),
+        (REQUEST % b"" + b"GET / HT", b"HTTP/1.1 200 OK"),
+    ],
+    ids=["says nothing", "half a header", "half a body", "half a second request"],
+)
+def test_a_client_that_stops_half_way_is_closed(running: Running, sent: bytes, answer: bytes) -> None:
+    assert everything(running.connect(sent))[: len(answer)] == answer
+
+
+def test_a_client_that_drips_gains_no_time(running: Running) -> None:
+    client = running.connect()
+
+    def drip() -> bool:
+        try:
+            client.sendall(b"G")
+        except (ConnectionResetError, BrokenPipeError):
+            return True
+        return False
+
+    wait_for(drip, "the connection to be closed")
+
+
+def test_a_client_that_does_not_take_its_answer_is_closed(running: Running) -> None:
+    client = running.connect(REQUEST % b"large")
+    client.recv(1)
+    wait_until_equal(running.connections, 0, "connections")
+    assert len(everything(client)) < LARGE
+
+
+def test_a_slow_answer_and_a_stream_are_left_alone(running: Running) -> None:
+    client = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"stream")
+    assert everything(client).endswith(b"eventeventeventeventfine")
+
+
+def test_a_slow_reader_gets_all_of_it(running: Running) -> None:
+    """As long as it takes something."""
+    client, received = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"large"), 0
+    while chunk := client.recv(1_000_000):
+        received += len(chunk)
+        time.sleep(SOON_S / 100)
+    assert received > LARGE
+
+
+def test_a_connection_is_kept_for_the_next_request(running: Running) -> None:
+    client = running.connect()
+    for _ in range(3):
+        client.sendall(REQUEST % b"")
+        received = b""
+        while b"fine" not in received:
+            received += client.recv(65_536)
+        time.sleep(SOON_S / 40)
+    client.close()

@@ -1,0 +1,111 @@
+"""`txnscope serve` with few descriptors, under clients that open more connections than that, and streams at its end."""
+
+from __future__ import annotations
+
+import http.client
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.helpers.brokers import free_port
+from tests.helpers.findings import WithFindings
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for
+
+FILES, HALF_OPEN, STREAMS = 1_024, 1_100, 50
+WATCHED = ("/-/healthy", "/-/ready", "/metrics", "/clusters/orders")
+
+
+class Served(NamedTuple):
+    process: subprocess.Popen[str]
+    port: int
+    log: Path
+
+    def status(self, path: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def connect(self, sent: bytes) -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_S)
+        client.sendall(sent)
+        return client
+
+
+@pytest.fixture
+def more_files() -> Iterator[None]:
+    """For the clients, which are in this process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8_192, before[1]), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture
+def served(tmp_path: Path, more_files: None) -> Iterator[Served]:
+    cluster = WithFindings(f"sqlite:///{tmp_path}/store.db")
+    cluster.read()
+    cluster.close()
+    port, log = free_port(), tmp_path / "log"
+    command = ["prlimit", f"--nofile={FILES}", sys.executable, "-m", "service.cli", "serve"]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [*command, "--store", cluster.url, "--port", str(port)], cwd=ROOT, stderr=errors, text=True
+        ) as process,
+    ):
+        served = Served(process, port, log)
+        try:
+            wait_for(lambda: served.status("/-/ready") == 200, "the service to be ready", retry_on=(OSError,))
+            yield served
+        finally:
+            process.kill()
+
+
+def test_connections_that_only_wait_keep_nobody_out(served: Served) -> None:
+    waiting = [served.connect(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Half: ") for _ in range(HALF_OPEN)]
+    for _ in range(3):
+        assert [served.status(path) for path in WATCHED] == [200] * len(WATCHED)
+    closed = [everything(client) for client in waiting]
+    assert len(closed) == HALF_OPEN, "all are closed"
+    assert [served.status(path) for path in WATCHED] == [200] * len(WATCHED)
+    assert served.log.read_text().splitlines() == [f"serving http://127.0.0.1:{served.port}"]
+
+
+def test_garbage_fills_no_log(served: Served) -> None:
+    for _ in range(300):
+        everything(served.connect(b"\x16\x03\x01 garbage \x00\r\n\r\n"))
+    assert served.status("/-/healthy") == 200
+    assert len(served.log.read_text().splitlines()) < 20
+
+
+def test_streams_end_quietly_with_the_service(served: Served) -> None:
+    streams = [served.connect(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(STREAMS)]
+    for stream in streams:
+        assert stream.recv(65_536).startswith(b"HTTP/1.1 200")
+    served.process.send_signal(signal.SIGTERM)
+    assert all(everything(stream).endswith(b"0\r\n\r\n") for stream in streams), "as a stream ends, not cut off"
+    assert served.process.wait(LIMIT_S) == 0
+    assert served.log.read_text().splitlines() == [f"serving http://127.0.0.1:{served.port}"]
+
+
+def everything(client: socket.socket) -> bytes:
+    """What comes until the connection is closed."""
+    received = b""
+    try:
+        while chunk := client.recv(65_536):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    client.close()
+    return received
