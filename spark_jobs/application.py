@@ -18,6 +18,7 @@ from service.clock import wall_clock_ms
 from service.kafka import cluster as kafka_cluster
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
+from service.processes.identity import own_identity
 from service.store import clusters, lease
 from service.store.engine import StoreError, StoreUnavailable, open_engine
 from service.store.migrate import upgrade
@@ -33,6 +34,7 @@ from spark_jobs.runtime.liveness import BACKGROUND_S, END_S, MIGRATION_S, START_
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import SparkStart
+from spark_jobs.runtime.standby import LOOK_EVERY_S, Standby
 from spark_jobs.runtime.watchdog import Watchdog
 from spark_jobs.settings import IngestSettings
 
@@ -70,11 +72,12 @@ class Application:
                 if cluster_id is None:
                     return
                 start.note_start()
-                spark = self._starting.session()
+                standby = Standby(engine, cluster_id, own_identity())
+                spark = self._start_spark(standby)
             try:
                 describe = partial(self._describe, engine, cluster_id)
                 with repeated("the description of the cluster", describe, self._liveness):
-                    self._run_jobs(self._queries(spark), engine, cluster_id)
+                    self._run_jobs(self._queries(spark), engine, standby)
             finally:
                 self._watchdog.allow_jvm_end()
                 with self._liveness.part("Spark's end", END_S, start_s=END_S), suppress(Exception):
@@ -82,11 +85,19 @@ class Application:
         finally:
             engine.dispose()
 
+    def _start_spark(self, standby: Standby) -> SparkSession:
+        """Returns Spark's session. `standby` watches the lease meanwhile: if its holder is dead, the wait for that is
+        over, or nearly so, when the session is there."""
+        while not self._starting.is_over(LOOK_EVERY_S):
+            with suppress(StoreUnavailable):
+                standby.look()
+        return self._starting.session()
+
     def _queries(self, spark: SparkSession) -> Queries:
         executors = None if self._settings.master.is_local else Executors(spark)
         return Queries(spark, self._settings.checkpoint or self._scratch, executors)
 
-    def _run_jobs(self, queries: Queries, engine: Engine, cluster_id: int) -> None:
+    def _run_jobs(self, queries: Queries, engine: Engine, standby: Standby) -> None:
         # all that is loaded so far stays: a search through it for garbage would hold up all threads now and then
         gc.collect()
         gc.freeze()
@@ -97,7 +108,7 @@ class Application:
         ]
         if self._settings.tails:
             jobs.append(LedgerJob(queries, self._settings, engine))
-        self._keep_running(jobs, engine, cluster_id, wake_judge)
+        self._keep_running(jobs, engine, standby, wake_judge)
 
     def _bind(self, engine: Engine, start: Part) -> int | None:
         """Returns the number of the cluster in the store; None if the application is to stop."""
@@ -127,11 +138,11 @@ class Application:
                     log.warning("waiting for Kafka: %s", e)
                     has_logged = True
 
-    def _keep_running(self, jobs: Sequence[Job], engine: Engine, cluster_id: int, wake_judge: threading.Event) -> None:
+    def _keep_running(self, jobs: Sequence[Job], engine: Engine, standby: Standby, wake_judge: threading.Event) -> None:
         """Runs the jobs and the judge under a lease, again and again. When the jobs end, all work under the lease ends,
         and begins again under a new lease. `wake_judge` starts a round of the judge."""
         while not self._stopping.is_set():
-            held_lease = self._wait_for_lease(engine, cluster_id)
+            held_lease = self._wait_for_lease(standby)
             if held_lease is None:
                 return
             try:
@@ -163,17 +174,22 @@ class Application:
         except StoreUnavailable:
             log.debug("the lease could not be renewed now")
 
-    def _wait_for_lease(self, engine: Engine, cluster_id: int) -> lease.Lease | None:
-        has_logged = False
+    def _wait_for_lease(self, standby: Standby) -> lease.Lease | None:
+        """Returns the lease; None if the application is to stop. A store that does not answer is waited for."""
+        logged = ""
         with self._liveness.part("the wait for the lease", BACKGROUND_S) as part:
             while not self._stopping.is_set():
-                if held_lease := lease.acquire(engine, cluster_id, self._settings.owner, wall_clock_ms()):
-                    return held_lease
-                if not has_logged:
-                    log.info("another instance writes this cluster: standing by")
-                    has_logged = True
+                try:
+                    if held_lease := standby.acquire(wall_clock_ms()):
+                        return held_lease
+                    why = "another instance writes this cluster: standing by"
+                except StoreUnavailable as e:
+                    why = f"waiting for the lease of this cluster: {e}"
+                if why != logged:
+                    log.info("%s", why)
+                    logged = why
                 part.step()
-                self._stopping.wait(1.0)
+                self._stopping.wait(LOOK_EVERY_S)
         return None
 
     def _describe(self, engine: Engine, cluster_id: int, now_ms: int) -> float:

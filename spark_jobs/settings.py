@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +25,13 @@ SPARK_CONF: Final = "TXNSCOPE_SPARK_CONF"
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """The settings of the application. `cluster` None: named after the Kafka cluster id. `owner`: a process with the
-    same one takes the lease over. `tails`: every batch of the watched topics is read. `liveness`: the file or port that
-    shows that the process works."""
+    """The settings of the application. `cluster` None: named after the Kafka cluster id. `tails`: every batch of the
+    watched topics is read. `liveness`: the file or port that shows that the process works."""
 
     client: ClientSettings
     cluster: str | None
     store: str
     checkpoint: Path | None
-    owner: str
     rules: Rules
     keep: Keep
     watch: WatchedTopics
@@ -60,7 +57,6 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--cluster")
     parser.add_argument("--store", default=os.environ.get(STORE) or "sqlite:///txnscope.db")
     parser.add_argument("--checkpoint", type=Path)
-    parser.add_argument("--owner", default="")
     parser.add_argument("--liveness")
     parser.add_argument("--spark-master")
     parser.add_argument("--rules", type=_json(Rules.load), default=Rules())  # the command line has read the file
@@ -79,7 +75,6 @@ def parse(argv: list[str]) -> IngestSettings:
         cluster=flags.cluster,
         store=flags.store,
         checkpoint=flags.checkpoint,
-        owner=flags.owner or secrets.token_hex(8),
         rules=flags.rules,
         keep=flags.keep,
         watch=WatchedTopics(tuple(flags.topics), tuple(flags.mirrored)),

@@ -1,17 +1,23 @@
 """The lease, with which one driver writes at a time. Its epoch rises with every holder, so a replaced driver cannot
-write."""
+write.
+
+No clock decides whether a holder lives (docs/adr/0020): a driver that waits watches whether the row changes. The times
+in the row are for people.
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Update, select, update
+from sqlalchemy import Connection, Engine, Row, Update, select, update
 
+from service.processes.identity import host_and_pid
 from service.store.engine import LeaseLost
 from service.store.many_rows import Upsert
 from service.store.schema import leases
 
 EXPIRES_AFTER_MS: Final = 10_000
+"""Time without a renewal, as a waiting driver measures it, after which the lease may be taken."""
 
 _FREE = Upsert(leases)
 
@@ -24,13 +30,30 @@ class Lease(NamedTuple):
     epoch: int
 
 
-def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int) -> Lease | None:
-    """Takes the lease if it is free, released, this owner's, or not renewed for EXPIRES_AFTER_MS; else returns None."""
+class Renewal(NamedTuple):
+    """The newest renewal of a held lease. It changes with every renewal, whatever the holder's clock does."""
+
+    owner: str
+    epoch: int
+    at_ms: int
+
+
+def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
+    """Returns the newest renewal; None if nobody holds the lease."""
+    with engine.begin() as connection:
+        row = connection.execute(select(leases).where(leases.c.cluster_id == cluster_id)).one_or_none()
+    return None if row is None else _renewal_in(row)
+
+
+def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
+    """Takes the lease if it is free, released or this owner's, or if `expired` is still its newest renewal; else
+    returns None. `expired`: the caller has seen no other for EXPIRES_AFTER_MS, or knows that its owner has ended."""
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()
     with engine.begin() as connection:
         _FREE.write(connection, [(cluster_id, "", 0, now_ms, True)])
         held = connection.execute(row).one()
-        if not (held.released or held.owner == owner or now_ms - held.renewed_at_ms > EXPIRES_AFTER_MS):
+        renewal = _renewal_in(held)
+        if not (renewal is None or renewal.owner == owner or renewal == expired):
             return None
         taken = {"owner": owner, "epoch": held.epoch + 1, "renewed_at_ms": now_ms, "released": False}
         connection.execute(update(leases).where(leases.c.cluster_id == cluster_id).values(taken))
@@ -42,14 +65,6 @@ def check(connection: Connection, lease: Lease) -> None:
     transaction: from then on nobody can take the lease until the transaction ends. A check does not renew the lease,
     because a write does not prove that every part of the job makes progress."""
     _require(connection, lease, _if_held(lease).values(epoch=lease.epoch))
-
-
-def _require(connection: Connection, lease: Lease, if_held: Update) -> None:
-    if connection.execute(if_held).rowcount == 1:
-        return
-    row = connection.execute(select(leases).where(leases.c.cluster_id == lease.cluster_id)).one_or_none()
-    now = "gone" if row is None else f"{row.owner!r} at epoch {row.epoch}{', released' if row.released else ''}"
-    raise LeaseLost(f"lease of {lease.owner!r} at epoch {lease.epoch} was lost; it is {now}")
 
 
 def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
@@ -65,6 +80,22 @@ def release(engine: Engine, lease: Lease) -> None:
     """Releases the lease, so that the next driver can take it at once; does nothing if the lease was lost already."""
     with engine.begin() as connection:
         connection.execute(_if_held(lease).values(released=True))
+
+
+def _require(connection: Connection, lease: Lease, if_held: Update) -> None:
+    if connection.execute(if_held).rowcount == 1:
+        return
+    row = connection.execute(select(leases).where(leases.c.cluster_id == lease.cluster_id)).one_or_none()
+    now = "gone" if row is None else f"{_name(row.owner)} at epoch {row.epoch}{', released' if row.released else ''}"
+    raise LeaseLost(f"lease of {_name(lease.owner)} at epoch {lease.epoch} was lost; it is {now}")
+
+
+def _name(owner: str) -> str:
+    return repr(host_and_pid(owner))
+
+
+def _renewal_in(row: Row[Any]) -> Renewal | None:
+    return None if row.released else Renewal(row.owner, row.epoch, row.renewed_at_ms)
 
 
 def _if_held(lease: Lease) -> Update:

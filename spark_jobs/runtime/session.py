@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,6 +69,10 @@ class SparkStart:
     def __init__(self, scratch: Path, guard: JvmGuard, master: Master) -> None:
         self._session: Future[SparkSession] = Future()
         threading.Thread(target=self._start, args=(scratch, guard, master), name="Spark's start", daemon=True).start()
+
+    def is_over(self, within_s: float) -> bool:
+        """Waits at most `within_s`, and returns whether Spark has started, or failed to."""
+        return bool(wait([self._session], within_s).done)
 
     def session(self) -> SparkSession:
         """Waits for the session and returns it. Raises JavaNotFound, SparkFailed."""

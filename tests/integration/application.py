@@ -57,7 +57,7 @@ class Ingest:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, module: str = "spark_jobs") -> Ingest:
-        self._run(module, *self._flags, "--owner", "test", *self.more)
+        self._run(module, *self._flags, *self.more)
         return self
 
     @property

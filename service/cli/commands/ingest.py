@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from argparse import Namespace
 from typing import NoReturn
@@ -16,7 +15,7 @@ from service.store.engine import open_reader
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
     """Replaces this process by the supervisor, so that no flag of the store stays on a command line. Never returns."""
-    arguments = [*ingest_arguments(settings), "--owner", secrets.token_hex(8)]
+    arguments = ingest_arguments(settings)
     if settings.liveness is not None:
         arguments += ["--liveness", settings.liveness]
     with store_failures():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -26,8 +25,6 @@ def run(_flags: Namespace, settings: Settings) -> int:
     migrated = subprocess.run(_own("migrate"), env=os.environ | for_children(settings), check=False)
     if migrated.returncode:
         return migrated.returncode
-    # the same owner for every start of the child: a new child takes over the lease of a dead one at once
-    ingest += ["--owner", secrets.token_hex(8)]
     serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port), *broker_arguments(settings)]
     children = (
         ChildCommand("ingest", ingest, for_ingest(settings), Silence()),

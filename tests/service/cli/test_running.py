@@ -136,9 +136,9 @@ def test_ingest_keeps_the_application_running(start: Start) -> None:
     command = start("ingest", *flags, "--liveness", "alive")
     command.wait_for_text("ingest ")
     _, pid, arguments = command.text.split(" ", 2)
-    store, *given, owner_flag, _owner, liveness_flag, liveness = json.loads(arguments)
+    store, *given, liveness_flag, liveness = json.loads(arguments)
     assert (store, tuple(given)) == ("sqlite:///txnscope.db", flags)
-    assert (owner_flag, liveness_flag, liveness) == ("--owner", "--liveness", "alive")
+    assert (liveness_flag, liveness) == ("--liveness", "alive")
     os.kill(int(pid), signal.SIGKILL)
     command.wait_for_text("ingest | ingest was killed by SIGKILL, starting it again in 1 s\n")
     command.wait_for_text(arguments, times=2)
@@ -181,19 +181,6 @@ def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start
 
 def command_lines() -> set[str]:
     return {f"{command_of(process)} " for process in all_processes()}
-
-
-def test_watch_keeps_one_owner_over_the_lives_of_the_application(start: Start, port: int) -> None:
-    """So a new one does not wait for the lease of a dead one."""
-    watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port))
-    watched.wait_for_text("ingest | ingest ")
-    os.kill(int(watched.text.split("ingest | ingest ")[1].split()[0]), signal.SIGKILL)
-    watched.wait_for_text("ingest | ingest ", times=2)
-    lives = [line.split(" ", 4)[4] for line in watched.text.splitlines() if line.startswith("ingest | ingest ")]
-    first, second = (json.loads(arguments) for arguments in lives)
-    assert first == second
-    assert first[-2] == "--owner"
-    assert len(first[-1]) == 16
 
 
 def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:

@@ -63,6 +63,11 @@ class Cluster(NamedTuple):
         progress.start_positions(self.engine, self.lease, SOURCE, TOPIC, starts, NOW_MS)
 
 
+def take_over(engine: Engine, cluster_id: int, owner: str = "standby", now_ms: int = NOW_MS) -> Lease | None:
+    """Takes the lease from a holder that has not renewed it for long enough."""
+    return lease.acquire(engine, cluster_id, owner, now_ms, expired=lease.newest_renewal(engine, cluster_id))
+
+
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A test that asks for this, or for what stands on it, runs on every kind of database."""

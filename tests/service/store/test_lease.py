@@ -1,4 +1,4 @@
-"""Two drivers, one writer."""
+"""Two drivers, one writer. No clock of theirs decides which."""
 
 from __future__ import annotations
 
@@ -7,20 +7,40 @@ import pytest
 from service.domain.reasons.unread import UnresponsiveBroker
 from service.store import lease
 from service.store.engine import LeaseLost
-from service.store.lease import EXPIRES_AFTER_MS
 from service.store.progress import start_positions
 from service.store.writers.transaction_log import TransactionLogWriter
-from tests.service.store.conftest import Cluster
+from tests.service.store.conftest import Cluster, take_over
 from tests.service.store.logs import NOW_MS, batch, everything, read, transaction
 
+HOUR_MS = 3_600_000
 
-def test_a_held_lease_is_not_given_away(cluster: Cluster) -> None:
-    lease.renew(cluster.engine, cluster.lease, NOW_MS + 5_000)
-    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS + 5_000 + EXPIRES_AFTER_MS) is None
+
+def test_of_a_cluster_that_nobody_read_there_is_no_renewal(cluster: Cluster) -> None:
+    assert lease.newest_renewal(cluster.engine, cluster.id + 1) is None
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
+def test_a_held_lease_is_not_given_away_whatever_the_clock_says(cluster: Cluster, ahead_ms: int) -> None:
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS + ahead_ms) is None
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 1_000, HOUR_MS])
+def test_a_renewal_is_seen_and_what_it_replaced_does_not_free_the_lease(cluster: Cluster, ahead_ms: int) -> None:
+    before = lease.newest_renewal(cluster.engine, cluster.id)
+    lease.renew(cluster.engine, cluster.lease, NOW_MS + ahead_ms)
+    assert lease.newest_renewal(cluster.engine, cluster.id) == ("driver", 1, NOW_MS + ahead_ms) != before
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS, expired=before) is None
+
+
+def test_two_that_wait_do_not_both_take_over(cluster: Cluster) -> None:
+    expired = lease.newest_renewal(cluster.engine, cluster.id)
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS, expired=expired) is not None
+    assert lease.acquire(cluster.engine, cluster.id, "another", NOW_MS, expired=expired) is None
 
 
 def test_a_released_lease_is_free_at_once(cluster: Cluster) -> None:
     lease.release(cluster.engine, cluster.lease)
+    assert lease.newest_renewal(cluster.engine, cluster.id) is None
     taken = lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS)
     assert taken == (cluster.id, "standby", 2)
     lease.release(cluster.engine, cluster.lease)  # what is lost cannot be released again
@@ -38,8 +58,8 @@ def test_the_same_owner_comes_back_under_a_new_epoch(cluster: Cluster) -> None:
 def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> None:
     first, second = transaction(0, start_ms=1), transaction(3, start_ms=2)
     cluster.writer.apply(batch(first, read(0, 3)), NOW_MS)
-    later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
-    taken = lease.acquire(cluster.engine, cluster.id, "standby", later_ms)
+    later_ms = NOW_MS + 1
+    taken = take_over(cluster.engine, cluster.id, now_ms=later_ms)
     assert taken is not None
     before = everything(cluster.engine, cluster.id)
     for stale in (batch(second, read(3, 6)), batch(first, read(0, 3)), batch([], read(3, 3))):
@@ -54,7 +74,14 @@ def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> N
     assert cluster.positions()[0].next_offset == 6
 
 
+def test_the_message_names_host_and_process(cluster: Cluster) -> None:
+    assert take_over(cluster.engine, cluster.id, "b:7:1:0123456789ab") is not None
+    with pytest.raises(LeaseLost, match=r"it is 'b:7' at epoch 2$"):
+        lease.renew(cluster.engine, cluster.lease, NOW_MS)
+
+
 def test_a_batch_does_not_renew(cluster: Cluster) -> None:
     """One source that goes on says nothing of the others: who is stuck in part makes room for a standby."""
-    cluster.writer.apply(batch([], read(0, 0)), NOW_MS + EXPIRES_AFTER_MS)
-    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS + EXPIRES_AFTER_MS + 5) is not None
+    before = lease.newest_renewal(cluster.engine, cluster.id)
+    cluster.writer.apply(batch([], read(0, 0)), NOW_MS + 5_000)
+    assert lease.newest_renewal(cluster.engine, cluster.id) == before

@@ -10,14 +10,14 @@ from service.domain.partitions.ledger import SOURCE, LedgerBatch, Marker, TopicR
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
-from service.store import lease, progress, schema
+from service.store import progress, schema
 from service.store.engine import LeaseLost, OutOfSequence
 from service.store.progress import Position, keep_topics, read_positions
 from service.store.queries import clusters
 from service.store.queries.ledger import counted_since_ms, read_markers, read_volume, tailed_as_of_ms
 from service.store.writers.ledger import AppliedRanges, LedgerWriter
 from tests.helpers.reasons import denied
-from tests.service.store.conftest import Cluster
+from tests.service.store.conftest import Cluster, take_over
 from tests.service.store.logs import NOW_MS, everything, rows
 from tests.service.store.logs import read as span
 
@@ -130,7 +130,7 @@ def test_what_does_not_follow_is_refused_whole(cluster: Cluster, writer: LedgerW
 
 
 def test_who_lost_the_lease_writes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
-    assert lease.acquire(cluster.engine, cluster.id, "another", NOW_MS + 60_000) is not None
+    assert take_over(cluster.engine, cluster.id) is not None
     with pytest.raises(LeaseLost):
         writer.apply(batch(span(0, 10)), NOW_MS)
     assert (positions(cluster), counted(cluster)) == ({}, (0, 0))

@@ -14,7 +14,7 @@ from service.store import lease
 from service.store.engine import LeaseLost
 from service.store.queries import clusters, partitions
 from service.store.writers.partitions import GONE_KEPT_MS, Written
-from tests.service.store.conftest import Cluster
+from tests.service.store.conftest import Cluster, take_over
 from tests.service.store.logs import NOW_MS, everything
 from tests.service.store.looks import FIRST, Watched, described, entry, look, silent
 
@@ -183,7 +183,7 @@ def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) 
 def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> None:
     watched.see(look(NOW_MS))
     before = everything(watched.cluster.engine, watched.cluster.id)
-    assert lease.acquire(watched.cluster.engine, watched.cluster.id, "standby", NOW_MS + 60_000) is not None
+    assert take_over(watched.cluster.engine, watched.cluster.id) is not None
     with pytest.raises(LeaseLost):
         watched.see(look(NOW_MS + 1))
     with pytest.raises(LeaseLost):
@@ -193,9 +193,9 @@ def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> N
 
 def test_a_batch_does_not_renew_the_lease(watched: Watched) -> None:
     """The other source may be stuck."""
-    later_ms = NOW_MS + lease.EXPIRES_AFTER_MS
-    watched.see(look(NOW_MS), now_ms=later_ms)
-    assert lease.acquire(watched.cluster.engine, watched.cluster.id, "standby", later_ms + 5) is not None
+    before = lease.newest_renewal(watched.cluster.engine, watched.cluster.id)
+    watched.see(look(NOW_MS), now_ms=NOW_MS + 5_000)
+    assert lease.newest_renewal(watched.cluster.engine, watched.cluster.id) == before
 
 
 def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Callable[[], Cluster]) -> None:

@@ -18,10 +18,10 @@ from service.store.queries import transactions
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import LIMIT_S
-from tests.service.store.conftest import Cluster, only_on, patient
+from tests.service.store.conftest import Cluster, only_on, patient, take_over
 from tests.service.store.logs import NOW_MS, batch, entry, everything, read, transaction
 
-LATER_MS = NOW_MS + lease.EXPIRES_AFTER_MS + 1
+LATER_MS = NOW_MS + 1
 
 
 def large_batch() -> LogBatch:
@@ -137,7 +137,7 @@ def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str) -> Non
     with ThreadPoolExecutor(2) as at_once:
         applied = at_once.submit(writer.apply, batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
         assert in_the_middle.wait(LIMIT_S)
-        taken = at_once.submit(lease.acquire, standby, number, "standby", LATER_MS)
+        taken = at_once.submit(take_over, standby, number, "standby", LATER_MS)
         with pytest.raises(TimeoutError):
             taken.result(0.3)
         goes_on.set()

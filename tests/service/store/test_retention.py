@@ -17,7 +17,7 @@ from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Vo
 from service.domain.retention_policy import Keep
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap, Reject
-from service.store import audit, lease, schema
+from service.store import audit, schema
 from service.store.audit import Attempt
 from service.store.engine import LeaseLost
 from service.store.queries import clusters
@@ -25,7 +25,7 @@ from service.store.retention import DeletedRows, Retention
 from service.store.writers.findings import FindingWriter
 from service.store.writers.ledger import LedgerWriter
 from service.store.writers.partitions import PartitionWriter
-from tests.service.store.conftest import Cluster, only_on
+from tests.service.store.conftest import Cluster, only_on, take_over
 from tests.service.store.histories import aborted, committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, everything, rows
 from tests.service.store.logs import read as span
@@ -222,7 +222,7 @@ def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) 
 def test_who_lost_the_lease_forgets_nothing(cluster: Cluster) -> None:
     seed(cluster)
     before = everything(cluster.engine, cluster.id)
-    assert lease.acquire(cluster.engine, cluster.id, "another", LATER_MS + 60_000) is not None
+    assert take_over(cluster.engine, cluster.id) is not None
     with pytest.raises(LeaseLost):
         Retention(cluster.engine, cluster.lease).delete_old(LATER_MS)
     assert everything(cluster.engine, cluster.id) == before

@@ -1,0 +1,155 @@
+"""A standby takes over from a dead holder, and from no other. No clock of a host or of the database decides."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event
+
+from service.processes.identity import own_identity
+from service.processes.working_time import WorkingTime
+from service.store import clusters, lease
+from service.store.engine import LeaseLost, StoreUnavailable, open_engine
+from service.store.lease import EXPIRES_AFTER_MS, Lease
+from spark_jobs.runtime.standby import LOOK_EVERY_S, Standby
+from tests.helpers.migrated import migrated
+from tests.helpers.paths import ROOT
+from tests.service.store.conftest import BACKENDS, new_store
+from tests.service.store.logs import NOW_MS
+
+HOUR_MS = 3_600_000
+EXPIRES_AFTER_S = EXPIRES_AFTER_MS / 1000
+ELSEWHERE = "elsewhere:7:1:0123456789ab"
+
+
+@pytest.fixture(params=BACKENDS)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    with new_store(request, tmp_path) as url:
+        engine = migrated(open_engine(url))
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture
+def cluster_id(engine: Engine) -> int:
+    return clusters.bind(engine, "orders", "abc", NOW_MS)
+
+
+class Waiting:
+    """A standby whose seconds the test counts, on a host whose clock is `ahead_ms` ahead of the holder's."""
+
+    def __init__(self, engine: Engine, cluster_id: int, owner: str = "standby", ahead_ms: int = 0) -> None:
+        self._passed_s, self._ahead_ms = 0.0, ahead_ms
+        self._standby = Standby(engine, cluster_id, owner, lambda: self._passed_s)
+
+    def look(self, passed_s: float = LOOK_EVERY_S) -> Lease | None:
+        self._passed_s = passed_s
+        return self._standby.acquire(NOW_MS + self._ahead_ms)
+
+    def takes_after_s(self, at_most_s: float = 60) -> float:
+        """The seconds that pass in looks without the lease."""
+        seconds = 0.0
+        while self.look() is None:
+            seconds += LOOK_EVERY_S
+            assert seconds < at_most_s
+        return seconds
+
+
+def held(engine: Engine, cluster_id: int, owner: str = ELSEWHERE, now_ms: int = NOW_MS) -> Lease:
+    found = lease.acquire(engine, cluster_id, owner, now_ms)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, 11_000, HOUR_MS])
+def test_hosts_whose_clocks_differ_by_an_hour(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
+    """The holder keeps the lease while it renews, and loses it as soon as among equals when it is dead."""
+    holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id, ahead_ms=ahead_ms)
+    for second in range(40):
+        lease.renew(engine, holder, NOW_MS + second * 1_000)
+        assert [standby.look(), standby.look()] == [None, None]
+    assert standby.takes_after_s() == EXPIRES_AFTER_S - 2 * LOOK_EVERY_S
+    with pytest.raises(LeaseLost):
+        lease.renew(engine, holder, NOW_MS + 40_000)
+
+
+@pytest.mark.parametrize("jump_ms", [-HOUR_MS, HOUR_MS])
+def test_a_holder_whose_clock_jumps_keeps_the_lease(engine: Engine, cluster_id: int, jump_ms: int) -> None:
+    holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id)
+    for second in range(60):
+        lease.renew(engine, holder, NOW_MS + second * 1_000 + (jump_ms if 20 <= second < 40 else 0))
+        assert [standby.look(), standby.look()] == [None, None]
+    lease.renew(engine, holder, NOW_MS)
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, HOUR_MS])
+def test_a_holder_that_died_with_a_wrong_clock_blocks_nobody_for_longer(
+    engine: Engine, cluster_id: int, ahead_ms: int
+) -> None:
+    held(engine, cluster_id, now_ms=NOW_MS + ahead_ms)
+    assert Waiting(engine, cluster_id).takes_after_s() == EXPIRES_AFTER_S
+
+
+def test_a_holder_that_is_slow_to_renew_is_not_robbed(engine: Engine, cluster_id: int) -> None:
+    holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id)
+    for turn in range(4):
+        lease.renew(engine, holder, NOW_MS + turn)
+        assert [standby.look() for _ in range(int((EXPIRES_AFTER_S - 1) / LOOK_EVERY_S))] == [None] * 18
+
+
+def test_no_second_counts_in_which_the_holder_could_not_be_seen_renewing(engine: Engine, cluster_id: int) -> None:
+    """The store is away for a minute: nobody can renew, and the holder is well."""
+    held(engine, cluster_id)
+    standby = Waiting(engine, cluster_id)
+    assert standby.look() is None
+
+    def is_away(*_: object) -> None:
+        raise StoreUnavailable("the store is away")
+
+    event.listen(engine, "before_cursor_execute", is_away)
+    for _ in range(60):
+        with pytest.raises(StoreUnavailable):
+            standby.look(1.0)
+    event.remove(engine, "before_cursor_execute", is_away)
+    assert standby.look() is None
+
+
+def test_a_standby_that_was_stopped_itself_counts_a_second(engine: Engine, cluster_id: int) -> None:
+    """By the clock that the application uses."""
+    held(engine, cluster_id)
+    now_s = [0.0]
+    standby = Standby(engine, cluster_id, "standby", WorkingTime(list, lambda: now_s[0]).skip)
+    for now_s[0] in (1.0, 3_601.0, 3_602.0):
+        assert standby.acquire(NOW_MS) is None
+
+
+def test_a_holder_on_this_machine_that_has_ended_is_replaced_at_once(engine: Engine, cluster_id: int) -> None:
+    program = "from service.processes.identity import own_identity; print(own_identity())"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    held(engine, cluster_id, ended.stdout.strip())
+    assert Waiting(engine, cluster_id).look() is not None
+
+
+def test_a_holder_on_this_machine_that_runs_is_not(engine: Engine, cluster_id: int) -> None:
+    held(engine, cluster_id, own_identity())
+    assert Waiting(engine, cluster_id).takes_after_s() == EXPIRES_AFTER_S
+
+
+def test_its_own_lease_is_taken_again_at_once(engine: Engine, cluster_id: int) -> None:
+    held(engine, cluster_id, "standby")
+    assert Waiting(engine, cluster_id).look() is not None
+
+
+def test_of_many_that_wait_one_takes_over_and_the_others_wait_for_it(engine: Engine, cluster_id: int) -> None:
+    held(engine, cluster_id)
+    waiting = [Waiting(engine, cluster_id, f"standby-{n}", ahead_ms=n * HOUR_MS) for n in range(3)]
+    looks = 0
+    while not (taken := [lease for one in waiting if (lease := one.look())]):
+        looks += 1
+    assert [(one.owner, one.epoch) for one in taken] == [("standby-0", 2)]
+    assert looks * LOOK_EVERY_S == EXPIRES_AFTER_S
+    assert waiting[1].takes_after_s() == EXPIRES_AFTER_S - LOOK_EVERY_S
