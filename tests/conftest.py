@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from deploy.demo import broker as broker_module
 from deploy.demo.broker import Broker
-from tests.helpers.brokers import VERSIONS, free_port
+from tests.helpers.brokers import VERSIONS, free_port, new_cluster_id
 from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import LIMIT_S
 
@@ -73,12 +73,13 @@ def broker(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> 
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Throw-away brokers: `make_broker("4.3.1", **{"some.property": "value"})`, discarded when the test ends."""
+    """Throw-away brokers: `make_broker("4.3.1", **{"some.property": "value"})`, discarded when the test ends. Each is a
+    Kafka cluster of its own."""
     with ExitStack() as running:
 
         def make(version: str = "4.3.1", **properties: Any) -> Broker:
             port = free_port()
-            broker = Broker(version, port, tmp_path / f"kafka-{port}", properties)
+            broker = Broker(version, port, tmp_path / f"kafka-{port}", properties, cluster_id=new_cluster_id())
             running.callback(broker.discard)
             return broker.start()
 

@@ -21,7 +21,7 @@ from service.kafka.settings import ClientSettings
 from spark_jobs.runtime import java
 from spark_jobs.runtime.java import find_java
 
-CLUSTER_ID = "txnscope-demo-cluster0"  # 22 characters of base64url, as Kafka's own ids
+CLUSTER_ID = "txnscope-demo-cluster0"
 START_TIMEOUT_S = 60.0
 
 # to stderr: the tools print their answers on stdout
@@ -40,7 +40,8 @@ class BrokerError(Exception):
 class Broker:
     """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Its data are in `directory`, and stay.
 
-    `heap_mb`: upper bound of the Java heap. The first broker of a version archives its classes beside the jars when it
+    `cluster_id`: 22 characters of base64url, as Kafka's own ids; brokers of one cluster share it. `heap_mb`: upper
+    bound of the Java heap. The first broker of a version archives its classes beside the jars when it
     is stopped. Later brokers, and Kafka's tools, then start with half of the processor time.
     """
 
@@ -51,10 +52,11 @@ class Broker:
         directory: Path,
         properties: Mapping[str, str] | None = None,
         heap_mb: int = 768,
+        cluster_id: str = CLUSTER_ID,
     ) -> None:
         self.version, self.port, self.directory = version, port, directory
         self._properties = dict(properties or {})
-        self._heap_mb = heap_mb
+        self._heap_mb, self._cluster_id = heap_mb, cluster_id
         self._process: ChildProcess | None = None
 
     @property
@@ -174,7 +176,7 @@ class Broker:
         properties = self._defaults() | self._properties
         self._server_properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         try:
-            self.tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._server_properties))
+            self.tool("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._server_properties))
         except subprocess.CalledProcessError as e:
             said = _without_frames(e.stdout + e.stderr)
             why = next((line for line in said if "Exception" in line), said[-1] if said else str(e))

@@ -1,34 +1,49 @@
-"""The clusters that the store knows: each name is bound to one Kafka cluster, for good."""
+"""The clusters that the store knows: each name is bound to one Kafka cluster, and each Kafka cluster to one name."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, select, update
+from sqlalchemy import Connection, Engine, or_, select, update
 
 from service.store.engine import ClusterMismatch
 from service.store.many_rows import Upsert
 from service.store.schema import clusters
 
+_BIND_LOCK: Final = 7489071206342  # any number, but the same for every process that binds a name
 _NAMES = Upsert(clusters, columns=("name", "kafka_cluster_id", "bound_at_ms"), key=("name",))
 
 
 def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
     """Returns the store's number of the cluster; a new name is bound to this Kafka cluster id.
 
-    ClusterMismatch: the name belongs to another Kafka cluster.
+    ClusterMismatch: the name belongs to another Kafka cluster, or this Kafka cluster was bound to another name first.
+    Stores of earlier versions may have several names for one.
     """
-    known = select(clusters.c.id, clusters.c.kafka_cluster_id).where(clusters.c.name == name)
+    wanted = or_(clusters.c.name == name, clusters.c.kafka_cluster_id == kafka_cluster_id)
+    known = select(clusters.c.id, clusters.c.name, clusters.c.kafka_cluster_id).where(wanted).order_by(clusters.c.id)
     with engine.begin() as connection:
-        _NAMES.write(connection, [(name, kafka_cluster_id, now_ms)])
-        number, bound = connection.execute(known).one()
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_BIND_LOCK})")
+        rows = connection.execute(known).all()
+        if not rows:
+            _NAMES.write(connection, [(name, kafka_cluster_id, now_ms)])
+            rows = connection.execute(known).all()
+    bound = next((row.kafka_cluster_id for row in rows if row.name == name), kafka_cluster_id)
     if bound != kafka_cluster_id:
         raise ClusterMismatch(
             f"cluster name {name!r} belongs to Kafka cluster {bound!r}; these brokers are {kafka_cluster_id!r}:"
             " choose another --cluster name or another --store"
         )
-    return int(number)
+    first = next(row for row in rows if row.kafka_cluster_id == kafka_cluster_id)
+    if first.name != name:
+        raise ClusterMismatch(
+            f"Kafka cluster {kafka_cluster_id!r} has the name {first.name!r} in this store, not {name!r}:"
+            f" choose --cluster {shlex.quote(first.name)} or another --store"
+        )
+    return int(first.id)
 
 
 def describe(engine: Engine, cluster_id: int, description: Mapping[str, Any], now_ms: int) -> None:

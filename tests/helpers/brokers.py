@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -77,6 +78,11 @@ def free_ports(count: int) -> list[int]:
     while len(ports) < count:
         ports.add(free_port())
     return list(ports)
+
+
+def new_cluster_id() -> str:
+    """Returns an id for a Kafka cluster of its own: a store binds one name to each id."""
+    return secrets.token_urlsafe(16)
 
 
 class Cluster:

@@ -1,13 +1,17 @@
-"""A name stands for one Kafka cluster, and counting begins once."""
+"""A name stands for one Kafka cluster, a Kafka cluster has one name, and counting begins once."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, insert, select
 
 from service.store import clusters, schema
-from service.store.engine import ClusterMismatch
-from tests.service.store.conftest import Cluster
+from service.store.engine import ClusterMismatch, open_engine
+from service.store.migrate import upgrade
+from tests.helpers.waiting import LIMIT_S
+from tests.service.store.conftest import Cluster, patient
 from tests.service.store.logs import NOW_MS
 
 
@@ -16,7 +20,57 @@ def test_a_name_is_bound_at_first_use(engine: Engine) -> None:
     assert clusters.bind(engine, "prod", "abc", NOW_MS + 1) == first
     with pytest.raises(ClusterMismatch, match="'prod' belongs to Kafka cluster 'abc'; these brokers are 'xyz'"):
         clusters.bind(engine, "prod", "xyz", NOW_MS)
-    assert clusters.bind(engine, "other", "abc", NOW_MS) != first
+    assert clusters.bind(engine, "other", "xyz", NOW_MS) != first
+
+
+def test_a_second_name_for_one_kafka_cluster_is_refused_in_a_line_that_says_what_to_do(engine: Engine) -> None:
+    clusters.bind(engine, "our prod", "abc", NOW_MS)
+    with pytest.raises(ClusterMismatch) as refused:
+        clusters.bind(engine, "other", "abc", NOW_MS)
+    assert str(refused.value) == (
+        "Kafka cluster 'abc' has the name 'our prod' in this store, not 'other':"
+        " choose --cluster 'our prod' or another --store"
+    )
+    assert names(engine) == ["our prod"]
+
+
+def test_of_two_names_in_an_older_store_the_one_bound_first_keeps_the_kafka_cluster(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for name, bound_at_ms in (("first", NOW_MS), ("second", NOW_MS - 3_600_000)):  # by a clock an hour behind
+            row = {"name": name, "kafka_cluster_id": "abc", "bound_at_ms": bound_at_ms}
+            connection.execute(insert(schema.clusters).values(row))
+    upgrade(engine)
+    assert clusters.bind(engine, "first", "abc", NOW_MS) == 1
+    with pytest.raises(ClusterMismatch, match="has the name 'first' in this store, not 'second'"):
+        clusters.bind(engine, "second", "abc", NOW_MS)
+    with pytest.raises(ClusterMismatch, match="'second' belongs to Kafka cluster 'abc'"):
+        clusters.bind(engine, "second", "xyz", NOW_MS)
+
+
+def test_a_cluster_that_was_renamed_goes_on_under_its_new_name(engine: Engine) -> None:
+    """As docs/running.md says."""
+    number = clusters.bind(engine, "old", "abc", NOW_MS)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE clusters SET name = 'new' WHERE name = 'old'")
+    assert clusters.bind(engine, "new", "abc", NOW_MS) == number
+    with pytest.raises(ClusterMismatch, match="--cluster new "):
+        clusters.bind(engine, "old", "abc", NOW_MS)
+
+
+def test_of_names_bound_at_the_same_moment_one_gets_the_kafka_cluster(engine: Engine, url: str) -> None:
+    engines = [open_engine(patient(url)) for _ in range(6)]
+    with ThreadPoolExecutor(len(engines)) as at_once:
+        asked = [at_once.submit(clusters.bind, one, f"name-{n}", "abc", NOW_MS) for n, one in enumerate(engines)]
+        refused = [isinstance(one.exception(LIMIT_S), ClusterMismatch) for one in asked]
+    assert sorted(refused) == [False, True, True, True, True, True]
+    assert names(engine) == [f"name-{refused.index(False)}"]
+    for one in engines:
+        one.dispose()
+
+
+def names(engine: Engine) -> list[str]:
+    with engine.connect() as connection:
+        return list(connection.scalars(select(schema.clusters.c.name)))
 
 
 def test_the_description_is_replaced(cluster: Cluster) -> None:
