@@ -19,7 +19,7 @@ from pathlib import Path
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.processes import lifeline
 from service.processes.linux import descendants
-from service.store.engine import StoreError, StoreUnavailable
+from service.store.engine import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
 from spark_jobs.runtime import fork_server
 from spark_jobs.runtime.java import JavaNotFound
 from spark_jobs.runtime.liveness import Liveness
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
                 return _run(settings, stopping, liveness, watchdog, scratch)
             finally:
                 watchdog.end()
-    except (KafkaUnavailable, StoreUnavailable) as e:
+    except (KafkaUnavailable, StoreUnavailable, StoreDamaged) as e:
         log.error("%s", e)
         return CANNOT_REACH
     except (KafkaFailure, StoreError, JavaNotFound, BadLiveness) as e:
@@ -71,7 +71,7 @@ def _run(
 
     try:
         Application(settings, stopping, liveness, watchdog, scratch, starting).run()
-    except (SparkFailed, TooManyFailures) as e:
+    except (SparkFailed, TooManyFailures, StoreReplaced) as e:
         log.error("%s", e)
         return STUCK
     return 0

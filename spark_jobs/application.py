@@ -20,7 +20,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.processes.identity import own_identity
 from service.store import clusters, lease
-from service.store.engine import StoreError, StoreUnavailable, open_engine
+from service.store.engine import StoreError, StoreLost, StoreUnavailable, open_engine
 from service.store.migrate import upgrade
 from spark_jobs.housekeeping import deleting_old_data
 from spark_jobs.jobs.ledger import LedgerJob, end_tailing
@@ -78,6 +78,8 @@ class Application:
                 describe = partial(self._describe, engine, cluster_id)
                 with repeated("the description of the cluster", describe, self._liveness):
                     self._run_jobs(self._queries(spark), engine, standby)
+            except StoreLost as e:
+                raise TooManyFailures(str(e)) from e
             finally:
                 self._watchdog.allow_jvm_end()
                 with self._liveness.part("Spark's end", END_S, start_s=END_S), suppress(Exception):
@@ -155,7 +157,7 @@ class Application:
                     why = run_jobs(
                         jobs, held_lease, self._liveness, partial(self._renew, engine, held_lease), self._stopping
                     )
-            except TooManyFailures:
+            except (TooManyFailures, StoreLost):
                 raise
             except Exception as e:
                 why = e

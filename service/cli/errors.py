@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from alembic.util import CommandError
-
 from service.store.engine import StoreError, StoreUnavailable
 
 FINE: Final = 0
@@ -40,5 +38,3 @@ def store_failures() -> Iterator[None]:
         raise CommandFailed(str(error), UNREACHABLE) from error
     except StoreError as error:
         raise CommandFailed(str(error)) from error
-    except CommandError as error:
-        raise CommandFailed(f"the store was made by another version of txnscope: {error}") from error

@@ -220,6 +220,14 @@ def _positive(text: str) -> int:
     return number
 
 
+def _migrate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="make a damaged SQLite store anew: save what can be read, and have the transaction log read again",
+    )
+
+
 COMMANDS: Final = (
     Command(
         "watch",
@@ -257,5 +265,5 @@ COMMANDS: Final = (
         "reports what txnscope may see of a cluster, which verdicts that allows, and which ACLs are missing",
         ("bootstrap_servers", "kafka_config", "topics", "mirrored"),
     ),
-    Command("migrate", "migrate", "migrates the store's schema to this version", ("store",)),
+    Command("migrate", "migrate", "migrates the store's schema to this version", ("store",), _migrate),
 )

@@ -26,6 +26,7 @@ from service.metrics.requests import RequestMetrics
 from service.metrics.series import Distribution, Series, bounded, durations
 from service.store.engine import StoreError
 from service.store.queries.metrics import ClusterFacts, all_facts
+from service.store.schema_check import SchemaCheck
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +41,13 @@ _GZIP_LEVEL = 1  # a tenth more bytes than level 9, a tenth of its time
 
 
 class StoreCollector(Collector):
-    """Reads the store and makes the families. `now_ms` is called once a collection. A store that does not answer leaves
-    the families empty and `UP` at 0.
+    """Reads the store and makes the families. `now_ms` is called once a collection. A store that does not answer, or
+    whose schema is not at head, leaves the families empty and `UP` at 0.
     """
 
     def __init__(self, engine: Engine, now_ms: Callable[[], int], series_limit: int = SERIES_LIMIT) -> None:
         self._engine, self._now_ms, self._limit = engine, now_ms, series_limit
+        self._schema = SchemaCheck(engine)
 
     def describe(self) -> Iterable[Family]:
         """Returns nothing: registering must not read the store."""
@@ -66,6 +68,7 @@ class StoreCollector(Collector):
     def _read(self) -> tuple[list[ClusterFacts], bool]:
         try:
             with self._engine.connect() as connection:
+                self._schema.check(connection)
                 return all_facts(connection), True
         except (StoreError, SQLAlchemyError) as error:
             log.debug("no metrics from the store: %s", error)

@@ -21,13 +21,17 @@ _UPGRADE_LOCK = 7489071206341  # any number, but the same for every process that
 def upgrade(engine: Engine) -> None:
     """Applies the missing revisions in one transaction; a second process waits for the first and finds nothing to do.
 
-    StoreError: the database cannot hold every text, because its encoding is not UTF8.
+    StoreError: the store is newer than this version, or the database cannot hold every text, because its encoding is
+    not UTF8.
     """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             _check_encoding(connection)
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
-        if current(connection) != head():
+        revision = current(connection)
+        if revision is not None and not is_known(revision):
+            raise StoreError(newer_text(redact_url(connection.engine.url), revision))
+        if revision != head():
             trigram_index.drop(connection)
         command.upgrade(config(connection), "head")
 
@@ -50,6 +54,20 @@ def head() -> str | None:
 def current(connection: Connection) -> str | None:
     """Returns the revision of a store, None where there is none yet; a read-only connection is enough."""
     return MigrationContext.configure(connection).get_current_revision()
+
+
+@cache
+def is_known(revision: str) -> bool:
+    """Returns whether this version of the code has the revision; those of a newer version it does not have."""
+    return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
+
+
+def newer_text(name: str, revision: str) -> str:
+    """Returns the error of a store whose revision is not known. `name`: its URL, redacted."""
+    return (
+        f"store {name} has the tables of revision {revision}: it is newer than this version of"
+        " txnscope; update txnscope, or choose another --store"
+    )
 
 
 def config(connection: Connection) -> Config:

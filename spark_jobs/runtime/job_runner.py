@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from service.kafka.errors import KafkaFailure
 from service.processes.backoff import Backoff
-from service.store.engine import LeaseLost, StoreUnavailable
+from service.store.engine import LeaseLost, StoreLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs.runtime.cluster import SessionEnded
 from spark_jobs.runtime.error_summary import error_summary
@@ -48,7 +48,7 @@ def run_jobs(
     the exception behind that). All jobs have ended by then.
 
     `renew` keeps the lease, and is called while every part that writes under it makes progress; it raises LeaseLost.
-    Raises TooManyFailures.
+    Raises TooManyFailures, and StoreLost.
     """
     shared_end = _SharedEnd()
     threads = [
@@ -66,7 +66,7 @@ def run_jobs(
         shared_end.ending.set()
         for thread in threads:
             thread.join()
-    if isinstance(shared_end.failure, TooManyFailures):
+    if isinstance(shared_end.failure, TooManyFailures | StoreLost):
         raise shared_end.failure
     return shared_end.failure
 
@@ -91,7 +91,7 @@ def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _Share
             part.note_start()
             try:
                 job.run(lease, shared_end.ending, part)
-            except (LeaseLost, StillStoring) as e:
+            except (LeaseLost, StoreLost, StillStoring) as e:
                 shared_end.end(e)
             except SessionEnded as e:
                 shared_end.end(TooManyFailures(str(e)))

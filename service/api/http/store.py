@@ -9,9 +9,8 @@ from fastapi import Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.store import migrate
-from service.store.engine import StoreError, StoreUnavailable, redact_url
-from service.store.queries import clusters as read
+from service.store.engine import StoreUnavailable
+from service.store.schema_check import SchemaCheck
 
 
 class Store:
@@ -19,7 +18,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._head: str | None = None
+        self._schema = SchemaCheck(engine)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -29,7 +28,7 @@ class Store:
         """
         try:
             with self._engine.connect() as connection:
-                self._check(connection)
+                self._schema.check(connection)
                 yield connection
         except PoolTimeout as error:
             raise StoreUnavailable("store: too many requests are reading it at once") from error
@@ -38,22 +37,6 @@ class Store:
         """Raises the errors of `read`."""
         with self.read():
             pass
-
-    def _check(self, connection: Connection) -> None:
-        """Raises StoreError unless the schema is at head.
-
-        Checked with every read: the store may be created, or migrated by a newer version, while this process runs.
-        """
-        if self._head is not None and read.revision(connection) == self._head:
-            return
-        revision = migrate.current(connection)
-        if revision != migrate.head():
-            has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
-            raise StoreError(
-                f"store {redact_url(self._engine.url)} {has};"
-                " `txnscope migrate` (or `txnscope watch`) migrates it for this version"
-            )
-        self._head = revision
 
 
 def store_of(request: Request) -> Store:

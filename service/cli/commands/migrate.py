@@ -1,21 +1,39 @@
-"""`txnscope migrate`: brings the store's schema to head; existing data stays."""
+"""`txnscope migrate`: brings the store's schema to head; existing data stays. With `--rebuild` it makes a damaged store
+anew."""
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 
 from service.cli.errors import FINE, store_failures
+from service.clock import wall_clock_ms
 from service.settings import Settings
 from service.store.engine import open_engine
 from service.store.migrate import upgrade
+from service.store.rebuild import Rebuilt, rebuild
 
 
-def run(_flags: Namespace, settings: Settings) -> int:
-    """Migrates the store. Safe to run at any time and by several processes at once."""
+def run(flags: Namespace, settings: Settings) -> int:
+    """Migrates or rebuilds the store. Safe to run at any time; to migrate, also by several processes at once."""
     with store_failures():
+        if flags.rebuild:
+            _show(rebuild(settings.store, wall_clock_ms()))
+            return FINE
         engine = open_engine(settings.store)
         try:
             upgrade(engine)
         finally:
             engine.dispose()
     return FINE
+
+
+def _show(rebuilt: Rebuilt) -> None:
+    rows = sum(one.rows for one in rebuilt.tables)
+    lost = [one.table for one in rebuilt.tables if not one.is_whole]
+    print(f"saved {rows:,} rows; the old file is {rebuilt.old_file}", file=sys.stderr)
+    if lost:
+        print(f"not read whole: {', '.join(lost)}", file=sys.stderr)
+    if not rebuilt.counts_go_on:
+        print("counts begin anew: how far the log was counted cannot be read", file=sys.stderr)
+    print("the transaction log is read again at the next start of the application", file=sys.stderr)

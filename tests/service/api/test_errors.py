@@ -176,7 +176,18 @@ def test_a_changed_cursor_is_refused_or_harmless(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", EVERY_READER)
+def test_a_store_that_is_not_there_is_not_ready_and_no_file_is_made(tmp_path: Path, path: str) -> None:
+    with client_of(f"sqlite:///{tmp_path / 'typo.db'}") as client:
+        response = client.get(path)
+    problem = response.json()
+    assert (response.status_code, problem["type"]) == (503, "urn:txnscope:store-not-ready")
+    assert "there is no such file; `txnscope migrate`" in problem["detail"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", EVERY_READER)
 def test_a_store_without_tables_is_not_ready(tmp_path: Path, path: str) -> None:
+    (tmp_path / "new.db").touch()
     with client_of(f"sqlite:///{tmp_path / 'new.db'}") as client:
         response = client.get(path)
         assert client.get("/-/healthy").status_code == 200
@@ -212,7 +223,7 @@ def test_a_store_of_another_version_is_refused_at_once(tmp_path: Path) -> None:
         response = client.get(CLUSTER)
     cluster.close()
     assert response.status_code == 503
-    assert "has the tables of revision future" in response.json()["detail"]
+    assert "has the tables of revision future: it is newer than this version" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("path", EVERY_READER)

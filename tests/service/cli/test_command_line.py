@@ -124,7 +124,7 @@ def test_a_store_of_another_version_is_refused(capsys: pytest.CaptureFixture[str
         store.execute("UPDATE alembic_version SET version_num = 'r9999'")
         store.commit()
     assert ended("migrate", "--store", "sqlite:///new.db") == 2
-    assert "another version" in complaint(capsys)
+    assert "it is newer than this version of txnscope" in complaint(capsys)
 
 
 @pytest.mark.parametrize("command", ["serve", "watch --bootstrap-servers 127.0.0.1:1"])

@@ -110,6 +110,7 @@ def test_serve_starts_before_its_store_and_ends_with_0(start: Start, port: int, 
     served.wait_for_text(f"serving http://127.0.0.1:{port}\n")
     served.wait_for_status(port, "/-/healthy")
     assert status_of(port, "/-/ready") == 503
+    assert not (tmp_path / "txnscope.db").exists()
     migrated = subprocess.run(
         [sys.executable, "-m", "service.cli", "migrate"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}
     )
@@ -119,7 +120,7 @@ def test_serve_starts_before_its_store_and_ends_with_0(start: Start, port: int, 
     served.process.terminate()
     assert served.process.wait(LIMIT_S) == 0
     first, second = served.text.splitlines()
-    assert first.startswith("not ready: store sqlite:///txnscope.db has no tables yet; `txnscope migrate`")
+    assert first.startswith("not ready: store sqlite:///txnscope.db: there is no such file; `txnscope migrate`")
     assert second == f"serving http://127.0.0.1:{port}"
 
 

@@ -214,6 +214,18 @@ def test_a_store_that_is_not_there_leaves_the_rest_of_the_page(url: str) -> None
     assert not of_the_store(found)
 
 
+@pytest.mark.parametrize("revision", ["0001", "future"])
+def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metrics, revision: str) -> None:
+    """As REST refuses it: columns may mean something else there."""
+    bind(engine)
+    assert page(metrics)["kafka_txn_exporter_up", ()] == 1
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+    found = page(metrics, NOW_MS + 2_000)
+    assert found["kafka_txn_exporter_up", ()] == 0
+    assert not of_the_store(found)
+
+
 def test_formats_by_accept(engine: Engine, metrics: Metrics) -> None:
     bind(engine)
     prometheus = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, Table, inspect
 
-from service.store.engine import StoreError, open_engine, open_reader
+from service.store.engine import StoreError, StoreUnavailable, open_engine, open_reader
 from service.store.migrate import current, head, upgrade
 from service.store.schema import metadata
 from tests.helpers.postgres import Postgres
@@ -93,9 +94,13 @@ def test_several_may_upgrade_at_once(empty_url: str) -> None:
 
 
 def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -> None:
-    reader = open_reader(empty_url)
-    assert not is_at_head(reader)
-    engine = open_engine(empty_url)
+    reader, engine = open_reader(empty_url), open_engine(empty_url)
+    if engine.dialect.name == "sqlite":
+        with pytest.raises(StoreUnavailable, match="there is no such file; `txnscope migrate`"):
+            is_at_head(reader)
+        assert not Path(engine.url.database or "").exists()
+    else:
+        assert not is_at_head(reader)
     upgrade(engine)
     assert is_at_head(reader)
     if engine.dialect.name == "sqlite":  # whoever creates the file settles this
@@ -103,6 +108,15 @@ def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -
             assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2
     reader.dispose()
     engine.dispose()
+
+
+def test_a_store_of_a_newer_version_is_called_newer_and_is_left_as_it_is(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match=r"^store .* has the tables of revision 9999: it is newer than this version"):
+        upgrade(engine)
+    with engine.connect() as connection:
+        assert current(connection) == "9999"
 
 
 def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Engine) -> None:

@@ -99,7 +99,7 @@ def test_it_says_that_the_store_cannot_be_read_and_keeps_its_links(url: str) -> 
     assert answer.headers["retry-after"] == "5"
     assert answer.headers["content-type"].startswith("text/html")
     page = PageText(answer.text)
-    assert "has no tables yet" in page.texts["trouble"]
+    assert "there is no such file" in page.texts["trouble"]
     assert set(page.links.values()) >= PROGRAMS
 
 

@@ -1,0 +1,146 @@
+"""Makes a damaged store anew. The transaction log is the truth: the job reads it again from its start. What the log
+does not hold any more (the audit, findings, history, counts) is brought over as far as it can be read."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from alembic import command
+
+from service.domain.transaction_log.states import SOURCE
+from service.store import migrate
+from service.store.engine import POSTGRESQL_REMEDY, StoreError, StoreUnavailable, open_engine, redact_url
+from service.store.salvage import DamagedFile, Salvaged, columns_of
+
+_LOCK_WAIT_S: Final = 30.0
+_BESIDE: Final = ("-wal", "-shm")
+_REVISIONS: Final = "alembic_version"
+
+_SEQUENCES: Final = "sqlite_sequence"
+
+_CLUSTERS: Final = "clusters"
+_POSITIONS: Final = "log_partitions"
+_COUNTED: Final = ("counters", "transactional_ids", "coordinator_states", "open_participants", _POSITIONS)
+"""Tables that begin anew where it is not known how far the log was counted."""
+
+
+class Rebuilt(NamedTuple):
+    """What was brought over, and where the old file is now."""
+
+    tables: tuple[Salvaged, ...]
+    old_file: str
+
+    @property
+    def counts_go_on(self) -> bool:
+        """Returns False if it is not known how far the log was counted, so that counting begins anew."""
+        return _is_counted(self.tables)
+
+
+def _is_counted(tables: Sequence[Salvaged]) -> bool:
+    return all(one.is_whole for one in tables if one.table in (_POSITIONS, _CLUSTERS))
+
+
+def rebuild(url: str, now_ms: int) -> Rebuilt:
+    """Makes a new file from what can be read of the old one, puts it in the old one's place, and keeps the old one.
+
+    A service that reads the store goes over to the new file; a job that writes starts again.
+
+    StoreError: no SQLite file, or of a newer version. StoreUnavailable: there is no file, no room for a second one, or
+    another process holds its lock.
+    """
+    engine = open_engine(url, must_exist=True)
+    name, path = redact_url(engine.url), engine.url.database or ""
+    on_sqlite = engine.dialect.name == "sqlite"
+    engine.dispose()
+    if not on_sqlite:
+        raise StoreError(f"store {name}: --rebuild is for SQLite files; {POSTGRESQL_REMEDY}")
+    if not Path(path).is_file():
+        raise StoreUnavailable(f"store {name}: there is no such file; `txnscope migrate` creates it")
+    fresh = f"{path}.rebuilt"
+    _remove(fresh)
+    try:
+        with closing(DamagedFile(path, _LOCK_WAIT_S)) as old:
+            tables = _bring_over(old, fresh, name)
+            aside = _take_place(fresh, path, now_ms, name)
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"store {name}: {error}") from error
+    finally:
+        _remove(fresh)
+    return Rebuilt(tables, aside)
+
+
+def _bring_over(old: DamagedFile, fresh: str, name: str) -> tuple[Salvaged, ...]:
+    """Copies the tables at the old file's own revision, then migrates them as any store."""
+    revision = old.revision() or migrate.head() or ""
+    if not migrate.is_known(revision):
+        raise StoreError(migrate.newer_text(name, revision))
+    engine = open_engine(f"sqlite:///{fresh}")
+    try:
+        with engine.begin() as connection:
+            command.upgrade(migrate.config(connection), revision)
+        with closing(sqlite3.connect(fresh)) as new:
+            tables = tuple(_copy(old, new))
+            _prepare_reading(new, tables)
+        migrate.upgrade(engine)
+        return tables
+    finally:
+        engine.dispose()  # the last connection moves the whole log into the file
+
+
+def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[Salvaged]:
+    named = new.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> ?", (_REVISIONS,)).fetchall()
+    for (table,) in named:
+        if table == _SEQUENCES:  # of the numbers that were given; rows that are copied raise it, deleted ones do not
+            new.execute(f"DELETE FROM {_SEQUENCES}")  # noqa: S608
+        columns = [one for one in old.columns(table) if one in columns_of(new, table)]
+        yield _copy_table(old, new, table, columns) if columns else Salvaged(table, 0, is_whole=False)
+        new.commit()
+
+
+def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: Sequence[str]) -> Salvaged:
+    """Copies the rows. Rows that break a rule of the table are left out: they come from damaged pages."""
+    names, marks = ", ".join(f'"{one}"' for one in columns), ", ".join("?" * len(columns))
+    insert = f'INSERT OR IGNORE INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - names of our own schema
+    reading = old.rows(table, columns)
+    copied = new.executemany(insert, reading).rowcount
+    return Salvaged(table, max(copied, 0), reading.is_whole)
+
+
+def _prepare_reading(new: sqlite3.Connection, tables: Sequence[Salvaged]) -> None:
+    """Has the job read the log again from its start: what was counted is not counted again. Ends every lease, because
+    what its holder knows of the store is not true any more. Deletes rows of clusters that are lost."""
+    new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")
+    if _is_counted(tables):
+        new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SOURCE,))  # noqa: S608
+    else:
+        for table in _COUNTED:
+            new.execute(f"DELETE FROM {table}")  # noqa: S608
+        new.execute("UPDATE clusters SET counted_since_ms = NULL")
+    for table in (one.table for one in tables if "cluster_id" in columns_of(new, one.table)):
+        new.execute(f"DELETE FROM {table} WHERE cluster_id NOT IN (SELECT id FROM clusters)")  # noqa: S608
+    new.commit()
+
+
+def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
+    """Moves the old file aside with its log, and the new one to its place. Returns where the old one is."""
+    aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_ms / 1000))}"
+    Path(path).rename(aside)
+    for suffix in _BESIDE:  # under its old name the log would be taken for that of the new file
+        with suppress(FileNotFoundError):
+            Path(path + suffix).rename(aside + suffix)
+    if Path(path).exists():
+        raise StoreError(
+            f"store {name}: another process created it anew meanwhile: stop it, and rename {aside} to try again"
+        )
+    Path(fresh).rename(path)
+    return aside
+
+
+def _remove(path: str) -> None:
+    for one in (path, *(path + suffix for suffix in _BESIDE)):
+        Path(one).unlink(missing_ok=True)

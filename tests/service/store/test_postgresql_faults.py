@@ -1,0 +1,154 @@
+"""A PostgreSQL that ends sessions, is locked or read-only: an error of one line that passes, and nothing is lost or
+counted twice. Restarts are in test_postgresql.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+
+from service.store.engine import StoreDamaged, StoreUnavailable, open_engine, open_reader
+from tests.helpers.migrated import migrated
+from tests.helpers.postgres import Postgres
+from tests.helpers.waiting import wait_until_equal
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, batch, read, transaction
+
+NEW = batch(transaction(0, start_ms=1), read(0, 3))
+SECOND = batch(transaction(3, start_ms=1), read(3, 6))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """Of this file alone: its tests restart it and change its settings."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: Postgres) -> Iterator[str]:
+    with server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = migrated(open_engine(url))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def reader(url: str) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+SESSIONS = "SELECT count(*) FROM pg_stat_activity"
+
+
+def ids(reader: Engine) -> int:
+    with reader.connect() as connection:
+        return int(connection.execute(text("SELECT count(*) FROM transactional_ids")).scalar_one())
+
+
+def database_of(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]
+
+
+def test_a_session_that_idled_too_long_in_a_transaction_is_unavailable(
+    cluster: Cluster, reader: Engine, server: Postgres, url: str
+) -> None:
+    server.execute(f"ALTER DATABASE {database_of(url)} SET idle_in_transaction_session_timeout = '50ms'")
+    for engine in (cluster.engine, reader):
+        engine.dispose()
+        with engine.connect() as connection:
+            pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+            wait_until_equal(partial(server.execute, f"{SESSIONS} WHERE pid = {pid}"), [(0,)], "its sessions")
+            with pytest.raises(StoreUnavailable) as caught:
+                connection.exec_driver_sql("SELECT 1")
+        assert "\n" not in str(caught.value)
+    server.execute(f"ALTER DATABASE {database_of(url)} RESET idle_in_transaction_session_timeout")
+    assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
+    assert ids(reader) == 1
+
+
+def test_a_server_that_becomes_read_only_is_unavailable_to_all_until_it_is_not(
+    cluster: Cluster, reader: Engine, server: Postgres
+) -> None:
+    assert ids(reader) == 0
+    set_read_only(server, "on")
+    try:
+        for _ in range(2):  # over the connection that is there, and over a new one
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                cluster.writer.apply(NEW, NOW_MS)
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                ids(reader)
+    finally:
+        set_read_only(server, "off")
+    assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
+    assert ids(reader) == 1
+
+
+def set_read_only(server: Postgres, value: str) -> None:
+    """Sets it for all sessions, and waits until those that are there have it, too: they are asked in turn."""
+    server.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+    server.execute("SELECT pg_reload_conf()")
+    wait_until_equal(lambda: server.execute("SHOW default_transaction_read_only"), [(value,)], "the setting")
+    time.sleep(0.1)
+
+
+def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
+    cluster: Cluster, reader: Engine, url: str, server: Postgres
+) -> None:
+    assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
+    any_server = open_reader(f"{url}&target_session_attrs=any")
+    server.stop()
+    (server.directory / "data" / "standby.signal").touch()
+    server.start()
+    try:
+        assert server.execute("SELECT pg_is_in_recovery()") == [(True,)]
+        for says in (None, "read-only"):  # the first one may still meet the connection that was cut
+            with pytest.raises(StoreUnavailable, match=says):
+                cluster.writer.apply(SECOND, NOW_MS)
+            with pytest.raises(StoreUnavailable, match=says):
+                ids(reader)
+        assert ids(any_server) == 1
+    finally:
+        server.execute("SELECT pg_promote()")
+    assert ids(reader) == 1
+    assert cluster.writer.apply(SECOND, NOW_MS).ended.commits == 1
+    assert cluster.writer.apply(SECOND, NOW_MS).skipped == 1
+    any_server.dispose()
+
+
+def test_a_table_that_is_locked_for_ddl_is_unavailable_soon(cluster: Cluster, url: str, reader: Engine) -> None:
+    waits = open_reader(f"{url}&options=-c%20lock_timeout%3D10ms")
+    with psycopg.connect(url) as another:
+        another.execute("LOCK TABLE transactional_ids IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            ids(waits)
+    assert ids(waits) == 0
+    waits.dispose()
+    with reader.connect() as connection:
+        shown = [connection.exec_driver_sql(f"SHOW {name}_timeout").scalar() for name in ("lock", "statement")]
+    assert shown == ["5s", "30s"]
+
+
+def test_a_statement_that_takes_too_long_is_unavailable(url: str, engine: Engine) -> None:
+    reader = open_reader(f"{url}&options=-c%20statement_timeout%3D10ms")
+    with pytest.raises(StoreUnavailable, match="statement timeout"), reader.connect() as connection:
+        connection.exec_driver_sql("SELECT pg_sleep(10)")
+    reader.dispose()
+
+
+@pytest.mark.parametrize("code", ["XX001", "XX002"])
+def test_damage_is_named_with_the_remedy(engine: Engine, code: str) -> None:
+    says = f"DO $$ BEGIN RAISE EXCEPTION 'invalid page' USING ERRCODE = '{code}'; END $$"
+    with pytest.raises(StoreDamaged, match=r"invalid page.*restore a backup"), engine.begin() as connection:
+        connection.exec_driver_sql(says)

@@ -1,0 +1,248 @@
+"""A SQLite file that is deleted, replaced or damaged while it is open: nothing is written where it would be lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from service.store import clusters, lease
+from service.store.engine import (
+    StoreDamaged,
+    StoreError,
+    StoreLost,
+    StoreReplaced,
+    StoreUnavailable,
+    open_engine,
+    open_reader,
+)
+from service.store.migrate import upgrade
+from service.store.schema_check import SchemaCheck
+from service.store.writers.transaction_log import TransactionLogWriter
+from tests.helpers.migrated import migrated
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, batch, everything, read, transaction
+
+Harm = Callable[[Path], None]
+
+NAMES = text("SELECT count(*) FROM transactional_ids")
+NEW = batch(transaction(0, start_ms=1), read(0, 3))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}?timeout=0.01"
+
+
+@pytest.fixture
+def file(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///").partition("?")[0])
+
+
+@pytest.fixture
+def reader(url: str, cluster: Cluster) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+def ids(reader: Engine) -> int:
+    with reader.connect() as connection:
+        return int(connection.execute(NAMES).scalar_one())
+
+
+def delete(file: Path) -> None:
+    file.unlink()
+
+
+def delete_all(file: Path) -> None:
+    for one in file.parent.glob(f"{file.name}*"):
+        one.unlink()
+
+
+def replace(file: Path) -> None:
+    """By a store at head, as a backup that is moved back."""
+    other = file.with_name("other.db")
+    migrated(open_engine(f"sqlite:///{other}")).dispose()
+    delete_all(file)
+    other.rename(file)
+
+
+def delete_log(file: Path) -> None:
+    file.with_name(f"{file.name}-wal").unlink()
+
+
+@pytest.mark.parametrize("harm", [delete, delete_all, replace, delete_log])
+def test_a_writer_whose_file_is_gone_writes_nothing_and_never_makes_or_takes_another(
+    cluster: Cluster, file: Path, harm: Harm
+) -> None:
+    harm(file)
+    there = set(file.parent.iterdir())
+    for _ in range(3):
+        with pytest.raises(StoreReplaced, match=r"^store sqlite:.*store\.db.*: (its|another) .*file"):
+            cluster.writer.apply(NEW, NOW_MS)
+        with pytest.raises(StoreReplaced):
+            lease.renew(cluster.engine, cluster.lease, NOW_MS)
+    assert set(file.parent.iterdir()) <= there
+
+
+def test_a_reader_of_a_deleted_file_is_refused_and_reads_what_takes_its_place(reader: Engine, file: Path) -> None:
+    assert ids(reader) == 0
+    delete_all(file)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="there is no such file"):
+            ids(reader)
+    assert not file.exists()
+    other = open_engine(f"sqlite:///{file}")
+    upgrade(other)
+    assert ids(reader) == 0
+    other.dispose()
+
+
+def test_a_reader_goes_over_to_the_file_that_took_the_place(cluster: Cluster, reader: Engine, file: Path) -> None:
+    cluster.writer.apply(NEW, NOW_MS)
+    assert ids(reader) == 1
+    replace(file)
+    assert ids(reader) == 0
+
+
+def test_a_connection_that_is_kept_open_notices_it_too(reader: Engine, file: Path) -> None:
+    with reader.connect() as connection:
+        connection.execute(NAMES)
+        connection.commit()
+        replace(file)
+        with pytest.raises(StoreUnavailable, match="another file took the place"):
+            connection.execute(NAMES)
+
+
+def test_the_end_of_old_connections_leaves_the_log_of_the_new_file(cluster: Cluster, file: Path) -> None:
+    """SQLite deletes the log by its name when the last connection to the file ends."""
+    replace(file)
+    writer = open_engine(f"sqlite:///{file}")
+    with writer.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO clusters (name, kafka_cluster_id, bound_at_ms) VALUES ('a', 'b', 1)")
+    cluster.engine.dispose()
+    reader = open_reader(f"sqlite:///{file}")
+    with reader.connect() as connection:
+        assert connection.execute(text("SELECT name FROM clusters")).scalars().all() == ["a"]
+    for engine in (reader, writer):
+        engine.dispose()
+
+
+def test_a_store_that_is_replaced_by_an_empty_file_has_no_tables(reader: Engine, file: Path) -> None:
+    check = SchemaCheck(reader)
+    with reader.connect() as connection:
+        check.check(connection)
+    delete_all(file)
+    file.touch()
+    with reader.connect() as connection, pytest.raises(StoreError, match="has no tables yet"):
+        check.check(connection)
+
+
+def fill(cluster: Cluster) -> None:
+    many = [e for i in range(300) for e in transaction(3 * i, b"id-%d" % i * 20, start_ms=i)]
+    cluster.writer.apply(batch(many, read(0, 900)), NOW_MS)
+    cluster.engine.dispose()  # the last connection moves the log into the file
+
+
+def overwrite(file: Path) -> None:
+    """All pages behind the first few."""
+    size = file.stat().st_size
+    with file.open("r+b") as pages:
+        pages.seek(8192 * 4)
+        pages.write(os.urandom(size - 8192 * 4))
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2 // 8192 * 8192)
+
+
+@pytest.mark.parametrize("harm", [overwrite, cut])
+def test_damage_is_named_with_the_remedy_and_remembered_until_the_file_is_another_one(
+    cluster: Cluster, url: str, file: Path, harm: Harm
+) -> None:
+    fill(cluster)
+    shutil.copy(file, file.with_name("good.db"))
+    harm(file)
+    with pytest.raises(StoreDamaged, match=r"^store sqlite:.*store\.db.* malformed; `txnscope migrate --rebuild`"):
+        everything(cluster.engine, cluster.id)
+    for opens in (open_engine, open_reader):
+        engine = opens(url)
+        with pytest.raises(StoreDamaged), engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+        engine.dispose()
+    delete_all(file)
+    file.with_name("good.db").rename(file)
+    reader = open_reader(url)
+    assert ids(reader) == 300
+    reader.dispose()
+
+
+def test_a_writer_that_meets_damage_stops(cluster: Cluster, url: str, file: Path) -> None:
+    fill(cluster)
+    overwrite(file)
+    more = [e for i in range(300) for e in transaction(900 + 3 * i, b"id-%d" % i * 20, start_ms=i)]
+    with pytest.raises(StoreLost, match="migrate --rebuild"):
+        cluster.writer.apply(batch(more, read(900, 1800)), NOW_MS)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def remount(disk: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", disk], check=True)
+
+
+@pytest.fixture
+def on_disk(small_disk: Path) -> Iterator[Cluster]:
+    engine = migrated(open_engine(f"sqlite:///{small_disk / 'store.db'}"))
+    number = clusters.bind(engine, "orders", "kafka-orders", NOW_MS)
+    held = lease.acquire(engine, number, "driver", NOW_MS)
+    assert held is not None
+    yield Cluster(engine, number, held, TransactionLogWriter(engine, held))
+    engine.dispose()
+
+
+def test_a_disk_without_room_takes_nothing_and_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as out:
+        while True:
+            out.write(bytes(4096))
+    before = everything(on_disk.engine, on_disk.id)
+    many = [e for i in range(50) for e in transaction(3 * i, b"%d" % i * 1000, start_ms=i)]
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"full|disk I/O error"):
+            on_disk.writer.apply(batch(many, read(0, 150)), NOW_MS)
+    ballast.unlink()
+    assert everything(on_disk.engine, on_disk.id) == before
+    assert on_disk.writer.apply(batch(many, read(0, 150)), NOW_MS).ended.commits == 50
+
+
+def test_a_disk_that_turned_read_only_takes_nothing_and_the_same_batch_later(
+    on_disk: Cluster, small_disk: Path
+) -> None:
+    """As Linux does with a disk that has errors."""
+    assert on_disk.writer.apply(NEW, NOW_MS).ended.commits == 1
+    on_disk.engine.dispose()
+    remount(small_disk, "ro")
+    more = batch(transaction(3, start_ms=1), read(3, 6))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"readonly|read-only|unable to open"):
+            on_disk.writer.apply(more, NOW_MS)
+    remount(small_disk, "rw")
+    assert on_disk.writer.apply(more, NOW_MS).ended.commits == 1
