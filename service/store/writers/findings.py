@@ -51,6 +51,9 @@ class FindingWriter:
                 if c.event is not None
             ]
             if events:
+                if connection.dialect.name == "postgresql":
+                    # numbers are given before they are committed, and listeners ask for what follows a number
+                    connection.exec_driver_sql("LOCK TABLE finding_events IN SHARE ROW EXCLUSIVE MODE")
                 connection.execute(insert(finding_events), events)
                 newest = connection.scalar(select(func.max(finding_events.c.sequence))) or 0
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))

@@ -6,7 +6,6 @@ import resource
 
 import pytest
 
-from service.server import connections
 from service.server.connections import Connections, most_connections
 
 
@@ -75,6 +74,6 @@ def test_there_are_as_many_places_as_files_allow(
     monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], most: int, raised: int
 ) -> None:
     now = list(limits)
-    monkeypatch.setattr(connections.resource, "getrlimit", lambda _: tuple(now))
-    monkeypatch.setattr(connections.resource, "setrlimit", lambda _, new: now.__setitem__(slice(None), new))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(now))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: now.__setitem__(slice(None), new))
     assert (most_connections(), now[0]) == (most, raised)
