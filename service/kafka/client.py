@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import kafka.errors
 from kafka.net.compat import KafkaNetClient
 
 from service.domain.reasons.unread import NoBroker
+from service.kafka.connections import REFUSALS, ServerFailure, connected_client
 from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from service.processes import progress
@@ -42,11 +44,17 @@ class KafkaClient:
             "receive_message_max_bytes": MAX_RESPONSE_BYTES,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
             "socket_connection_setup_timeout_ms": CONNECT_TIMEOUT_MS,
+            "socket_connection_setup_timeout_max_ms": CONNECT_TIMEOUT_MS,
             "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MS,
             "metadata_max_age_ms": 30_000,
         }
         try:
-            self._client = bootstrap_client(config, settings.bootstrap_servers)
+            self._client = bootstrap_client(
+                config, settings.bootstrap_servers, lambda: settings.latest().kafka_python()
+            )
+        except ServerFailure as e:
+            where = f"{e.server}: " if len(settings.bootstrap_servers) > 1 else ""
+            raise self._failure(e.cause, self._servers, where) from e
         except (ValueError, AssertionError, OSError) as e:
             raise BadClientConfig(f"client properties: {e}") from e
         except Exception as e:
@@ -71,10 +79,17 @@ class KafkaClient:
 
     def _ask(self, request: Any, node: int, timeout_ms: int) -> Any:
         progress.step()
+        give_up = time.monotonic() + timeout_ms / 1000
         try:
-            return self._client.send_and_receive(node, request, timeout_ms=timeout_ms)
+            self._wait_while_held_back(node, give_up)
+            future = self._client._manager.send(request, node_id=node, request_timeout_ms=timeout_ms)
+            self._client.poll(timeout_ms=max(give_up - time.monotonic(), 0) * 1000, future=future)
         except Exception as e:
             raise self._request_failure(e, node) from e
+        if not future.succeeded():
+            why = self._why(future, timeout_ms)
+            raise self._request_failure(why, node) from why
+        return future.value
 
     def ask_all(
         self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -94,8 +109,7 @@ class KafkaClient:
         }
         sent: dict[int, list[Any]] = {}
         for node in sorted(requests.keys() - answers.keys(), key=self._is_held_back):
-            while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
-                self._client.poll(timeout_ms=left_s * 1000)
+            self._wait_while_held_back(node, give_up)
             try:
                 sent[node] = [
                     self._client._manager.send(request, node_id=node, request_timeout_ms=timeout_ms)
@@ -111,8 +125,7 @@ class KafkaClient:
                 answers[node] = [f.value for f in futures]
                 self._failures.pop(node, None)
             else:
-                why = failed.exception or kafka.errors.KafkaTimeoutError(f"not within {timeout_ms} ms")
-                answers[node] = self._failures[node] = self._request_failure(why, node)
+                answers[node] = self._failures[node] = self._request_failure(self._why(failed, timeout_ms), node)
         return answers
 
     def version_of(self, api_key: int) -> int:
@@ -146,6 +159,11 @@ class KafkaClient:
             return False
         return True
 
+    def _wait_while_held_back(self, node: int, give_up: float) -> None:
+        """Waits at most until `give_up`, on the monotonic clock."""
+        while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
+            self._client.poll(timeout_ms=left_s * 1000)
+
     def _is_held_back(self, node: int) -> bool:
         """Returns True if the broker asked us to pause (quota) or has not answered older requests yet."""
         connection = self._client._manager._conns.get(node)
@@ -154,7 +172,17 @@ class KafkaClient:
     def _request_failure(self, e: Exception, node: int) -> KafkaFailure:
         if isinstance(e, kafka.errors.UnknownBrokerIdError):
             self._client.cluster.request_update()  # it came, or came back, after the last Metadata answer
-        return self._failure(e, f"broker {node}")
+        if isinstance(e, kafka.errors.NodeNotReadyError):  # a moment ago it could not be reached
+            e = self._client._manager.failures.get(node, e)
+        broker = self._client.cluster.broker_metadata(node)
+        return self._failure(e, f"broker {node}" if broker is None else f"broker {node} ({broker.host}:{broker.port})")
+
+    @staticmethod
+    def _why(future: Any, timeout_ms: int) -> Exception:
+        """Returns the failure of a request; one without an answer is late."""
+        found = future.exception or kafka.errors.KafkaTimeoutError(f"no answer within {timeout_ms} ms")
+        assert isinstance(found, Exception)
+        return found
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -163,19 +191,19 @@ class KafkaClient:
         self.close()
 
     @staticmethod
-    def _failure(e: Exception, peer: str) -> KafkaUnavailable | KafkaRefused:
-        refused = (
-            kafka.errors.AuthorizationError,
-            kafka.errors.SaslAuthenticationFailedError,
-            kafka.errors.UnsupportedVersionError,
-            kafka.errors.UnsupportedSaslMechanismError,
-            kafka.errors.IllegalSaslStateError,
-        )
-        text = " ".join(str(e).split())[:300] or type(e).__name__
-        if isinstance(e, refused):
+    def _failure(e: Exception, peer: str, where: str = "") -> KafkaFailure:
+        if isinstance(e, KafkaFailure):  # of a token, or of the file with the credentials
+            return e
+        text = where + (_CLASS_NAMES.sub("", " ".join(str(e).split()))[:300] or type(e).__name__)
+        if isinstance(e, kafka.errors.KafkaConfigurationError):
+            return BadClientConfig(f"client properties: {text}")
+        if isinstance(e, REFUSALS):
             return KafkaRefused(f"{peer} refuses: {text}")
         return KafkaUnavailable(f"{peer} does not answer: {text}")
 
+
+_CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
+"""The names in front of a text of the library's: people need the text."""
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 NEXT_SERVER_AFTER_MS: Final = 1_500
@@ -184,25 +212,27 @@ all are asked with a longer timeout."""
 SERVERS_TRIED: Final = 3
 
 
-def bootstrap_client(config: Mapping[str, Any], servers: Sequence[str]) -> KafkaNetClient:
-    """Returns a client that knows the brokers. Raises the library's errors: KafkaError, ValueError, AssertionError,
-    OSError.
+def bootstrap_client(
+    config: Mapping[str, Any], servers: Sequence[str], latest: Callable[[], Mapping[str, Any]]
+) -> KafkaNetClient:
+    """Returns a client that knows the brokers. `latest`: as for `connected_client`. Raises ServerFailure.
 
-    The library picks one server at random and spends the whole timeout on it, even if that broker is frozen. So a few
-    servers are tried one after another with a short timeout, then all together with a longer one.
+    One frozen broker must not take the whole timeout. So a few servers are tried one after another with a short
+    timeout, then all together with a longer one.
     """
     if len(servers) > 1:
         for server in random.sample(servers, min(len(servers), SERVERS_TRIED)):
             try:
-                return _connect(config, [server], NEXT_SERVER_AFTER_MS)
-            except kafka.errors.KafkaTimeoutError:
-                continue
-    return _connect(config, servers, CONNECT_TIMEOUT_MS)
+                return _connect({**config, "bootstrap_servers": [server]}, latest, NEXT_SERVER_AFTER_MS)
+            except ServerFailure as e:
+                if isinstance(e.cause, REFUSALS):
+                    raise
+    return _connect({**config, "bootstrap_servers": list(servers)}, latest, CONNECT_TIMEOUT_MS)
 
 
-def _connect(config: Mapping[str, Any], servers: Sequence[str], timeout_ms: int) -> KafkaNetClient:
+def _connect(config: Mapping[str, Any], latest: Callable[[], Mapping[str, Any]], timeout_ms: int) -> KafkaNetClient:
     progress.step()
-    client = KafkaNetClient(**{**config, "bootstrap_servers": list(servers)})
+    client = connected_client(config, latest)
     try:
         client._manager.bootstrap(timeout_ms=timeout_ms)
     except BaseException:

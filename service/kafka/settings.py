@@ -9,24 +9,34 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import javaproperties
 
-from service.kafka import jaas, tls
+from service.kafka import jaas, oauth, tls
 from service.kafka.errors import BadClientConfig
 
-_SECURITY = ("security.", "ssl.", "sasl.")
+_SECURITY = ("security.", "ssl.", "sasl.", "txnscope.")
+_ONLY_JAVA = (
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+    "sasl.oauthbearer.header.urlencode",
+)
+"""Keys with the prefix of security that change no identity and no trust."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file, as written."""
+    """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file, as written.
+    `file`: the file itself; None if there is none on this machine."""
 
     bootstrap_servers: tuple[str, ...]
-    properties: tuple[tuple[str, str], ...] = ()
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    file: Path | None = None
 
     @classmethod
     def load(cls, bootstrap_servers: str, properties_file: Path | None) -> ClientSettings:
@@ -37,23 +47,28 @@ class ClientSettings:
                 raise BadClientConfig(f"--bootstrap-servers: {server!r} is not HOST:PORT")
         if not servers:
             raise BadClientConfig("--bootstrap-servers: no HOST:PORT given")
-        settings = cls(servers, tuple(_read_properties(properties_file).items()) if properties_file else ())
+        settings = cls(servers, file=properties_file and properties_file.absolute()).latest()
         settings.kafka_python()
         return settings
 
+    def latest(self) -> ClientSettings:
+        """Returns the settings as the file contains them now, because credentials change while a process runs. Raises
+        BadClientConfig."""
+        return self if self.file is None else replace(self, properties=tuple(_read_properties(self.file).items()))
+
     def to_json(self) -> str:
         """Returns the settings as text for another process (Spark passes options on as strings)."""
-        return json.dumps([self.bootstrap_servers, self.properties])
+        return json.dumps([self.bootstrap_servers, self.properties, self.file and str(self.file)])
 
     @classmethod
     def from_json(cls, text: str) -> ClientSettings:
-        servers, properties = json.loads(text)
-        return cls(tuple(servers), tuple((key, value) for key, value in properties))
+        servers, properties, file = json.loads(text)
+        return cls(tuple(servers), tuple((key, value) for key, value in properties), file and Path(file))
 
     def portable(self) -> ClientSettings:
         """Returns the same settings without names of files, for other machines. Raises BadClientConfig."""
         try:
-            return ClientSettings(self.bootstrap_servers, tuple(tls.with_texts(dict(self.properties)).items()))
+            return replace(self, properties=tuple(tls.with_texts(dict(self.properties)).items()), file=None)
         except (OSError, UnicodeDecodeError) as e:
             raise BadClientConfig(f"client properties: {e}") from e
 
@@ -67,8 +82,10 @@ class ClientSettings:
         for key, value in self.properties:
             if key in _TRANSLATE:
                 out.update(_TRANSLATE[key](key, value))
-            elif key.startswith(_SECURITY):
+            elif key.startswith(_SECURITY) and not key.startswith(_ONLY_JAVA):
                 raise BadClientConfig(f"client properties: {key} is not supported")
+        if out.get("sasl_mechanism") == _OAUTH:
+            out["sasl_oauth_token_provider"] = _token_provider(dict(self.properties))
         if any(key in tls.TEXTS for key, _ in self.properties):
             out["ssl_context"] = _context(dict(self.portable().properties), out)
         return out
@@ -136,9 +153,22 @@ def _store_type(key: str, value: str) -> dict[str, Any]:
 
 
 def _mechanism(key: str, value: str) -> dict[str, Any]:
-    if value.upper() not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"):
+    if value.upper() == "AWS_MSK_IAM":
+        raise BadClientConfig(f"client properties: {key}={value} is for Java only: use {_OAUTH} with a {_COMMAND}")
+    if value.upper() not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", _OAUTH):
         raise BadClientConfig(f"client properties: {key}={value} is not supported")
     return {"sasl_mechanism": value.upper()}
+
+
+def _token_provider(properties: dict[str, str]) -> oauth.TokenProvider:
+    handler = properties.get(_HANDLER, "")
+    if handler.rpartition(".")[2] not in ("", "OAuthBearerLoginCallbackHandler") and _COMMAND not in properties:
+        raise BadClientConfig(f"client properties: {_HANDLER}={handler} is for Java only: add a {_COMMAND}")
+    try:
+        options = jaas.parse(properties[_JAAS]).options if _JAAS in properties else {}
+        return oauth.provider(oauth.source_of(properties, options), oauth.extensions_of(options))
+    except ValueError as e:
+        raise BadClientConfig(f"client properties: {e}") from e
 
 
 def _jaas(key: str, value: str) -> dict[str, Any]:
@@ -146,7 +176,7 @@ def _jaas(key: str, value: str) -> dict[str, Any]:
         login = jaas.parse(value)
     except ValueError as e:
         raise BadClientConfig(f"client properties: {key}: {e}") from e
-    if login.module.endswith("Krb5LoginModule"):
+    if login.module.endswith(("Krb5LoginModule", "OAuthBearerLoginModule")):
         return {}
     if not login.options.keys() >= {"username", "password"}:
         raise BadClientConfig(f"client properties: {key}: no username and password in it")
@@ -154,6 +184,11 @@ def _jaas(key: str, value: str) -> dict[str, Any]:
         raise BadClientConfig(f"client properties: {key}: tokenauth is not supported")
     return {"sasl_plain_username": login.options["username"], "sasl_plain_password": login.options["password"]}
 
+
+_OAUTH = "OAUTHBEARER"
+_JAAS = "sasl.jaas.config"
+_HANDLER = "sasl.login.callback.handler.class"
+_COMMAND = oauth.COMMAND
 
 _TRANSLATE: dict[str, Any] = {
     "client.id": _plain("client_id"),
@@ -167,6 +202,7 @@ _TRANSLATE: dict[str, Any] = {
     "ssl.key.password": _plain("ssl_password"),
     "ssl.endpoint.identification.algorithm": lambda _key, value: {"ssl_check_hostname": bool(value)},
     "sasl.mechanism": _mechanism,
-    "sasl.jaas.config": _jaas,
+    _JAAS: _jaas,
+    **dict.fromkeys((*oauth.KEYS, _HANDLER), lambda _key, _value: {}),
     "sasl.kerberos.service.name": _plain("sasl_kerberos_service_name"),
 }

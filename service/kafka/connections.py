@@ -1,0 +1,260 @@
+"""The library's connections with limits: on memory, on every wait, and on what a misbehaving server can cause.
+
+kafka-python 3.0.12 reads from a socket for as long as bytes come, waits for a TLS handshake without an end, drops the
+reason of a failed connection, and logs in with the credentials of its start. The classes here change that and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import kafka.errors
+from kafka.net.compat import KafkaNetClient
+from kafka.net.connection import KafkaConnection
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.scram import SaslMechanismScram
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaUnavailable
+
+READ_AT_ONCE: Final = 1 << 20
+"""Bytes read from a socket before they are parsed and before timeouts are checked."""
+
+REFUSALS: Final = (
+    kafka.errors.AuthorizationError,
+    kafka.errors.SaslAuthenticationFailedError,
+    kafka.errors.UnsupportedVersionError,
+    kafka.errors.UnsupportedSaslMechanismError,
+    kafka.errors.IllegalSaslStateError,
+)
+"""Errors of the library with which a broker refuses: to try again at once would change nothing."""
+
+_CHUNK: Final = 1 << 16
+_IDENTITY: Final = {
+    key: value
+    for key, value in KafkaConnectionManager.DEFAULT_CONFIG.items()
+    if key.startswith(("security_", "sasl_", "ssl_"))
+}
+_FOREIGN: Final = {0x48545450: "an HTTP server", 0x15030100: "a TLS listener", 0x15030300: "a TLS listener"}
+
+
+class ServerFailure(Exception):
+    """No bootstrap server answered. `cause`: why not the last one that was asked, `server` (HOST:PORT)."""
+
+    def __init__(self, server: str, cause: Exception) -> None:
+        super().__init__(server, cause)
+        self.server, self.cause = server, cause
+
+
+def connected_client(config: Mapping[str, Any], latest: Callable[[], Mapping[str, Any]]) -> KafkaNetClient:
+    """Returns the library's client over the connections of this module; it connects later. `latest`: returns the
+    configuration with the credentials of the moment, for each new connection."""
+    net = NetworkSelector(**config)
+    return KafkaNetClient(net=net, manager=Connections(net, latest, **config))
+
+
+class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library has no types
+    """The connections of one client."""
+
+    def __init__(self, net: Any, latest: Callable[[], Mapping[str, Any]], **config: Any) -> None:
+        super().__init__(net, **config)
+        self._latest = latest
+        self.failures: dict[Any, Exception] = {}
+        """By node, why the last attempt to connect failed; a node that is connected is not there."""
+
+    async def _do_bootstrap(self, deadline: float) -> bool:
+        """Learns the brokers from the first server that answers. Raises ServerFailure; at once for what asking again
+        would not change."""
+        failure: ServerFailure | None = None
+        while not self.closed and (left_s := deadline - time.monotonic()) > 0:
+            server = random.choice(self.cluster.bootstrap_brokers())  # noqa: S311  # no secret
+            if (pause_s := self.connection_delay(server.node_id)) > 0:
+                await self._bootstrap_wakeup(min(pause_s, left_s))
+                continue
+            try:
+                await self._learn_brokers(server.node_id, left_s * 1000)
+                return True
+            except kafka.errors.KafkaTimeoutError:
+                late = kafka.errors.KafkaTimeoutError("no answer in time")
+                failure = failure or ServerFailure(f"{server.host}:{server.port}", late)
+            except Exception as e:
+                failure = ServerFailure(f"{server.host}:{server.port}", e)
+                if _is_lasting(e):
+                    break
+            self.update_backoff(server.node_id)
+        raise failure or ServerFailure("", kafka.errors.KafkaTimeoutError("no time to ask"))
+
+    async def _learn_brokers(self, server: str, timeout_ms: float) -> None:
+        conn = self.get_connection(
+            server,
+            timeout_ms=timeout_ms,
+            pop_on_close=False,
+            refresh_metadata_on_err=False,
+            reset_backoff_on_connect=False,
+        )
+        try:
+            await self.wait_for(conn.init_future, timeout_ms)
+            await self.wait_for(self.call_soon(self.cluster.refresh_metadata, server), timeout_ms)
+        finally:
+            self._conns.pop(server, conn).close()
+        if not self.cluster.brokers():
+            raise kafka.errors.KafkaError("it knows no brokers")
+        self.reset_backoff(server)
+        self.cluster.start_refresh_loop()
+
+    async def _connect(
+        self, node: Any, conn: KafkaConnection, reset_backoff_on_connect: bool = True, timeout_at: float | None = None
+    ) -> None:
+        before = self._backoff.get(node.node_id)
+        try:
+            fresh = _IDENTITY | {key: value for key, value in self._latest().items() if key in _IDENTITY}
+        except BadClientConfig as e:
+            conn.close(KafkaUnavailable(e.reason))
+        else:
+            self.config.update(fresh)
+            conn.config.update({key: value for key, value in fresh.items() if key in conn.config})
+            await super()._connect(node, conn, reset_backoff_on_connect, timeout_at)
+        if not conn.init_future.failed():
+            self.failures.pop(node.node_id, None)
+            return
+        self.failures[node.node_id] = failure = conn.init_future.exception
+        if isinstance(failure, REFUSALS) and (provider := self.config["sasl_oauth_token_provider"]) is not None:
+            provider.forget()
+        self.reset_backoff(node.node_id)
+        if before is not None:  # the library forgets earlier failures even if the login fails
+            self._backoff[node.node_id] = before
+        self.update_backoff(node.node_id)
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> KafkaTCPTransport:
+        sock = await create_connection(
+            self._net,
+            node.host,
+            node.port,
+            self.config["socket_options"],
+            proxy_url=self.config["proxy_url"],
+            timeout_at=timeout_at,
+        )
+        try:
+            if not self.ssl_enabled:
+                return PlainTransport(self._net, sock, host=node.host)
+            options = {key: value for key, value in self.config.items() if key.startswith("ssl_")}
+            transport = TlsTransport(self._net, sock, host=node.host, **options)
+        except Exception as e:
+            sock.close()
+            raise kafka.errors.KafkaConnectionError(f"TLS: {tls_text(e)}") from e
+        try:
+            await transport.shake_hands(timeout_at)
+        except Exception as e:
+            transport.close()
+            raise kafka.errors.KafkaConnectionError(f"TLS: {tls_text(e)}") from e
+        return transport
+
+
+class PlainTransport(KafkaTCPTransport):  # type: ignore[misc]
+    """A connection without TLS. It reads READ_AT_ONCE bytes, hands them on, and goes on after other work: a server that
+    never stops to send neither fills the memory nor keeps a timeout from its turn."""
+
+    async def _read_from_sock(self) -> None:
+        while self._read and not self._closed:
+            await self._net.wait_read(self._sock)
+            data, failure = self._sock_recv()
+            if failure is not None:
+                self.abort(failure)
+                return
+            self.last_read = time.monotonic()
+            try:
+                self._protocol.data_received(data)
+            except kafka.errors.InvalidReceiveError as e:
+                self.abort(_no_frame(e))
+            except kafka.errors.KafkaError as e:
+                self.abort(e)
+            except Exception as e:
+                self.abort(kafka.errors.KafkaProtocolError(f"its answer cannot be decoded ({type(e).__name__})"))
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        received = bytearray()
+        try:
+            while len(received) < READ_AT_ONCE or self._decrypted():
+                data = self._sock.recv(_CHUNK)
+                if not data:
+                    break
+                received += data
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return bytes(received), None
+        except OSError as e:
+            return bytes(received), None if received else kafka.errors.KafkaConnectionError(tls_text(e))
+        if received:
+            return bytes(received), None  # the end of the stream shows again at the next read
+        return b"", kafka.errors.KafkaConnectionError("it closed the connection")
+
+    def _decrypted(self) -> int:
+        """Returns the bytes that wait in the process: the kernel does not report them as readable."""
+        return 0
+
+
+class TlsTransport(PlainTransport, KafkaSSLTransport):  # type: ignore[misc]
+    """A connection with TLS. Its certificates and keys are read from their files when it is made."""
+
+    def _decrypted(self) -> int:
+        return int(self._sock.pending())
+
+    async def shake_hands(self, timeout_at: float | None) -> None:
+        """Raises ssl.SSLError, OSError, or KafkaTimeoutError at `timeout_at`."""
+        while True:
+            try:
+                self._sock.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(self._sock, timeout_at)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(self._sock, timeout_at)
+
+
+def _is_lasting(e: Exception) -> bool:
+    """Returns True for a refusal, a certificate that is not trusted, and a token that is not there."""
+    return isinstance(e, (*REFUSALS, KafkaFailure)) or isinstance(e.__cause__, ssl.SSLCertVerificationError)
+
+
+def _no_frame(e: kafka.errors.InvalidReceiveError) -> kafka.errors.InvalidReceiveError:
+    """Returns the failure for a frame whose length cannot be, with the protocol whose first bytes these are."""
+    size = int(str(e).rpartition(" ")[2])
+    known = _FOREIGN.get(size)
+    return kafka.errors.InvalidReceiveError(
+        f"it answers as {known}, not as a Kafka broker" if known else f"a frame of {size} bytes is no answer of Kafka's"
+    )
+
+
+class _Scram(SaslMechanismScram):  # type: ignore[misc]
+    """SCRAM with names that contain a comma or an equals sign (RFC 5802, 5.1), which the library sends as they are."""
+
+    def __init__(self, **config: Any) -> None:
+        name = config["sasl_plain_username"].replace("=", "=3D").replace(",", "=2C")
+        super().__init__(**{**config, "sasl_plain_username": name})
+
+
+for _mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+    register_sasl_mechanism(_mechanism, _Scram, overwrite=True)
+
+
+def tls_text(e: BaseException) -> str:
+    """Returns the text of a failure without OpenSSL's file and line, and with the reason for which a certificate is
+    refused."""
+    if isinstance(e, ssl.SSLCertVerificationError):
+        return f"the certificate is refused: {e.verify_message}"
+    if isinstance(e, ssl.SSLEOFError) or (isinstance(e, ConnectionResetError) and not isinstance(e, ssl.SSLError)):
+        return "it closed the connection"
+    if isinstance(e, ssl.SSLError) and e.reason:
+        return e.reason.lower().replace("_", " ")
+    if isinstance(e, TimeoutError | kafka.errors.KafkaTimeoutError):
+        return "no end of the handshake in time"
+    if isinstance(e, OSError) and e.strerror:
+        return f"{e.filename}: {e.strerror}" if e.filename else e.strerror
+    return str(e)

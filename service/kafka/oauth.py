@@ -1,0 +1,231 @@
+"""Tokens for SASL/OAUTHBEARER: where they come from, and one that is kept until it runs out.
+
+The keys are those of Kafka's Java clients (`SaslConfigs`, `OAuthBearerLoginCallbackHandler`); COMMAND is our own,
+for clouds whose tokens Java clients take from a class of their own (`sasl.login.callback.handler.class`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from service.clock import wall_clock_ms
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.token_endpoint import ask_endpoint
+
+COMMAND: Final = "txnscope.oauthbearer.token.command"
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105  # the name of a key
+SCOPE: Final = "sasl.oauthbearer.scope"
+KEYS: Final = (COMMAND, ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE)
+
+COMMAND_TIMEOUT_S: Final = 10.0
+REFRESH_AFTER: Final = 0.8
+"""Part of a token's life after which a new one is requested, as `sasl.login.refresh.window.factor` has it in Java."""
+UNKNOWN_LIFE_MS: Final = 60_000
+"""Time for which a token is used that does not show when it expires, as those for MSK."""
+
+_MOST_BYTES: Final = 1 << 20
+_EXTENSION: Final = "extension_"
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
+
+
+class Token(NamedTuple):
+    """A token. `expires_at_ms`: on the issuer's clock; None if the token does not show it."""
+
+    text: str
+    expires_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """An OAuth server that gives tokens for a client id and its secret (RFC 6749, 4.4). `trusted`: PEM file of the
+    authorities that its certificate is checked against; None: those of the system.
+
+    The `fetch` of every source returns a new token, or raises KafkaUnavailable naming the place, but neither token nor
+    secret."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None
+    trusted: str | None
+
+    def fetch(self, now_ms: int) -> Token:
+        answer = ask_endpoint(self.url, self.client_id, self.client_secret, self.scope, self.trusted)
+        return _token_of(answer, now_ms, self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A file in which something else, such as Kubernetes, keeps a valid token."""
+
+    path: Path
+
+    def fetch(self, now_ms: int) -> Token:
+        try:
+            with self.path.open("rb") as file:
+                return _token_of(file.read(_MOST_BYTES), now_ms, str(self.path))
+        except OSError as e:
+            raise KafkaUnavailable(f"no token from {self.path}: {e.strerror}") from e
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCommand:
+    """A command that prints a token: bare, or as the JSON of an OAuth server (`access_token`, `expires_in`). No shell
+    reads `words`."""
+
+    words: tuple[str, ...] = field(repr=False)
+
+    def fetch(self, now_ms: int) -> Token:
+        name = Path(self.words[0]).name
+        try:
+            running = subprocess.Popen(
+                self.words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as e:
+            raise KafkaUnavailable(f"no token from {name}: {e.strerror}") from e
+        with running:
+            try:
+                out, complaint = running.communicate(timeout=COMMAND_TIMEOUT_S)
+            except subprocess.TimeoutExpired as e:
+                os.killpg(running.pid, signal.SIGKILL)  # the processes that it started hold its pipes, too
+                raise KafkaUnavailable(f"no token from {name}: no end within {COMMAND_TIMEOUT_S:.0f} s") from e
+        if running.returncode:
+            lines = complaint.decode(errors="replace").strip().splitlines()
+            last = f": {lines[-1]}" if lines else ""
+            raise KafkaUnavailable(f"no token from {name}: exit code {running.returncode}{last}")
+        return _token_of(out, now_ms, name)
+
+
+TokenSource = ClientCredentials | TokenFile | TokenCommand
+
+
+def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> TokenSource:
+    """Returns the source that client properties name. `options`: of the JAAS login. Raises ValueError with the keys
+    that are missing or wrong."""
+    if command := properties.get(COMMAND):
+        try:
+            words = tuple(shlex.split(command))
+        except ValueError as e:
+            raise ValueError(f"{COMMAND}: {str(e).lower()}") from e
+        return TokenCommand(words)
+    url = properties.get(ENDPOINT)
+    if not url:
+        raise ValueError(f"sasl.mechanism=OAUTHBEARER needs {ENDPOINT} or {COMMAND}")
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return TokenFile(Path(unquote(parts.path)))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{ENDPOINT}: {url!r} is not a URL that begins with https://, http:// or file://")
+    client_id = properties.get(CLIENT_ID) or options.get("clientId")
+    client_secret = properties.get(CLIENT_SECRET) or options.get("clientSecret")
+    if not client_id or not client_secret:
+        raise ValueError("sasl.jaas.config: no clientId and clientSecret in it")
+    scope = properties.get(SCOPE) or options.get("scope")
+    return ClientCredentials(url, client_id, client_secret, scope, options.get("ssl.truststore.location"))
+
+
+def extensions_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns the SASL extensions of a JAAS login (`extension_logicalCluster` of Confluent Cloud, for instance)."""
+    return tuple((key[len(_EXTENSION) :], value) for key, value in options.items() if key.startswith(_EXTENSION))
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
+    """Gives kafka-python tokens, and keeps one until REFRESH_AFTER of its life is over. A source that fails later does
+    no harm as long as the token is valid."""
+
+    def __init__(
+        self,
+        source: TokenSource,
+        extensions: tuple[tuple[str, str], ...] = (),
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        super().__init__()
+        self._source, self._extensions, self._now_ms = source, extensions, now_ms
+        self._lock = threading.Lock()
+        self._token: Token | None = None
+        self._refresh_at_ms = 0
+
+    def token(self) -> str:
+        """Returns a valid token. Raises KafkaUnavailable."""
+        with self._lock:
+            now_ms = self._now_ms()
+            if self._token is None or now_ms >= self._refresh_at_ms:
+                self._renew(now_ms)
+            assert self._token is not None
+            return self._token.text
+
+    def extensions(self) -> dict[str, str]:
+        return dict(self._extensions)
+
+    def forget(self) -> None:
+        """Drops the token: a broker has refused it."""
+        with self._lock:
+            self._token = None
+
+    def _renew(self, now_ms: int) -> None:
+        try:
+            new = self._source.fetch(now_ms)
+        except KafkaUnavailable:
+            if self._token is None or self._token.expires_at_ms is None or now_ms >= self._token.expires_at_ms:
+                raise
+            return
+        life_ms = UNKNOWN_LIFE_MS if new.expires_at_ms is None else max(new.expires_at_ms - now_ms, 0)
+        self._token, self._refresh_at_ms = new, now_ms + int(life_ms * REFRESH_AFTER)
+
+
+@cache
+def provider(source: TokenSource, extensions: tuple[tuple[str, str], ...]) -> TokenProvider:
+    """Returns this process's provider for a source: all connections share its token."""
+    return TokenProvider(source, extensions)
+
+
+def _token_of(answer: bytes, now_ms: int, place: str) -> Token:
+    """Reads a token, bare or as the JSON of an OAuth server. Raises KafkaUnavailable naming `place`."""
+    text = answer.decode("ascii", errors="replace").strip()
+    life_s: Any = None
+    if text.startswith("{"):
+        try:
+            body = json.loads(text)
+        except ValueError as e:
+            raise KafkaUnavailable(f"no token from {place}: its answer is not JSON") from e
+        text, life_s = body.get("access_token"), body.get("expires_in")
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+        raise KafkaUnavailable(f"no token from {place}: its answer contains none")
+    expires_at_ms = _expiry_of_jwt(text)
+    if expires_at_ms is None and isinstance(life_s, int | float):
+        expires_at_ms = now_ms + int(life_s * 1000)
+    return Token(text, expires_at_ms)
+
+
+def _expiry_of_jwt(text: str) -> int | None:
+    """Returns the `exp` of a JSON Web Token in ms; None if the token is none, or has none."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return int(claims["exp"] * 1000)
+    except (ValueError, KeyError, TypeError, OverflowError, binascii.Error):
+        return None

@@ -1,0 +1,79 @@
+"""Servers on loopback that misbehave: they send what a test says, whatever they are asked."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.helpers.waiting import LIMIT_S
+
+
+@dataclass
+class Served:
+    """The bytes that every client gets once it has sent something, and `more` of them after every `then_every_s`; None:
+    the connection ends. `is_silent`: nothing is sent or ended. `sent`: bytes sent so far."""
+
+    first: bytes = b""
+    then_every_s: float | None = None
+    more: bytes = b""
+    is_silent: bool = False
+    sent: int = 0
+    accepted: int = field(default=0, init=False)
+
+
+@contextmanager
+def serving(
+    served: Served, *, host: str = "127.0.0.1", port: int = 0, certificate: Path | None = None
+) -> Iterator[str]:
+    """Yields the address of a server. `certificate`: PEM file with key and certificate; the server then speaks TLS."""
+    context = None
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+    ending = threading.Event()
+    clients: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                clients.append(listening.accept()[0])
+                served.accepted += 1
+                threads.append(threading.Thread(target=_serve, args=(clients[-1], served, context, ending)))
+                threads[-1].start()
+
+    with socket.create_server((host, port)) as listening:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        try:
+            yield f"{host}:{listening.getsockname()[1]}"
+        finally:
+            ending.set()
+            for one in (listening, *clients):
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+            for thread in (accepting, *threads):
+                thread.join(LIMIT_S)
+            for one in clients:
+                one.close()
+
+
+def _serve(client: socket.socket, served: Served, context: ssl.SSLContext | None, ending: threading.Event) -> None:
+    if served.is_silent:
+        ending.wait(LIMIT_S)
+        return
+    with suppress(OSError):
+        connection = client if context is None else context.wrap_socket(client.dup(), server_side=True)
+        with connection:
+            if not connection.recv(1 << 16):
+                return
+            connection.sendall(served.first)
+            served.sent += len(served.first)
+            while served.then_every_s is not None and not ending.wait(served.then_every_s):
+                connection.sendall(served.more)
+                served.sent += len(served.more)

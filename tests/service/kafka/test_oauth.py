@@ -1,0 +1,198 @@
+"""Tokens: how long one is kept, and what a token server that misbehaves can cause."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from service.kafka import oauth, token_endpoint
+from service.kafka.errors import BadClientConfig, KafkaUnavailable
+from service.kafka.oauth import ClientCredentials, Token, TokenCommand, TokenFile, TokenProvider
+from service.kafka.settings import ClientSettings
+from tests.helpers.certificates import Authority
+from tests.helpers.servers import Served, serving
+
+OAUTH = "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+
+
+def jwt(expires_at_s: float) -> str:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": expires_at_s}).encode()).decode().rstrip("=")
+    return f"e30.{claims}.c2ln"
+
+
+@dataclass
+class Issuer:
+    """Gives tokens that live 100 s, unless it is `down`."""
+
+    down: bool = False
+    given: list[str] = field(default_factory=list)
+
+    def fetch(self, now_ms: int) -> Token:
+        if self.down:
+            raise KafkaUnavailable("no token from the issuer: it is down")
+        self.given.append(f"token-{len(self.given)}")
+        return Token(self.given[-1], now_ms + 100_000)
+
+
+class TestOneToken:
+    """The token that a provider keeps."""
+
+    def test_a_new_one_comes_before_the_old_one_runs_out(self) -> None:
+        now_ms, issuer = [0], Issuer()
+        provider = TokenProvider(issuer, (), lambda: now_ms[0])  # type: ignore[arg-type]
+        assert [provider.token(), provider.token()] == ["token-0", "token-0"]
+        now_ms[0] = 79_999
+        assert provider.token() == "token-0"
+        now_ms[0] = 80_000
+        assert provider.token() == "token-1"
+
+    def test_an_issuer_that_is_down_does_no_harm_until_the_token_runs_out(self) -> None:
+        now_ms, issuer = [0], Issuer()
+        provider = TokenProvider(issuer, (), lambda: now_ms[0])  # type: ignore[arg-type]
+        provider.token()
+        issuer.down, now_ms[0] = True, 99_999
+        assert provider.token() == "token-0"
+        now_ms[0] = 100_000
+        with pytest.raises(KafkaUnavailable, match="it is down"):
+            provider.token()
+        issuer.down = False
+        assert provider.token() == "token-1"
+
+    def test_a_refused_one_is_not_used_again(self) -> None:
+        provider = TokenProvider(Issuer(), (("logicalCluster", "lkc-1"),))  # type: ignore[arg-type]
+        provider.token()
+        provider.forget()
+        assert provider.token() == "token-1"
+        assert provider.extensions() == {"logicalCluster": "lkc-1"}
+
+
+class TestExpiry:
+    """When a token says it expires."""
+
+    @pytest.mark.parametrize(
+        ("printed", "token", "expires_at_ms"),
+        [
+            ("opaque", "opaque", None),
+            (jwt(5_000), jwt(5_000), 5_000_000),
+            (f'{{"access_token": "{jwt(5_000)}", "expires_in": 7}}', jwt(5_000), 5_000_000),
+            ('{"access_token": "opaque", "expires_in": 7}', "opaque", 1_007_000),
+            ('{"access_token": "opaque"}', "opaque", None),
+            ("a.b.c", "a.b.c", None),
+        ],
+    )
+    def test_of_what_is_printed(self, tmp_path: Path, printed: str, token: str, expires_at_ms: int | None) -> None:
+        file = tmp_path / "token"
+        file.write_text(f"{printed}\n")
+        assert TokenFile(file).fetch(1_000_000) == Token(token, expires_at_ms)
+
+    @pytest.mark.parametrize(
+        "printed", ["", "two words", "{", '{"error": "x"}', "[]\x01", "pässwörd", '{"access_token": 1}']
+    )
+    def test_what_is_no_token_is_not_shown(self, tmp_path: Path, printed: str) -> None:
+        file = tmp_path / "token"
+        file.write_text(printed)
+        with pytest.raises(KafkaUnavailable, match=rf"^no token from {file}: its answer (contains none|is not JSON)$"):
+            TokenFile(file).fetch(0)
+
+
+class TestCommand:
+    """Commands that print no token."""
+
+    def test_one_that_does_not_end_is_ended_with_all_that_it_started(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(oauth, "COMMAND_TIMEOUT_S", 0.5)
+        program = tmp_path / "giver"
+        program.write_text("#!/bin/sh\nsleep 600\n")
+        program.chmod(0o755)
+        began = time.monotonic()
+        with pytest.raises(KafkaUnavailable, match=r"^no token from giver: no end within 0 s$"):
+            TokenCommand((str(program),)).fetch(0)
+        assert time.monotonic() - began < 60
+
+    def test_one_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(KafkaUnavailable, match=r"^no token from gone: No such file or directory$"):
+            TokenCommand((str(tmp_path / "gone"),)).fetch(0)
+
+
+@contextmanager
+def asking(answer: Served) -> Iterator[ClientCredentials]:
+    with serving(answer) as address:
+        yield ClientCredentials(f"http://{address}/token?tenant=1", "ann", "s3cret", None, None)
+
+
+class TestEndpoint:
+    """Servers that misbehave."""
+
+    @pytest.mark.parametrize(
+        ("answer", "why"),
+        [
+            (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", "it answers 302"),
+            (b'HTTP/1.1 400 Bad\r\n\r\n{"error": "invalid_scope"}', "it answers 400: invalid_scope"),
+            (b"HTTP/1.1 200 OK\r\n\r\n<html>", "its answer contains none"),
+            (b"\0\0\0\1garbage\r\n\r\n", r".*garbage.*"),
+            (b"", "Remote end closed connection without response"),
+        ],
+    )
+    def test_is_named_in_one_line_without_the_secret(self, answer: bytes, why: str) -> None:
+        with asking(Served(answer)) as credentials, pytest.raises(KafkaUnavailable) as failure:
+            credentials.fetch(0)
+        place = credentials.url.split("/")[2]
+        assert re.fullmatch(f"no token from ({place}|{re.escape(credentials.url)}): {why}", str(failure.value))
+        assert "s3cret" not in str(failure.value) + repr(credentials)
+
+    @pytest.mark.parametrize("sent", [b"", b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
+    def test_that_never_ends_its_answer_is_left(self, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+        monkeypatch.setattr(token_endpoint, "TIMEOUT_S", 0.5)
+        with asking(Served(sent, then_every_s=0.1, more=b" ")) as credentials, pytest.raises(KafkaUnavailable):
+            credentials.fetch(0)
+
+    def test_that_floods_is_cut_off(self) -> None:
+        flood = Served(b"HTTP/1.1 200 OK\r\n\r\n", then_every_s=0, more=b" " * (1 << 20))
+        with asking(flood) as credentials, pytest.raises(KafkaUnavailable, match="its answer contains none"):
+            credentials.fetch(0)
+
+    def test_with_an_expired_certificate_is_named(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        expired = authority.issue("issuer", life=-timedelta(days=1))
+        with serving(Served(b""), certificate=expired) as address:
+            source = ClientCredentials(f"https://{address}/", "ann", "s3cret", None, str(authority.certificate))
+            with pytest.raises(
+                KafkaUnavailable, match=f"^no token from {address}: certificate: certificate has expired$"
+            ):
+                source.fetch(0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        (
+            "",
+            "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url or txnscope.oauthbearer.token.command",
+        ),
+        ("sasl.oauthbearer.token.endpoint.url=ftp://a/", "'ftp://a/' is not a URL that begins with https://"),
+        ("sasl.oauthbearer.token.endpoint.url=https://a/", "no clientId and clientSecret in it"),
+        ("txnscope.oauthbearer.token.command=giver 'x", "txnscope.oauthbearer.token.command: no closing quotation"),
+        ("txnscope.oauthbearer.token.comand=giver", "txnscope.oauthbearer.token.comand is not supported"),
+        (
+            "sasl.login.callback.handler.class=com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
+            "GcpLoginCallbackHandler is for Java only: add a txnscope.oauthbearer.token.command",
+        ),
+        ("sasl.mechanism=AWS_MSK_IAM", "is for Java only: use OAUTHBEARER with a txnscope.oauthbearer.token.command"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, lines: str, wrong: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"{OAUTH}{lines}\n")
+    with pytest.raises(BadClientConfig) as failure:
+        ClientSettings.load("a:9092", file)
+    assert wrong in str(failure.value)

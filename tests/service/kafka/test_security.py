@@ -1,0 +1,233 @@
+"""Logins as brokers demand them: the same client.properties serves Kafka's own tools and us."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from service.kafka.client import KafkaClient
+from service.kafka.cluster import cluster_id
+from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
+from service.kafka.settings import ClientSettings
+from tests.helpers.certificates import Authority
+from tests.helpers.secured_broker import CLIENT, CLIENT_SECRET, SCRAM_USER, SecuredBroker, login
+from tests.helpers.waiting import wait_for, wait_until
+
+pytestmark = pytest.mark.broker
+
+LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with SecuredBroker("4.3.1", tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+def address(secured: SecuredBroker, name: str) -> str:
+    return {"mutual": secured.mutual, "tls": secured.tls}.get(name, secured.login)
+
+
+def connected(secured: SecuredBroker, name: str, *lines: str) -> str:
+    """Returns the cluster id, read with the login by `name`."""
+    settings = ClientSettings.load(address(secured, name), secured.properties(name, *lines))
+    with KafkaClient(settings) as client:
+        return cluster_id(client)
+
+
+def refusal(secured: SecuredBroker, name: str, *lines: str) -> KafkaFailure:
+    with pytest.raises(KafkaFailure, match=r"^[^\n]*$") as failure:
+        connected(secured, name, *lines)
+    return failure.value
+
+
+@pytest.mark.parametrize("name", [*LOGINS, "mutual", "tls"])
+def test_a_listener_that_demands_it_lets_us_in(secured: SecuredBroker, name: str) -> None:
+    assert connected(secured, name)
+
+
+@pytest.mark.parametrize("name", ["SCRAM-SHA-512", "OAUTHBEARER", "mutual"])
+def test_kafkas_own_tools_log_in_with_the_same_file(secured: SecuredBroker, name: str) -> None:
+    command = f"txnscope.oauthbearer.token.command={sys.executable} -c pass"  # a key of ours is no harm to them
+    file = secured.properties(name, *([command] if name == "mutual" else []))
+    tool = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address(secured, name))
+    with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": secured.java_options}):
+        secured.broker.tool(*tool, "--command-config", str(file), "--list")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "user"),
+    [
+        ("PLAIN", "plain.PlainLoginModule", "plain-user"),
+        ("SCRAM-SHA-256", "scram.ScramLoginModule", SCRAM_USER),
+        ("SCRAM-SHA-512", "scram.ScramLoginModule", SCRAM_USER),
+    ],
+)
+def test_a_wrong_password_is_refused_in_one_line_that_names_the_broker(
+    secured: SecuredBroker, name: str, module: str, user: str
+) -> None:
+    failure = refusal(secured, name, f"sasl.jaas.config={login(module, user, 'wr0ng')}")
+    assert isinstance(failure, KafkaRefused)
+    assert str(failure).startswith(f"{secured.login} refuses: ")
+    assert "uthentication failed" in str(failure)
+    assert "wr0ng" not in str(failure)
+
+
+def test_a_client_without_a_certificate_is_refused(secured: SecuredBroker) -> None:
+    settings = ClientSettings.load(secured.mutual, secured.properties("tls"))
+    with pytest.raises(KafkaUnavailable, match=f"^{secured.mutual} does not answer: [a-z0-9 ]*certificate[a-z ]*$"):
+        KafkaClient(settings)
+
+
+def test_a_broker_of_another_authority_is_not_trusted(secured: SecuredBroker, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "another").certificate
+    failure = refusal(secured, "tls", f"ssl.truststore.location={other}")
+    assert str(failure) == (
+        f"{secured.tls} does not answer: TLS: the certificate is refused: unable to get local issuer certificate"
+    )
+
+
+def test_a_broker_without_tls_is_named(secured: SecuredBroker) -> None:
+    settings = ClientSettings.load(secured.admin, secured.properties("tls"))
+    with pytest.raises(KafkaUnavailable, match=f"^{secured.admin} does not answer: TLS: it closed the connection$"):
+        KafkaClient(settings)
+
+
+def test_a_login_that_the_listener_does_not_have_is_named(secured: SecuredBroker) -> None:
+    settings = ClientSettings.load(secured.tls, secured.properties("PLAIN"))
+    with pytest.raises(KafkaFailure, match=f"^{secured.tls} (refuses|does not answer): [^\\n]+$"):
+        KafkaClient(settings)
+
+
+def test_settings_show_no_secret(secured: SecuredBroker) -> None:
+    for name in LOGINS:
+        settings = ClientSettings.load(secured.login, secured.properties(name))
+        assert "secret" not in repr(settings)
+        assert "secret" not in repr(settings.kafka_python().get("sasl_oauth_token_provider"))
+
+
+def cut(client: KafkaClient) -> None:
+    """Ends the connections of a client, as a broker's restart does."""
+    for conn in [*client._client._manager._conns.values()]:
+        conn.close()
+
+
+def failure_of(client: KafkaClient) -> str:
+    """Returns the failure of a request."""
+    with pytest.raises(KafkaUnavailable) as failure:
+        cluster_id(client)
+    return str(failure.value)
+
+
+def eventually(client: KafkaClient) -> None:
+    """Waits until the client is connected again."""
+    wait_for(lambda: cluster_id(client), "an answer after the rotation", retry_on=(KafkaFailure,))
+
+
+class TestTokens:
+    """Where tokens of OAUTHBEARER come from."""
+
+    def test_one_token_serves_all_connections_until_it_runs_out(self, secured: SecuredBroker) -> None:
+        before = len(secured.issuer.given)
+        scope = 'sasl.oauthbearer.scope="of this test"'  # a source of its own, in a process that has others
+        for _ in range(3):
+            assert connected(secured, "OAUTHBEARER", scope)
+        assert secured.issuer.given[before:] == [CLIENT]
+        assert "scope=%22of+this+test%22" in secured.issuer.forms[-1]
+
+    def test_a_wrong_secret_names_the_server_and_no_secret(self, secured: SecuredBroker) -> None:
+        failure = refusal(
+            secured,
+            "OAUTHBEARER",
+            f"sasl.oauthbearer.client.credentials.client.id={CLIENT}",
+            "sasl.oauthbearer.client.credentials.client.secret=wr0ng",
+        )
+        place = secured.issuer.url.split("/")[2]
+        assert str(failure) == f"no token from {place}: it answers 401: invalid_client"
+
+    def test_the_keys_of_kafka_4_win_over_the_login(self, secured: SecuredBroker) -> None:
+        assert connected(
+            secured,
+            "OAUTHBEARER",
+            "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+            f"sasl.oauthbearer.client.credentials.client.id={CLIENT}",
+            f"sasl.oauthbearer.client.credentials.client.secret={CLIENT_SECRET}",
+        )
+
+    def test_a_file_is_read_again_for_each_token(self, secured: SecuredBroker, tmp_path: Path) -> None:
+        file = tmp_path / "a token"
+        where = f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}"
+        assert str(refusal(secured, "OAUTHBEARER", where)) == f"no token from {file}: No such file or directory"
+        file.write_text("a.forged.token\n")
+        assert isinstance(refusal(secured, "OAUTHBEARER", where), KafkaRefused)
+        file.write_text(f"{secured.issuer.token('by-file')}\n")
+        assert connected(secured, "OAUTHBEARER", where), "the refused token is forgotten"
+
+    def test_a_command_prints_a_token(self, secured: SecuredBroker, tmp_path: Path) -> None:
+        (tmp_path / "token").write_text(secured.issuer.token("by-command"))
+        line = f"txnscope.oauthbearer.token.command=cat '{tmp_path}/token'"
+        handler = "sasl.login.callback.handler.class=software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+        assert connected(secured, "OAUTHBEARER", handler, line)
+
+    def test_a_command_that_fails_is_named_with_its_last_line(self, secured: SecuredBroker, tmp_path: Path) -> None:
+        program = tmp_path / "giver"
+        program.write_text("#!/bin/sh\necho trouble ahead >&2\necho no role >&2\nexit 3\n")
+        program.chmod(0o755)
+        line = f"txnscope.oauthbearer.token.command={program} hidden-argument"
+        assert str(refusal(secured, "OAUTHBEARER", line)) == "no token from giver: exit code 3: no role"
+
+    def test_a_connection_outlives_its_token(self, secured: SecuredBroker) -> None:
+        """The broker ends a session with its token (KIP-368); the client logs in again before that."""
+        secured.issuer.life_s = 3
+        try:
+            file = secured.properties("OAUTHBEARER", "sasl.oauthbearer.scope=short")
+            with KafkaClient(ClientSettings.load(secured.login, file)) as client:
+                given = len(secured.issuer.given)
+                while len(secured.issuer.given) < given + 2:
+                    assert cluster_id(client)
+        finally:
+            secured.issuer.life_s = 600
+
+
+class TestRotation:
+    """Credentials change while a client lives; it takes the new ones when it connects again."""
+
+    def test_a_password(self, secured: SecuredBroker) -> None:
+        user, module = "rotating", "scram.ScramLoginModule"
+        secured.set_scram("old", user)
+        file = secured.properties("SCRAM-SHA-512", f"sasl.jaas.config={login(module, user, 'old')}")
+        with KafkaClient(ClientSettings.load(secured.login, file)) as client:
+            assert cluster_id(client)
+            secured.set_scram("new", user)
+            cut(client)
+            with pytest.raises(KafkaRefused, match=r"^broker 1 \(127.0.0.1:\d+\) refuses: "):
+                cluster_id(client)
+            replaced = file.read_text().replace("old", "new")
+            file.write_text(replaced)
+            eventually(client)
+
+    def test_certificates_and_their_authority(self, secured: SecuredBroker, tmp_path: Path) -> None:
+        expired = Authority(tmp_path / "here", "here")
+        trust, own = tmp_path / "trust.pem", tmp_path / "own.pem"
+        trust.write_text(secured.authority.certificate.read_text())
+        own.write_text(secured.authority.issue("first").read_text())
+        lines = (f"ssl.truststore.location={trust}", f"ssl.keystore.location={own}", "ssl.key.password=")
+        with KafkaClient(ClientSettings.load(secured.mutual, secured.properties("mutual", *lines))) as client:
+            assert cluster_id(client)
+            own.write_text(secured.authority.issue("second", life=-timedelta(hours=1)).read_text())
+            trust.write_text(expired.certificate.read_text())
+            cut(client)
+            with pytest.raises(KafkaUnavailable, match="TLS: the certificate is refused: unable to get local issuer"):
+                cluster_id(client)
+            trust.write_text(secured.authority.certificate.read_text())
+            wait_until(
+                lambda: failure_of(client), lambda text: "alert certificate" in text, "that the broker complains"
+            )
+            own.write_text(secured.authority.issue("third").read_text())
+            eventually(client)
