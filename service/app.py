@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
@@ -14,7 +14,10 @@ from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from service import web
+from service.access.keys import StoredKey
+from service.api.http.access import Access, AccessConfig, AccessControl, check_declared, describe_access
 from service.api.http.answers import HeadAsGet
+from service.api.http.audit import record_refusals
 from service.api.http.fields import API
 from service.api.http.kafka import Kafka
 from service.api.http.kept import Answers
@@ -23,12 +26,14 @@ from service.api.http.problems import Problem, answer_errors_as_problems
 from service.api.http.security import SecurityHeaders
 from service.api.http.store import Store
 from service.api.routes import (
+    audit,
     clusters,
     events,
     findings,
     health,
     history,
     ledger,
+    mutes,
     offsets,
     partitions,
     resolve,
@@ -40,6 +45,7 @@ from service.kafka.settings import ClientSettings
 from service.metrics import create_metrics
 from service.metrics.requests import HttpMetrics
 from service.processes.lifeline import BEAT_EVERY_S
+from service.store import api_keys
 from service.store.engine import open_reader
 from service.store.moment import Moments
 from service.web.shared.render import answer_errors_of_pages
@@ -54,11 +60,13 @@ def create_app(
     operators: Mapping[str, str] | None = None,
     now_ms: Callable[[], int] = wall_clock_ms,
     beat: Callable[[], None] | None = None,
+    access: AccessConfig | None = None,
 ) -> FastAPI:
     """Returns an ASGI application that reads the store; it connects to nothing before the first request.
 
     Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head. The
-    few requests that need Kafka also answer 503 if `kafka` is None. `operators`: keys by name of those who may resolve.
+    few requests that need Kafka also answer 503 if `kafka` is None. `access`: who may ask, and as which host; None:
+    whoever reaches the service may read. `operators`: keys by name of those who may change things in all clusters.
     `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat` is called once a
     second while requests are answered.
     """
@@ -68,7 +76,7 @@ def create_app(
     app.state.store, app.state.watched_store = Store(engine), Store(watching)
     app.state.store_url = store_url
     app.state.kafka, app.state.remediation_kafka = Kafka(kafka), Kafka(kafka)
-    app.state.operators = dict(operators or {})
+    app.state.access = _access(access or AccessConfig(), operators or {}, app.state.store, store_url)
     app.state.now_ms = now_ms
     app.state.event_feed = EventFeed(app.state.store)
     app.state.answers = Answers(moments, now_ms)
@@ -77,6 +85,7 @@ def create_app(
     answer_errors_of_pages(app)
     app.mount("/static", StaticFiles(directory=web.STATIC))
     app.add_middleware(HeadAsGet)
+    app.add_middleware(AccessControl, access=app.state.access)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HttpMetrics, requests=app.state.metrics.requests)
     _describe(app)
@@ -88,13 +97,23 @@ def _routes() -> list[BaseRoute]:
     """Returns the routes of every application of this process: to describe their bodies to pydantic takes 0.3 s of
     CPU."""
     everything = APIRouter()
-    for room in (clusters, transactions, history, findings, events, offsets, partitions, ledger, resolve):
+    for room in (clusters, transactions, history, findings, events, offsets, partitions, ledger, resolve, audit, mutes):
         everything.include_router(room.router, prefix=API)
+    everything.include_router(mutes.lists, prefix=API)
     everything.include_router(health.router)
     everything.include_router(events.router, include_in_schema=False)  # the same stream at the path that pages use
     for page in web.ROOMS:
         everything.include_router(page.router)
+    check_declared(everything.routes)
     return everything.routes
+
+
+def _access(config: AccessConfig, operators: Mapping[str, str], store: Store, store_url: str) -> Access:
+    def read_keys() -> Sequence[StoredKey]:
+        with store.read() as connection:
+            return api_keys.read_valid(connection)
+
+    return Access(config.auth, operators, config.hosts, read_keys, partial(record_refusals, store_url))
 
 
 def _application(engines: Iterable[Engine], moments: Moments, version: str, beat: Callable[[], None] | None) -> FastAPI:
@@ -104,6 +123,7 @@ def _application(engines: Iterable[Engine], moments: Moments, version: str, beat
         yield
         if beating is not None:
             beating.cancel()
+        await app.state.access.flush()
         app.state.kafka.close()
         app.state.remediation_kafka.close()
         moments.close()
@@ -144,6 +164,7 @@ def _describe(app: FastAPI) -> None:
         for operation in (operation for path in document["paths"].values() for operation in path.values()):
             for parameter in operation.get("parameters", ()):
                 describe_absence(parameter)
+        describe_access(document)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -22,6 +22,10 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as UnreadableSetting
 
+from service.access.configuration import AuthConfig
+from service.access.configuration import parse as parse_auth
+from service.access.hosts import parse_host
+from service.access.keys import weakness_of
 from service.domain.findings.rules import Rules
 from service.domain.findings.rules import parse as parse_rules
 from service.domain.retention_policy import Keep
@@ -33,11 +37,20 @@ Globs = Annotated[tuple[str, ...], NoDecode]
 """Topic globs: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
 SparkConf = Annotated[dict[str, str], NoDecode]
 """Spark's own settings: several KEY=VALUE of a flag, a table in the file, JSON in the environment."""
-_SAY_IT_ALL: Final = ("spark_conf", "rules", "keep", "topics", "mirrored", "partitions", "operators")
+_SAY_IT_ALL: Final = (
+    "spark_conf",
+    "rules",
+    "keep",
+    "topics",
+    "mirrored",
+    "partitions",
+    "operators",
+    "auth",
+    "allowed_hosts",
+)
 """Settings with error messages that already contain the wrong value, or the wrong part of it."""
 STALLED: Final = "stalled"
 ALL: Final = "all"
-SHORTEST_KEY: Final = 16
 _SPARK_MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(-cluster)?(\[.+\])?")
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
@@ -68,6 +81,15 @@ class Settings(BaseSettings):
     spark_conf: SparkConf = Field(default_factory=dict)
     operators: dict[str, str] = Field(default_factory=dict)
     operator_key_file: Path | None = None
+    auth: AuthConfig = AuthConfig()
+    allowed_hosts: Globs = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    insecure: bool = False
+    key_file: Path | None = None
+    ca: Path | None = None
+    client_cert: Path | None = None
     rules: Rules = Rules()
     keep: Keep = Keep()
 
@@ -86,6 +108,35 @@ class Settings(BaseSettings):
     def _reads_keep(cls, keep: Any) -> Keep:
         """Reads `[keep]` of the file, or its JSON in TXNSCOPE_KEEP."""
         return keep if isinstance(keep, Keep) else parse_keep(keep)
+
+    @field_validator("auth", mode="before")
+    @classmethod
+    def _reads_auth(cls, auth: Any) -> AuthConfig:
+        """Reads `[auth]` of the file, or its JSON in TXNSCOPE_AUTH."""
+        return auth if isinstance(auth, AuthConfig) else parse_auth(auth)
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _are_hosts(cls, hosts: Any) -> tuple[str, ...]:
+        if isinstance(hosts, str):
+            hosts = hosts.replace(",", " ").split()
+        if not isinstance(hosts, list | tuple):
+            raise ValueError("not a list of hosts")
+        return tuple(parse_host(str(host)) for host in hosts)
+
+    @field_validator("tls_key", "tls_client_ca")
+    @classmethod
+    def _come_with_a_certificate(cls, file: Path | None, info: ValidationInfo) -> Path | None:
+        """Checks files that mean nothing without the one before them. The fields come after `tls_cert`."""
+        if file is not None and info.data.get("tls_cert") is None:
+            raise ValueError("needs --tls-cert and --tls-key")
+        return file
+
+    @model_validator(mode="after")
+    def _has_the_key(self) -> Settings:
+        if self.tls_cert is not None and self.tls_key is None:
+            raise ValueError("--tls-cert needs --tls-key")
+        return self
 
     @field_validator("topics", "mirrored", mode="before")
     @classmethod
@@ -143,10 +194,8 @@ class Settings(BaseSettings):
         """Checks the keys, by name, of those who may have markers written: `[operators]` of the file, or its JSON in
         TXNSCOPE_OPERATORS."""
         for name, key in operators.items():
-            if len(key) < SHORTEST_KEY or not re.fullmatch(r"[!-~]+", key):
-                raise ValueError(
-                    f"the key of {name!r} is not {SHORTEST_KEY} or more printable characters without spaces"
-                )
+            if (why := weakness_of(key)) is not None:
+                raise ValueError(f"the key of {name!r} {why}: take one from `openssl rand -hex 16`")
             if not name.strip():
                 raise ValueError("an operator has no name: the audit needs one")
         if len(set(operators.values())) < len(operators):
@@ -210,7 +259,8 @@ def for_children(settings: Settings) -> dict[str, str]:
     The store's URL is not an argument, because it may contain a password, and everybody on a machine can read command
     lines.
     """
-    return {f"{ENV_PREFIX}STORE": settings.store, f"{ENV_PREFIX}OPERATORS": "", f"{ENV_PREFIX}SPARK_CONF": ""}
+    secret = dict.fromkeys((f"{ENV_PREFIX}OPERATORS", f"{ENV_PREFIX}AUTH", f"{ENV_PREFIX}SPARK_CONF"), "")
+    return {f"{ENV_PREFIX}STORE": settings.store, **secret}
 
 
 def for_ingest(settings: Settings) -> dict[str, str]:
@@ -219,9 +269,10 @@ def for_ingest(settings: Settings) -> dict[str, str]:
 
 
 def for_service(settings: Settings) -> dict[str, str]:
-    """Returns the same as `for_children`, with the keys of operators: only for the process that compares them."""
+    """Returns the same as `for_children`, with keys of operators and `[auth]`: only for the process that compares
+    them."""
     keys = json.dumps(settings.operators) if settings.operators else ""
-    return for_children(settings) | {f"{ENV_PREFIX}OPERATORS": keys}
+    return for_children(settings) | {f"{ENV_PREFIX}OPERATORS": keys, f"{ENV_PREFIX}AUTH": settings.auth.dump()}
 
 
 def flag(name: str) -> str:
@@ -247,6 +298,8 @@ def _read(path: str) -> dict[str, Any]:
 def _explain(error: ValidationError, given: Mapping[str, Any], path: str | None) -> str:
     """Returns the first mistake, and where the value came from."""
     first = error.errors(include_url=False, include_context=False)[0]
+    if not first["loc"]:  # of several settings together
+        return str(first["msg"].removeprefix("Value error, "))
     name = str(first["loc"][0])
     if name in given:
         origin = flag(name)

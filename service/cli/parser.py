@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
+from service.access.actions import ACTIONS
 from service.cli.errors import USAGE
 from service.cli.version import version
 from service.domain.findings.kinds import KINDS, SEVERITIES, STATUSES
@@ -25,14 +26,23 @@ _HELP: Final = {
     ),
     "spark_master": ("URL", "spark://HOST:PORT, yarn, k8s://… (default: Spark runs on two cores of this machine)"),
     "spark_conf": ("KEY=VALUE", "settings of Spark's, as for spark-submit --conf"),
-    "operator_key_file": ("FILE", "file with an operator's key"),
+    "operator_key_file": ("FILE", "file with an operator's key (older name of --key-file)"),
+    "key_file": ("FILE", "file with your key of the service, from `txnscope keys create`"),
+    "ca": ("FILE", "certificates (PEM) that the service's own is checked against (default: those of the system)"),
+    "client_cert": ("FILE", "your certificate and its key (PEM), where the service asks for one"),
+    "tls_cert": ("FILE", "certificate (PEM) to serve with; read again when it changes"),
+    "tls_key": ("FILE", "key (PEM) of --tls-cert"),
+    "tls_client_ca": ("FILE", "clients need a certificate of these (PEM)"),
+    "insecure": ("", "serve others without authentication or TLS"),
+    "allowed_hosts": ("HOST", "names that the service answers to, beside --host and this machine's"),
     "topics": ("GLOB", "topics to watch (default: all)"),
     "mirrored": ("GLOB", "topics to leave out: byte-for-byte copies from another cluster"),
     "host": ("HOST", "address to serve on"),
     "port": ("PORT", "port to serve on"),
     "url": ("URL", "address of the service"),
 }
-_LISTS: Final = ("topics", "mirrored", "spark_conf")
+_LISTS: Final = ("topics", "mirrored", "spark_conf", "allowed_hosts")
+_SWITCHES: Final = ("insecure",)
 _KAFKA: Final = (
     "bootstrap_servers",
     "kafka_config",
@@ -45,7 +55,8 @@ _KAFKA: Final = (
     "spark_master",
     "spark_conf",
 )
-_SERVICE: Final = ("url", "cluster")
+_SERVICE: Final = ("url", "cluster", "key_file", "ca", "client_cert")
+_SERVED: Final = ("host", "port", "tls_cert", "tls_key", "tls_client_ca", "insecure", "allowed_hosts")
 
 
 class Command(NamedTuple):
@@ -100,6 +111,9 @@ def _parser() -> Parser:
         sub.set_defaults(command=command)
         for name in command.settings:
             metavar, text = _HELP[name]
+            if name in _SWITCHES:
+                sub.add_argument(flag(name), action="store_const", const="true", help=text)
+                continue
             default = Settings.model_fields[name].get_default(call_default_factory=True)
             shown = f" (default: {default})" if default else ""
             many: dict[str, Any] = {"nargs": "+", "action": "extend"} if name in _LISTS else {}
@@ -207,6 +221,49 @@ def _resolve(sub: argparse.ArgumentParser) -> None:
     _json(sub)
 
 
+def _migrate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="make a damaged SQLite store anew: save what can be read, and have the transaction log read again",
+    )
+
+
+def _keys(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "action",
+        choices=("create", "list", "revoke", "hash"),
+        help="hash: asks for a password, and prints what [auth.basic] takes",
+    )
+    sub.add_argument("name", metavar="NAME", nargs="?", help="name of the key, for the audit")
+    sub.add_argument(
+        "--role",
+        metavar="ROLE[@CLUSTER]",
+        nargs="+",
+        action="extend",
+        help="what the key may do: metrics, viewer, operator, admin; in all clusters, or in one",
+    )
+
+
+def _audit(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--action", choices=ACTIONS, help="only this action")
+    sub.add_argument("--outcome", metavar="WORD", help="only this outcome: written, refused, dry_run, set, …")
+    sub.add_argument("--who", metavar="NAME", help="only of this name")
+    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
+    _json(sub)
+
+
+def _mute(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("finding", metavar="FINDING_ID", nargs="?", help="mute this finding")
+    sub.add_argument("--prefix", metavar="TEXT", help="mute findings of ids with this prefix")
+    sub.add_argument("--topic", metavar="GLOB", help="mute findings of these topics")
+    sub.add_argument("--for", dest="duration", metavar="DURATION", help="until this time from now: 90m, 4h, 7d")
+    sub.add_argument("--reason", metavar="TEXT", help="why, for colleagues and the audit")
+    sub.add_argument("--list", action="store_true", help="list the mutes in effect")
+    sub.add_argument("--end", metavar="N", type=_positive, help="end the mute with this number")
+    _json(sub)
+
+
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not an offset")
@@ -220,23 +277,15 @@ def _positive(text: str) -> int:
     return number
 
 
-def _migrate(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--rebuild",
-        action="store_true",
-        help="make a damaged SQLite store anew: save what can be read, and have the transaction log read again",
-    )
-
-
 COMMANDS: Final = (
     Command(
         "watch",
         "watch",
         "runs the streaming application and the service, supervised together",
-        (*_KAFKA, "host", "port"),
+        (*_KAFKA, *_SERVED),
     ),
     Command("ingest", "ingest", "runs the streaming application alone", (*_KAFKA, "liveness")),
-    Command("serve", "serve", "runs the service alone", ("host", "port", "store", "bootstrap_servers", "kafka_config")),
+    Command("serve", "serve", "runs the service alone", (*_SERVED, "store", "bootstrap_servers", "kafka_config")),
     Command("transactions", "transactions", "lists transactional.ids", _SERVICE, _transactions),
     Command("transaction", "transaction", "shows one transactional.id in full", _SERVICE, _transaction),
     Command(
@@ -257,6 +306,9 @@ COMMANDS: Final = (
         (*_SERVICE, "operator_key_file"),
         _resolve,
     ),
+    Command("mute", "mute", "mutes findings for a time, with a reason", _SERVICE, _mute),
+    Command("audit", "audit", "lists what people did, tried, or were refused", _SERVICE, _audit),
+    Command("keys", "keys", "creates, lists and revokes keys of the service, in its store", ("store",), _keys),
     Command("explain", "explain", "shows who wrote records, and how their transactions ended", _SERVICE, _explain),
     Command("inspect", "inspect", "decodes broker segment files, one line for each batch or transition", (), _inspect),
     Command(

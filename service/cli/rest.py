@@ -8,10 +8,12 @@ import urllib.request
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from service.cli.credentials import key_of, tls_context
 from service.cli.errors import UNREACHABLE, USAGE, CommandFailed
 from service.settings import Settings
 
@@ -28,6 +30,8 @@ _CLUSTER: Final = frozenset({"cluster", "partitions", "sources", "truncated"})
 _GROUP: Final = frozenset({"group", "topic", "partition", "relation", "lag_to_lso", "lag_to_hw"})
 _EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
 _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
+_AUDITED: Final = frozenset({"at", "action", "outcome", "who", "address", "subject", "detail", "count"})
+_MUTE: Final = frozenset({"id", "until", "reason", "set_by"})
 _RESOLUTION: Final = frozenset(
     {
         "executed",
@@ -42,9 +46,6 @@ _RESOLUTION: Final = frozenset(
     }
 ) | {"command"}
 """The field names above distinguish our answers from those of another server."""
-
-# never through a proxy of the environment: the service is on this machine or beside it
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NoAnswer(CommandFailed):
@@ -63,6 +64,12 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self._url = settings.url
         self._cluster = settings.cluster
+        self._key = key_of(settings)
+        # never through a proxy of the environment: the service is on this machine or beside it
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self._url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=tls_context(settings)))
+        self._opener = urllib.request.build_opener(*handlers)
         self._answered_at = datetime.now(UTC)
 
     def transaction(self, transactional_id: str) -> dict[str, Any]:
@@ -141,6 +148,22 @@ class Service:
                 UNREACHABLE,
             ) from None
 
+    def audit(self, query: Mapping[str, str | None], limit: int) -> dict[str, Any]:
+        """Returns rows of the audit, the newest first, in the form in which `transactions` returns ids."""
+        return self._pages("audit", query, limit, _AUDITED)
+
+    def mutes(self, limit: int) -> dict[str, Any]:
+        """Returns the mutes in effect, in the form in which `transactions` returns ids."""
+        return self._pages("mutes", {}, limit, _MUTE)
+
+    def mute(self, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """Sets a mute and returns it. CommandFailed with 2 or 3."""
+        return self._known(self._ask(f"/clusters/{quote(self.cluster(), safe='')}/mutes", wish), _MUTE)
+
+    def end_mute(self, number: int) -> None:
+        """Ends a mute. CommandFailed with 2 or 3."""
+        self._ask(f"/clusters/{quote(self.cluster(), safe='')}/mutes?id={number}", method="DELETE")
+
     def _pages(
         self,
         path: str,
@@ -201,19 +224,22 @@ class Service:
     def _get(self, path: str) -> Any:
         return self._ask(path)
 
-    def _ask(self, path: str, body: Mapping[str, Any] | None = None, key: str = "") -> Any:
-        """Sends a request, a POST if there is a body, and returns the JSON of the answer."""
+    def _ask(
+        self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, method: str | None = None
+    ) -> Any:
+        """Sends a request, a POST if there is a body, and returns the JSON of the answer; None if it is empty. `key`:
+        another one than that of the settings."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers |= {"Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers)  # noqa: S310 - http(s), checked
-        if body is not None:
-            request.add_unredirected_header("Authorization", f"Bearer {key}")  # a redirect must not get the key
+        request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers, method=method)  # noqa: S310 - http(s), checked
+        if shown := key or self._key:
+            request.add_unredirected_header("Authorization", f"Bearer {shown}")  # a redirect must not get the key
         try:
-            with _opener.open(request, timeout=_TIMEOUT_S) as response:
+            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
                 self._answered_at = _date(response.headers["Date"])
-                return json.load(response)
+                return None if response.status == HTTPStatus.NO_CONTENT else json.load(response)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error) from None

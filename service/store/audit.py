@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, insert, select
 
+from service.access import actions
+from service.store import audit_events
+from service.store.audit_events import AuditEvent
 from service.store.display import printable
 from service.store.schema import audit
 
@@ -49,9 +52,10 @@ class Attempt(NamedTuple):
 _A = audit.c
 
 
-def record(engine: Engine, cluster_id: int, attempt: Attempt) -> None:
-    """Adds the attempt. Once this returns, the row outlives this process; in SQLite a power cut may still take it. No
-    lease is needed: the service writes here when a person asks for a marker.
+def record(engine: Engine, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
+    """Adds the attempt, here and to the audit that people read (`service.store.audit_events`). `address`: of the
+    sender. Once this returns, the rows outlive this process; in SQLite a power cut may still take them. No lease is
+    needed: the service writes here when a person asks for a marker.
 
     StoreUnavailable: nothing was written.
     """
@@ -61,6 +65,20 @@ def record(engine: Engine, cluster_id: int, attempt: Attempt) -> None:
     }
     with engine.begin() as connection:
         connection.execute(insert(audit).values(cluster_id=cluster_id, **values))
+        audit_events.add(connection, cluster_id, _event(attempt, address))
+
+
+def _event(attempt: Attempt, address: str | None) -> AuditEvent:
+    why = "" if attempt.error is None else f": {attempt.error}"
+    return AuditEvent(
+        attempt.at_ms,
+        actions.RESOLVE,
+        attempt.outcome,
+        attempt.operator,
+        address,
+        subject=attempt.finding_id,
+        detail=f"{attempt.marker} to {attempt.topic}-{attempt.partition}{why}",
+    )
 
 
 def of_subject(

@@ -30,17 +30,20 @@ from sqlalchemy import (
 
 from service.domain.retention_policy import DEFAULT, Keep
 from service.domain.transaction_log.states import EXPIRED, SOURCE, UNKNOWN
+from service.store.audit_events import delete_of_service
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.schema import (
     HAS_EXPIRED,
     audit,
+    audit_events,
     cluster_minutes,
     coordinator_states,
     data_gaps,
     findings,
     id_minutes,
     log_partitions,
+    mutes,
     open_entries,
     open_participants,
     partition_markers,
@@ -150,11 +153,14 @@ class Retention:
             ended = self._delete_oldest(connection, _F.resolved_at_ms, now_ms - keep.findings)
             with_finding = _A.finding_id.in_(self._found(_F.id))
             audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=with_finding)
+            told = self._delete_oldest(connection, audit_events.c.at_ms, now_ms - AUDIT_KEPT_MS)
+            told += delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
+            told += self._delete_oldest(connection, mutes.c.until_ms, now_ms - AUDIT_KEPT_MS)
         with self._transaction() as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
         pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)
-        more = self._rows_at_once in pieces or expired == self._ids_at_once
-        counts = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited, more)
+        more = max(*pieces, told) >= self._rows_at_once or expired == self._ids_at_once
+        counts = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited + told, more)
         return DeletedRows(*counts, partition_minutes=volumes, partition_markers=markers)
 
     @contextmanager

@@ -13,7 +13,9 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
+from service.access.principal import Grant
 from service.api.http.answers import unless_known
+from service.api.http.principals import principal_of
 from service.store.moment import Moment, Moments
 
 KEPT_MS: Final = 1_000
@@ -26,11 +28,13 @@ Render = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Question(NamedTuple):
-    """All that an answer depends on beside the store and the time."""
+    """All that an answer depends on beside the store and the time. `grants`: those of who asks; who may see other
+    clusters, or do other things, gets another answer."""
 
     path: str
     query: str
     is_refresh: bool
+    grants: frozenset[Grant]
 
 
 class _Kept(NamedTuple):
@@ -51,7 +55,8 @@ class Answers:
 
     async def answer(self, request: Request, render: Render) -> Response:
         """Returns the answer that is kept, or what `render` returns. Raises what `render` raises."""
-        question = _Question(request.url.path, request.url.query, REFRESH in request.headers)
+        is_refresh, grants = REFRESH in request.headers, principal_of(request).grants
+        question = _Question(request.url.path, request.url.query, is_refresh, grants)
         kept = self._kept.get(question)
         if kept is not None and self._is_new(kept) and kept.moment == await self._moment():
             return _copy(kept.response)

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from service.api.http.principals import principal_of
 from service.api.http.security import HEADERS
 from service.store.engine import StoreError
 
@@ -24,6 +25,7 @@ NO_SUCH_CLUSTER: Final = "urn:txnscope:no-such-cluster"
 NO_SUCH_ID: Final = "urn:txnscope:no-such-transactional-id"
 NO_SUCH_PRODUCER: Final = "urn:txnscope:no-such-producer-id"
 NO_SUCH_FINDING: Final = "urn:txnscope:no-such-finding"
+NO_SUCH_MUTE: Final = "urn:txnscope:no-such-mute"
 NO_SUCH_PARTITION: Final = "urn:txnscope:no-such-partition"
 NOT_TAILED: Final = "urn:txnscope:not-tailed"
 NO_SUCH_OFFSET: Final = "urn:txnscope:no-such-offset"
@@ -33,6 +35,8 @@ KAFKA_UNAVAILABLE: Final = "urn:txnscope:kafka-unavailable"
 KAFKA_REFUSED: Final = "urn:txnscope:kafka-refused"
 NOT_ALLOWED: Final = "urn:txnscope:not-allowed"
 NOT_NOW: Final = "urn:txnscope:not-now"
+NOT_AUTHENTICATED: Final = "urn:txnscope:not-authenticated"
+WRONG_HOST: Final = "urn:txnscope:wrong-host"
 TOO_MANY_REQUESTS: Final = "urn:txnscope:too-many-requests"
 TOO_MANY_STREAMS: Final = "urn:txnscope:too-many-streams"
 """The constants above are values of `type`. Every other problem has about:blank: its status is explanation enough."""
@@ -57,7 +61,8 @@ class Problem(BaseModel):
 
 
 class ProblemError(Exception):
-    """An error that a handler raises to answer with a problem. `retry`: asking again in a few seconds may help."""
+    """An error that a handler raises to answer with a problem. `retry`: asking again in a few seconds may help.
+    `for_all`: the end of the detail for those who may see all clusters."""
 
     def __init__(
         self,
@@ -67,8 +72,10 @@ class ProblemError(Exception):
         errors: Sequence[ParameterError] | None = None,
         *,
         retry: bool = False,
+        for_all: str = "",
     ) -> None:
         super().__init__(detail)
+        self.for_all = for_all
         self.status, self.type, self.detail, self.retry = status, type_, detail, retry
         self.errors = None if errors is None else list(errors)
 
@@ -96,12 +103,13 @@ def _respond(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
+    sees_all = principal_of(request).sees_all
     return _respond(
         Problem(
             type=error.type,
             title=HTTPStatus(error.status).phrase,
             status=error.status,
-            detail=error.detail,
+            detail=error.detail + (error.for_all if sees_all else ""),
             instance=request.url.path,
             errors=error.errors,
         ),

@@ -1,8 +1,11 @@
-"""Response headers that keep a browser from doing more with an answer than showing it."""
+"""Response headers that keep a browser from doing more with an answer than showing it, and from following it to another
+host.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +19,8 @@ HEADERS: Final[dict[str, str]] = {
 
 
 class SecurityHeaders:
-    """Pure ASGI middleware that adds `HEADERS` to every response; streams pass through untouched."""
+    """Pure ASGI middleware that adds `HEADERS` to every response; streams pass through untouched. Redirects stay on the
+    host that was asked: the framework's own would lead to whatever the header Host names."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -31,6 +35,8 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if "location" in headers:
+                    headers["location"] = urlsplit(headers["location"])._replace(scheme="", netloc="").geturl()
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

@@ -16,6 +16,7 @@ from service.api.http.fields import text_of_time
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.parameters import only_known
+from service.api.http.principals import principal_of
 from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.schemas import unknowns
@@ -53,12 +54,13 @@ router = APIRouter(route_class=KeptRoute, tags=["clusters"], dependencies=[Depen
 
 @router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
 def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
-    """Lists all clusters that the store knows, by name. `as_of` is the newest of those on the page."""
+    """Lists all clusters that the store knows and the sender may see, by name. `as_of` is the newest of those on the
+    page.
+    """
     now_ms = request.app.state.now_ms()
     with store_of(request).read() as connection:
-        page, next_cursor = cut(
-            sorted(clusters.all_clusters(connection), key=_place), _place, limit, cursor, "clusters"
-        )
+        seen = [one for one in clusters.all_clusters(connection) if principal_of(request).sees(one.name)]
+        page, next_cursor = cut(sorted(seen, key=_place), _place, limit, cursor, "clusters")
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
     as_of_ms = max((one.as_of_ms for one in described if one.as_of_ms is not None), default=None)
     items = [one.body for one in described]
@@ -82,7 +84,9 @@ def known_cluster(connection: Connection, name: str) -> ClusterRow:
     found = clusters.find_cluster(connection, name)
     if found is None:
         names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
-        raise ProblemError(404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}; the store knows: {names or 'none'}")
+        raise ProblemError(
+            404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
+        )
     return found
 
 

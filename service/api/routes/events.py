@@ -6,7 +6,8 @@ FastAPI writes the events, and a comment every 15 s while there are none.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Request
@@ -14,6 +15,7 @@ from fastapi import Query as QueryParameter
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
+from service.api.http.access import may_still_see, require_cluster
 from service.api.http.parameters import only_known
 from service.api.http.problems import describe
 from service.api.http.store import Store, store_of
@@ -26,18 +28,24 @@ RETRY_MS: Final = 2_000
 router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
 
 
+async def _everything(_: str) -> bool:
+    return True
+
+
 class Listening(NamedTuple):
     """A client's place in the stream of events.
 
-    `cluster` None: all clusters. `sequence`: the last event that the client has received. `is_reset`: the store no
-    longer keeps every event after the client's last one, or does not know the last one; the stream goes on after the
-    newest event.
+    `cluster` None: all clusters that the client may see. `sequence`: the last event that the client has received.
+    `is_reset`: the store no longer keeps every event after the client's last one, or does not know the last one; the
+    stream goes on after the newest event. `may_see`: returns whether the client may see a cluster; None if its
+    credentials are not valid any more.
     """
 
     feed: EventFeed
     cluster: str | None
     sequence: int
     is_reset: bool
+    may_see: Callable[[str], Awaitable[bool | None]] = _everything
 
 
 async def listening(
@@ -49,8 +57,11 @@ async def listening(
     a cluster that the store does not know, 503 if too many streams are open; StoreError if the store does not answer.
     """
     feed = event_feed_of(request)
+    if cluster is not None:
+        require_cluster(request, cluster)
     with feed.place():
-        yield await run_in_threadpool(begin, feed, store_of(request), cluster, last_event_id)
+        client = await run_in_threadpool(begin, feed, store_of(request), cluster, last_event_id)
+        yield client._replace(may_see=partial(may_still_see, request))
 
 
 def begin(feed: EventFeed, store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
@@ -83,5 +94,10 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     if client.is_reset:
         yield ServerSentEvent(id=str(client.sequence), event="reset", raw_data="{}")
     async for one in client.feed.follow(client.sequence):
-        if client.cluster in (None, one.cluster):
+        if client.cluster not in (None, one.cluster):
+            continue
+        may_see = await client.may_see(one.cluster)
+        if may_see is None:  # the key was revoked, or the token has expired
+            return
+        if may_see:
             yield ServerSentEvent(id=str(one.sequence), event=one.event, raw_data=one.data)

@@ -4,21 +4,22 @@ otherwise.
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import Engine
 
+from service.access import actions
+from service.api.http.audit import event_of, record_event
 from service.api.http.fields import text_of_clock
 from service.api.http.kafka import remediation_kafka_of
 from service.api.http.parameters import only_known
-from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_ALLOWED, NOT_NOW, ProblemError, describe
+from service.api.http.principals import address_of, principal_of
+from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_NOW, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.findings import Resolution
@@ -31,7 +32,7 @@ from service.remediation import marker
 from service.remediation.marker import Unanswered
 from service.remediation.refused import Refused
 from service.remediation.way_out import WayOut, steps, way_out
-from service.store import audit
+from service.store import audit, audit_events
 from service.store.audit import Attempt
 from service.store.engine import StoreError, open_engine
 from service.store.queries import findings
@@ -45,7 +46,6 @@ broker may take another 15 s, a busy store twice 5 s, and `txnscope resolve` wai
 log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
-_bearer = HTTPBearer(auto_error=False, description="The key of an operator.")
 
 
 class Wish(BaseModel):
@@ -66,15 +66,13 @@ def resolve_finding(
     request: Request,
     cluster: str,
     finding: str,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     wish: Wish | None = None,
 ) -> Response:
     """Repeats all observations, then writes the marker that the coordinator's decision calls for, or only reports what
-    would be written (`dry_run`, the default). Every attempt to write is recorded in the audit. A 503 says whether the
-    marker may have been written.
+    would be written (`dry_run`, the default). Every request is recorded in the audit. A 503 says whether the marker may
+    have been written.
     """
     asked = time.monotonic()
-    operator = _operator(request, credentials)
     dry_run = wish is None or wish.dry_run
     store = store_of(request)
     with store.read() as connection:
@@ -85,42 +83,35 @@ def resolve_finding(
     with remediation_kafka_of(request).asking(found) as client:
         try:
             way = way_out(one, found.id, client, store.read, wall_clock_ms)
-            if not dry_run:
-                if time.monotonic() - asked > LOOKS_WITHIN_S:
-                    raise ProblemError(
-                        503, KAFKA_UNAVAILABLE, "nothing was written: looking at it took too long", retry=True
-                    )
-                _write(request.app.state.store_url, found, one, way, operator, client)
         except Refused as refused:
+            _tell(request, found, one, audit_events.REFUSED, f"{'dry run: ' if dry_run else ''}{refused}")
             raise ProblemError(409, NOT_NOW, str(refused)) from refused
+        if dry_run:
+            _tell(request, found, one, audit_events.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
+        else:
+            if time.monotonic() - asked > LOOKS_WITHIN_S:
+                raise ProblemError(
+                    503, KAFKA_UNAVAILABLE, "nothing was written: looking at it took too long", retry=True
+                )
+            try:
+                _write(request, found, one, way, client)
+            except Refused as refused:
+                raise ProblemError(409, NOT_NOW, str(refused)) from refused
     return _answer(one, way, dry_run=dry_run)
 
 
-def _operator(request: Request, credentials: HTTPAuthorizationCredentials | None) -> str:
-    """Returns the name of the operator with this key. ProblemError (403) if there is none, or if resolving is off."""
-    operators: Mapping[str, str] = request.app.state.operators
-    if not operators:
-        raise ProblemError(
-            403, NOT_ALLOWED, "resolving is off: give operators keys, [operators] in the configuration of the service"
-        )
-    key = b"" if credentials is None else credentials.credentials.encode()
-    # the key is compared with all of them, so that the time taken reveals nothing
-    names = [name for name, known in operators.items() if hmac.compare_digest(known.encode(), key)]
-    if not names:
-        raise ProblemError(403, NOT_ALLOWED, "resolving needs the key of an operator: Authorization: Bearer KEY")
-    return names[0]
+def _tell(request: Request, cluster: ClusterRow, finding: Finding, outcome: str, detail: str) -> None:
+    record_event(request, cluster.name, event_of(request, actions.RESOLVE, outcome, finding.id, detail))
 
 
-def _write(
-    store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, operator: str, client: KafkaClient
-) -> None:
+def _write(request: Request, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient) -> None:
     """Records the attempt in the audit, writes the marker, then records the outcome: a marker without a record in the
     audit was not written here. Raises the errors of `marker.write`, and StoreError if nothing was written.
     """
     attempt = Attempt(
         at_ms=wall_clock_ms(),
         finding_id=finding.id,
-        operator=operator,
+        operator=principal_of(request).name,
         dry_run=False,
         marker=way.marker,
         topic=way.topic,
@@ -131,15 +122,16 @@ def _write(
         start_offset=way.start_offset,
         outcome=audit.BEGUN,
     )
-    engine = open_engine(store_url)
+    engine = open_engine(request.app.state.store_url)
+    record = partial(audit.record, engine, cluster.id, address=address_of(request.scope))
     try:
-        audit.record(engine, cluster.id, attempt)
-        _send(lambda: marker.write(client, way), attempt, engine, cluster.id)
+        record(attempt)
+        _send(lambda: marker.write(client, way), attempt, record)
     finally:
         engine.dispose()
 
 
-def _send(write: Callable[[], None], attempt: Attempt, engine: Engine, cluster_id: int) -> None:
+def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt], None]) -> None:
     outcome = audit.UNKNOWN
     error: str | None = "a mistake in txnscope"
     try:
@@ -153,7 +145,7 @@ def _send(write: Callable[[], None], attempt: Attempt, engine: Engine, cluster_i
         raise
     finally:
         try:
-            audit.record(engine, cluster_id, attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
+            record(attempt._replace(at_ms=wall_clock_ms(), outcome=outcome, error=error))
         except StoreError as e:  # not raised: the marker may be in the log
             log.error("the audit lacks an outcome, %s, of %s: %s", outcome, attempt, e)
 

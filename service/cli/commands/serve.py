@@ -12,7 +12,9 @@ import socket
 import sys
 from argparse import Namespace
 
+from service.access.hosts import AllowedHosts
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
+from service.cli.exposure import check_exposure, tls_of
 from service.cli.kafka import client_settings
 from service.cli.version import version
 from service.processes import lifeline
@@ -51,21 +53,31 @@ def run(_flags: Namespace, settings: Settings) -> int:
     kafka = client_settings(settings) if settings.bootstrap_servers else None
     with store_failures():
         open_reader(settings.store).dispose()
+    check_exposure(settings)
+    tls = tls_of(settings)
     listening = listen(settings.host, settings.port)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     for handler in logging.getLogger().handlers:
         handler.addFilter(LogLimit())
 
     # here, because the web framework takes a second to load and a bad flag should not wait for it
+    from service.api.http.access import AccessConfig
     from service.app import create_app
     from service.server.running import Server
 
-    app = create_app(settings.store, version(), kafka, settings.operators, beat=beat)
+    access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
+    app = create_app(settings.store, version(), kafka, settings.operators, beat=beat, access=access)
     try:
         app.state.store.check()
     except StoreError as error:
         print(f"not ready: {error}", file=sys.stderr)
-    server = Server(app, app.state.event_feed.close)
+    # the address in the audit is the peer's: a header could say anything
+    server = Server(
+        app,
+        app.state.event_feed.close,
+        proxy_headers=False,
+        **({} if tls is None else {"ssl_context_factory": lambda *_: tls.context}),
+    )
 
     def stop(*_: object) -> None:
         server.should_exit = True
@@ -77,6 +89,6 @@ def run(_flags: Namespace, settings: Settings) -> int:
     # the modules loaded so far stay: a search for garbage among them would now and then delay a request by 50 ms
     gc.collect()
     gc.freeze()
-    print(f"serving http://{host}:{settings.port}", file=sys.stderr)
+    print(f"serving {'http' if tls is None else 'https'}://{host}:{settings.port}", file=sys.stderr)
     server.run(sockets=[listening])
     return FINE if server.should_exit and server.started else UNREACHABLE

@@ -10,6 +10,7 @@ from argparse import Namespace
 
 from service.cli.commands.serve import listen
 from service.cli.errors import FINE
+from service.cli.exposure import check_exposure, service_arguments, tls_of
 from service.cli.kafka import broker_arguments, ingest_arguments
 from service.processes.supervisor import ChildCommand, Silence, Supervisor
 from service.settings import Settings, for_children, for_ingest, for_service
@@ -20,12 +21,14 @@ def run(_flags: Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
     ingest = ingest_arguments(settings)
+    check_exposure(settings)
+    tls_of(settings)
     listen(settings.host, settings.port).close()
     # in a process of its own: this one lives long and stays small without a database library
     migrated = subprocess.run(_own("migrate"), env=os.environ | for_children(settings), check=False)
     if migrated.returncode:
         return migrated.returncode
-    serve = [*_own("serve"), "--host", settings.host, "--port", str(settings.port), *broker_arguments(settings)]
+    serve = [*_own("serve"), *service_arguments(settings), *broker_arguments(settings)]
     children = (
         ChildCommand("ingest", ingest, for_ingest(settings), Silence()),
         ChildCommand("serve", serve, for_service(settings), Silence()),

@@ -8,8 +8,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy import Connection
 
+from service.api.http.access import require_cluster
 from service.api.http.fields import API
 from service.api.http.kept import KeptRoute
+from service.api.http.principals import principal_of
 from service.api.http.problems import RETRY_AFTER_S
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
@@ -38,7 +40,8 @@ def get_landing(request: Request) -> Response:
     listed, trouble = [], None
     try:
         with store_of(request).read() as connection:
-            listed = [_listed(connection, cluster, now_ms) for cluster in clusters.all_clusters(connection)]
+            seen = [one for one in clusters.all_clusters(connection) if principal_of(request).sees(one.name)]
+            listed = [_listed(connection, cluster, now_ms) for cluster in seen]
     except StoreError as error:
         trouble = str(error)
     page = render_bare(
@@ -57,7 +60,9 @@ def get_landing(request: Request) -> Response:
 
 @router.get("/go")
 def go(request: Request, cluster: str) -> Response:
-    """Redirects (303) to the page of the cluster; 404 if the store does not know the cluster."""
+    """Redirects (303) to the page of the cluster; 403 if the sender may not see it, 404 if the store does not know
+    it."""
+    require_cluster(request, cluster)
     with store_of(request).read() as connection:
         name = known_cluster(connection, cluster).name
     return RedirectResponse(cluster_page(name), 303)

@@ -89,7 +89,7 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
         one = findings.find(connection, frame.cluster.id, finding)
         if one is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {frame.name!r} has no finding {finding[:64]!r}")
-        return show_finding(connection, frame, one, can_resolve=bool(request.app.state.operators))
+        return show_finding(connection, frame, one, can_resolve=request.app.state.access.authenticator.may_write)
 
 
 def _list(connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None) -> Response:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from fastapi import Request
 from sqlalchemy import Connection
 
+from service.api.http.principals import principal_of
 from service.api.http.store import store_of
 from service.api.routes.clusters import configs_of, describe_cluster, known_cluster
 from service.api.schemas.clusters import Cluster
@@ -209,7 +210,8 @@ def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]
     cluster, StoreError if the store does not answer."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        yield connection, read_frame(connection, found, request.app.state.now_ms())
+        frame = read_frame(connection, found, request.app.state.now_ms())
+        yield connection, frame._replace(clusters=tuple(filter(principal_of(request).sees, frame.clusters)))
 
 
 class Verdict(NamedTuple):

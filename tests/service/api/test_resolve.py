@@ -120,7 +120,7 @@ def test_it_is_off_where_nobody_has_a_key(url: str, monkeypatch: pytest.MonkeyPa
     with resolve_api(url, monkeypatch, operators=None) as here:
         answer = here.execute()
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:txnscope:not-allowed")
-    assert answer.json()["detail"].startswith("resolving is off: ")
+    assert answer.json()["detail"].startswith("changing anything is off: ")
 
 
 def test_no_key_and_a_wrong_one_are_the_same(here: ResolveApi) -> None:
@@ -130,7 +130,7 @@ def test_no_key_and_a_wrong_one_are_the_same(here: ResolveApi) -> None:
         answer = here.client.post(path, json={"dry_run": False}, headers=headers)
         assert (answer.status_code, answer.json()["detail"]) == (
             403,
-            "resolving needs the key of an operator: Authorization: Bearer KEY",
+            "this needs the key of an operator: Authorization: Bearer KEY",
         )
     assert (here.brokers.looks, here.brokers.sent, here.audited()) == (0, [], [])
 
@@ -434,7 +434,7 @@ def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: Resol
 
 
 def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("store: disk full")
 
     monkeypatch.setattr(audit, "record", full)
@@ -448,10 +448,10 @@ def test_a_marker_that_is_written_is_told_even_if_the_audit_fails_then(
 ) -> None:
     record = audit.record
 
-    def full(engine: Any, cluster_id: int, attempt: Attempt) -> None:
+    def full(engine: Any, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
         if attempt.outcome != audit.BEGUN:
             raise StoreUnavailable("store: disk full")
-        record(engine, cluster_id, attempt)
+        record(engine, cluster_id, attempt, address)
 
     monkeypatch.setattr(audit, "record", full)
     answer = here.execute()

@@ -129,5 +129,5 @@ def test_a_file_without_a_key_is_named(odd: Odd, tmp_path: Path, capsys: pytest.
 def test_the_file_is_needed(odd: Odd, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TXNSCOPE_OPERATOR_KEY_FILE", raising=False)
     assert main(["resolve", "f", "--url", f"http://127.0.0.1:{odd.server_port}"]) == 2
-    assert "--operator-key-file is missing" in capsys.readouterr().err
+    assert "--key-file is missing" in capsys.readouterr().err
     assert odd.asked == []

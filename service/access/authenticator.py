@@ -1,0 +1,167 @@
+"""Turns the header Authorization into a principal, or into the reason why there is none."""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+import threading
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from service.access.configuration import AuthConfig
+from service.access.keys import StoredKey, digest_of
+from service.access.oidc import Tokens
+from service.access.passwords import Passwords
+from service.access.principal import KEY, PASSWORD, Grant, Principal, Role
+from service.access.refused import BadCredentials
+
+KEYS_READ_EVERY_S: Final = 2.0
+"""Seconds after which the keys of the store are read again: a revoked key is refused that soon."""
+
+_NEW_KEY_AFTER_S: Final = 0.2
+"""Seconds after which they are read again for a key that was not among them: it may be new."""
+
+_BEARER, _BASIC = "bearer", "basic"
+
+
+ReadKeys = Callable[[], Iterable[StoredKey]]
+"""Reads the keys that are valid now; raises the errors of the store."""
+
+
+class _Given(NamedTuple):
+    """The two parts of the header: what `scheme` names, and the text after it."""
+
+    scheme: str
+    text: str
+
+    @property
+    def is_token(self) -> bool:
+        """Whether a bearer token has the form of a JWT, which no key of ours has."""
+        return self.scheme == _BEARER and self.text.count(".") == 2
+
+
+class Authenticator:
+    """Knows all credentials that one service accepts. Safe to call from many threads.
+
+    `operators`: keys by name that may change things in all clusters, from the configuration.
+    """
+
+    def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
+        writes = frozenset({Grant(Role.OPERATOR)})
+        self._operators = {digest_of(key): Principal(name, KEY, writes) for name, key in operators.items()}
+        people = {one.name: (one.password, Principal(one.name, PASSWORD, one.grants)) for one in config.basic}
+        self._passwords = Passwords(people)
+        self._keys = _StoredKeys(read_keys) if config.keys else None
+        self._tokens = None if config.oidc is None else Tokens(config.oidc)
+        self.is_on = config.is_on
+
+    @property
+    def may_write(self) -> bool:
+        """Whether anybody can have credentials at all."""
+        return self.is_on or bool(self._operators)
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The challenges of a 401: how to ask again. Browsers ask for a name and a password if the first one is
+        Basic."""
+        basic = ('Basic realm="txnscope", charset="UTF-8"',) if self._passwords else ()
+        return (*basic, 'Bearer realm="txnscope"')
+
+    def known(self, header: str, now_s: float) -> Principal | None:
+        """Returns the principal if that takes neither a read nor a slow hash; None: `check` has to find out."""
+        given = _given(header)
+        if given.scheme == _BASIC:
+            pair = _pair(given.text)
+            return None if pair is None else self._passwords.known(*pair, now_s)
+        if given.scheme != _BEARER:
+            return None
+        digest = digest_of(given.text)
+        if (found := self._operator(digest)) is not None:
+            return found
+        if given.is_token and self._tokens is not None:
+            return self._tokens.known(given.text, now_s)
+        return None if self._keys is None else self._keys.known(digest, now_s)
+
+    def check(self, header: str, now_s: float) -> Principal:
+        """Returns the principal. May take 0.1 s, or as long as the store and the issuer of tokens take.
+
+        BadCredentials: there is none. The store's errors if keys have never been read.
+        """
+        given = _given(header)
+        if given.scheme == _BEARER and (found := self._operator(digest_of(given.text))) is not None:
+            return found
+        if given.scheme == _BASIC and self._passwords:
+            pair = _pair(given.text)
+            if pair is None:
+                raise BadCredentials("what follows Basic is no name and password")
+            person = self._passwords.check(*pair, now_s)
+            if person is None:
+                raise BadCredentials("wrong name or password")
+            return person
+        if given.scheme != _BEARER:
+            raise BadCredentials("Authorization has a scheme that is not accepted here")
+        if given.is_token and self._tokens is not None:
+            return self._tokens.check(given.text, now_s)
+        found = None if self._keys is None else self._keys.find(digest_of(given.text), now_s)
+        if found is None:
+            raise BadCredentials("a key that nobody has, or that was revoked")
+        return found
+
+    def is_slow(self, header: str) -> bool:
+        """Returns whether `check` costs so much that wrong ones have to wait before it."""
+        given = _given(header)
+        return given.scheme == _BASIC or given.is_token
+
+    def _operator(self, digest: str) -> Principal | None:
+        # compared with all of them, so that the time taken reveals nothing
+        found = [one for known, one in self._operators.items() if hmac.compare_digest(known, digest)]
+        return found[0] if found else None
+
+
+class _StoredKeys:
+    """The keys of the store, as they were at most KEYS_READ_EVERY_S ago. While the store does not answer, the last ones
+    stay valid: what the service shows comes from the same store."""
+
+    def __init__(self, read: ReadKeys) -> None:
+        self._read = read
+        self._reading = threading.Lock()
+        self._known: dict[str, Principal] | None = None
+        self._read_at_s = 0.0
+
+    def known(self, digest: str, now_s: float) -> Principal | None:
+        is_old = self._known is None or now_s >= self._read_at_s + KEYS_READ_EVERY_S
+        return None if self._known is None or is_old else self._known.get(digest)
+
+    def find(self, digest: str, now_s: float) -> Principal | None:
+        with self._reading:
+            is_known = self._known is not None and digest in self._known
+            if self._known is None or now_s >= self._read_at_s + (KEYS_READ_EVERY_S if is_known else _NEW_KEY_AFTER_S):
+                try:
+                    keys = {one.digest: Principal(one.name, KEY, one.grants) for one in self._read()}
+                except Exception:
+                    if self._known is None:
+                        raise
+                    keys = self._known
+                self._known, self._read_at_s = keys, now_s
+            return self._known.get(digest)
+
+
+def name_in(header: str) -> str:
+    """Returns the name that the credentials claim, before anything is checked; empty if they claim none."""
+    given = _given(header)
+    pair = _pair(given.text) if given.scheme == _BASIC else None
+    return "" if pair is None else pair[0]
+
+
+def _given(header: str) -> _Given:
+    scheme, _, text = header.partition(" ")
+    return _Given(scheme.lower(), text.strip())
+
+
+def _pair(text: str) -> tuple[str, str] | None:
+    try:
+        name, colon, password = b64decode(text, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return (name, password) if colon else None

@@ -1,0 +1,58 @@
+"""Hosts under which the service answers.
+
+A page of any site can have a browser ask an address that its own name leads to (DNS rebinding), this machine's loopback
+included; the Host header then still has that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_NAME: Final = re.compile(r"[a-z0-9._-]+")
+_WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+class AllowedHosts:
+    """The hosts of one service: the names and addresses of the loopback interface, the address it is bound to, and
+    `names`."""
+
+    def __init__(self, bound: str, names: Iterable[str] = ()) -> None:
+        self._names = {name.lower() for name in names}
+        if bound not in _WILDCARDS:
+            self._names.add(bound.lower())
+
+    def allows(self, host: str, local: str | None) -> bool:
+        """Returns whether the Host header may be answered. `local`: our own address of the connection, which a service
+        that is bound to every interface answers to."""
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found["name"].strip("[]").rstrip(".").lower()
+        return name in self._names or name == local or is_loopback(name)
+
+
+def is_loopback(name: str) -> bool:
+    """Returns whether the name or address leads to this machine alone."""
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761: no resolver may answer it otherwise
+        return True
+    return _is_address(name) and ip_address(name).is_loopback
+
+
+def parse_host(text: str) -> str:
+    """Returns a name or an address for `AllowedHosts`. ValueError, with one line, for anything else."""
+    name = text.strip("[]").rstrip(".").lower()
+    if not _NAME.fullmatch(name) and not _is_address(name):
+        raise ValueError(f"{text!r} is no host: give a name or an address, without a port")
+    return name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

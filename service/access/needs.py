@@ -1,0 +1,101 @@
+"""What each route needs: the role that a request has to have, by its method and path.
+
+Nothing is open unless OPEN says so, nothing is for those who see only some clusters unless it is below `/clusters/NAME`
+or in SHARED, and no request may change anything unless WRITES has it: a new route that nobody thought of is closed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from service.access.principal import Principal, Role
+
+READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+
+OPEN: Final = frozenset({"/-/healthy", "/-/ready"})
+"""Paths for everybody: an orchestrator asks for them, and they show nothing of any cluster."""
+
+SHARED: Final = frozenset(
+    {"/", "/go", "/version", "/openapi.json", "/events", "/api/v1/events", "/api/v1/clusters", "/guide"}
+)
+"""Paths for whoever may see some cluster. Their handlers leave out the other clusters."""
+
+SHARED_BELOW: Final = ("/guide/", "/static/")
+"""Beginnings of paths for whoever may see some cluster: our own documents, the same for all."""
+
+METRICS: Final = "/metrics"
+
+WRITES: Final[dict[tuple[str, str], Role]] = {
+    ("POST", "findings/{finding}/resolve"): Role.OPERATOR,
+    ("POST", "mutes"): Role.OPERATOR,
+    ("DELETE", "mutes"): Role.OPERATOR,
+    ("POST", "findings/{finding}/mute"): Role.OPERATOR,  # the form of the page
+}
+"""The requests that change something, below `/clusters/{cluster}`, and the role that each needs there."""
+
+READS_OF_OPERATORS: Final = frozenset({"audit"})
+"""Paths below `/clusters/{cluster}` that show what colleagues did: operators read them, viewers do not."""
+
+_OF_CLUSTER: Final = re.compile(r"(?:/api/v1)?/clusters/(?P<cluster>[^/]+)(?:/(?P<rest>.*))?", re.DOTALL)
+_NAME: Final = re.compile(r"\{\w+\}")
+
+
+class Need(NamedTuple):
+    """The least that a request has to have. `role` None: nothing. `cluster` None: the role in all clusters, or, with
+    `somewhere`, in any of them."""
+
+    role: Role | None
+    cluster: str | None = None
+    somewhere: bool = False
+
+    def is_met_by(self, principal: Principal) -> bool:
+        if self.role is None:
+            return True
+        if self.somewhere:
+            return principal.may_somewhere(self.role)
+        return principal.may(self.role, self.cluster)
+
+    @property
+    def text(self) -> str:
+        """The need in words: `the role operator in cluster 'orders'`."""
+        assert self.role is not None
+        if self.somewhere:
+            return f"the role {self.role.word} in some cluster"
+        return f"the role {self.role.word} in " + ("all clusters" if self.cluster is None else f"{self.cluster!r}")
+
+
+def need_of(method: str, path: str) -> Need | None:
+    """Returns the need of a request. None: no route of ours takes this method there (`check_declared`), so the router
+    may answer with its 404 or 405 to whoever may see something."""
+    found = _OF_CLUSTER.fullmatch(path)
+    if method not in READS:
+        role = None if found is None else _role_of_write(method, found["rest"] or "")
+        return None if role is None or found is None else Need(role, found["cluster"])
+    if path in OPEN:
+        return Need(None)
+    if path == METRICS:
+        return Need(Role.METRICS)
+    if found is not None:
+        return Need(Role.OPERATOR if found["rest"] in READS_OF_OPERATORS else Role.VIEWER, found["cluster"])
+    return Need(Role.VIEWER, somewhere=path in SHARED or path.startswith(SHARED_BELOW))
+
+
+def is_declared(method: str, template: str) -> bool:
+    """Returns whether a route may exist: it reads, or WRITES says who may use it. `template`: its path, with names in
+    braces."""
+    found = _OF_CLUSTER.fullmatch(template)
+    return method in READS or (found is not None and _role_of_write(method, found["rest"] or "") is not None)
+
+
+def _role_of_write(method: str, rest: str) -> Role | None:
+    return next((role for (taken, form), role in WRITES.items() if taken == method and _fits(form, rest)), None)
+
+
+def _fits(form: str, rest: str) -> bool:
+    parts, given = form.split("/"), rest.split("/")
+    return len(parts) == len(given) and all(
+        one == other or (_NAME.fullmatch(one) is not None and other != "")
+        for one, other in zip(parts, given, strict=True)
+    )

@@ -1,0 +1,129 @@
+"""Bearer tokens of an OpenID Connect issuer: checks signature, issuer, audience and time; a claim gives the roles."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jwt
+from jwt import PyJWKClient, PyJWKClientError, PyJWTError
+
+from service.access.configuration import Oidc
+from service.access.principal import TOKEN, Principal
+from service.access.refused import BadCredentials
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Signatures with a public key only: with HS256, whoever has the public key could sign."""
+
+LEEWAY_S: Final = 30
+"""Seconds by which the clocks of the issuer and of this machine may differ."""
+
+KEPT_S: Final = 60.0
+"""Longest time for which a token that was right is not checked again."""
+
+_TIMEOUT_S: Final = 5.0
+_ASK_AGAIN_S: Final = 10.0
+"""Seconds after which an issuer that did not answer is asked again."""
+_MOST_KEPT: Final = 10_000
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+
+
+class Tokens:
+    """Checks the tokens of one issuer. Its keys are fetched when the first token comes, every five minutes, and when a
+    token names an unknown one, every 30 s at most. Safe to call from many threads."""
+
+    def __init__(self, config: Oidc) -> None:
+        self._config = config
+        self._secret = secrets.token_bytes(32)
+        self._right: dict[bytes, tuple[Principal, float]] = {}
+        self._finding = threading.Lock()
+        self._client: PyJWKClient | None = None
+        self._asked_at_s = -_ASK_AGAIN_S
+
+    def known(self, token: str, now_s: float) -> Principal | None:
+        """Returns the principal of a token that was found right a short time ago."""
+        principal, until_s = self._right.get(self._mark(token), (None, 0.0))
+        return principal if now_s < until_s else None
+
+    def check(self, token: str, now_s: float) -> Principal:
+        """Returns the principal with the roles of the token's claim. BadCredentials: the token is not valid, gives no
+        role, or the issuer does not answer."""
+        try:
+            claims = self._claims(token)
+        except PyJWTError as error:
+            raise BadCredentials(f"the token is not valid: {_line(error)}") from None
+        principal = self._principal(claims)
+        right = {mark: kept for mark, kept in self._right.items() if now_s < kept[1]}
+        if len(right) < _MOST_KEPT:
+            left_s = float(claims["exp"]) - time.time()
+            right[self._mark(token)] = (principal, now_s + min(KEPT_S, left_s))
+        self._right = right
+        return principal
+
+    def _claims(self, token: str) -> Mapping[str, Any]:
+        kid = jwt.get_unverified_header(token).get("kid")
+        if not isinstance(kid, str):
+            raise PyJWKClientError("its header names no key (kid)")
+        key = self._keys().get_signing_key(kid)
+        claims: Mapping[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=list(ALGORITHMS),
+            audience=self._config.audience,
+            issuer=self._config.issuer,
+            leeway=LEEWAY_S,
+            options={"require": ["exp", "iss", "aud", self._config.name_claim]},
+        )
+        return claims
+
+    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+        given = claims.get(self._config.roles_claim, ())
+        values = given if isinstance(given, list) else [given]
+        found = [
+            self._config.roles[value] for value in values if isinstance(value, str) and value in self._config.roles
+        ]
+        name = str(claims[self._config.name_claim])
+        if not found:
+            raise BadCredentials(
+                f"the token of {name!r} gives no role: {self._config.roles_claim} has none of [auth.oidc]"
+            )
+        return Principal(name, TOKEN, frozenset().union(*found))
+
+    def _keys(self) -> PyJWKClient:
+        """Returns the client for the issuer's keys; their address is asked for once."""
+        with self._finding:
+            if self._client is None:
+                if time.monotonic() - self._asked_at_s < _ASK_AGAIN_S:
+                    raise PyJWKClientError(f"{self._config.issuer} did not answer")
+                trusted = ssl.create_default_context(cafile=self._config.ca)
+                self._asked_at_s = time.monotonic()
+                url = self._config.jwks_url or self._discover(trusted)
+                self._client = PyJWKClient(url, timeout=_TIMEOUT_S, ssl_context=trusted)
+            return self._client
+
+    def _discover(self, trusted: ssl.SSLContext) -> str:
+        address = self._config.issuer.rstrip("/") + _DISCOVERY
+        try:
+            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=trusted))
+            with opener.open(address, timeout=_TIMEOUT_S) as answer:
+                found = json.load(answer)
+            if found["issuer"] != self._config.issuer:
+                raise PyJWKClientError(f"{address} is about another issuer")
+            return str(found["jwks_uri"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PyJWKClientError(f"{address}: {_line(error)}") from None
+
+    def _mark(self, token: str) -> bytes:
+        """Returns what stands for the token in memory."""
+        return hmac.digest(self._secret, token.encode("utf-8", "surrogateescape"), "sha256")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,91 @@
+"""Passwords of people: kept as scrypt, and compared at most once in a few minutes for each that is right."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from service.access.principal import Principal
+
+KEPT_S: Final = 300.0
+"""Seconds for which a pair that was right is not hashed again: a page asks every 5 s, Prometheus every 15 s."""
+
+_COST: Final = 15  # log2: 32 MB and some 60 ms a password
+_BLOCK, _LANES = 8, 1
+_LARGEST_COST: Final = 17
+_FORM: Final = re.compile(r"scrypt:(\d{1,2}):([A-Za-z0-9+/]{22,44}={0,2}):([A-Za-z0-9+/]{43}=)")
+_MOST_KEPT: Final = 10_000
+
+
+class Hashed(NamedTuple):
+    """A password as it is kept. `cost`: log2 of scrypt's N."""
+
+    cost: int
+    salt: bytes
+    hash: bytes
+
+    @classmethod
+    def of(cls, password: str) -> Hashed:
+        salt = secrets.token_bytes(16)
+        return cls(_COST, salt, _scrypt(password, salt, _COST))
+
+    @classmethod
+    def parse(cls, text: str) -> Hashed:
+        """Reads what `text` wrote. ValueError, without the text, if it is something else."""
+        found = _FORM.fullmatch(text)
+        if found is None or not 10 <= int(found[1]) <= _LARGEST_COST:
+            raise ValueError("not a hash: make one with `txnscope keys hash`, which asks for the password")
+        return cls(int(found[1]), b64decode(found[2]), b64decode(found[3]))
+
+    @property
+    def text(self) -> str:
+        return f"scrypt:{self.cost}:{b64encode(self.salt).decode()}:{b64encode(self.hash).decode()}"
+
+    def fits(self, password: str) -> bool:
+        return hmac.compare_digest(_scrypt(password, self.salt, self.cost), self.hash)
+
+
+def _scrypt(password: str, salt: bytes, cost: int) -> bytes:
+    memory = 256 * _BLOCK << cost  # twice what it needs
+    given = password.encode("utf-8", "surrogateescape")
+    return hashlib.scrypt(given, salt=salt, n=1 << cost, r=_BLOCK, p=_LANES, maxmem=memory, dklen=32)
+
+
+class Passwords:
+    """The people who may log in with a password. Safe to call from many threads."""
+
+    def __init__(self, people: Mapping[str, tuple[Hashed, Principal]]) -> None:
+        self._people = dict(people)
+        self._secret = secrets.token_bytes(32)
+        self._right: dict[bytes, tuple[Principal, float]] = {}
+        self._nobody = Hashed(_COST, secrets.token_bytes(16), secrets.token_bytes(32))
+
+    def __bool__(self) -> bool:
+        return bool(self._people)
+
+    def known(self, name: str, password: str, now_s: float) -> Principal | None:
+        """Returns the principal of a pair that was found right a short time ago; costs microseconds."""
+        principal, until_s = self._right.get(self._mark(name, password), (None, 0.0))
+        return principal if now_s < until_s else None
+
+    def check(self, name: str, password: str, now_s: float) -> Principal | None:
+        """Returns the principal if the password is right; takes some 60 ms of a core, also for a name that nobody
+        has."""
+        hashed, principal = self._people.get(name, (self._nobody, None))
+        if not hashed.fits(password) or principal is None:
+            return None
+        right = {mark: kept for mark, kept in self._right.items() if now_s < kept[1]}
+        if len(right) < _MOST_KEPT:
+            right[self._mark(name, password)] = (principal, now_s + KEPT_S)
+        self._right = right
+        return principal
+
+    def _mark(self, name: str, password: str) -> bytes:
+        """Returns what stands for the pair in memory: without the secret of this process nobody finds the password."""
+        pair = f"{len(name)}:{name}:{password}".encode("utf-8", "surrogateescape")
+        return hmac.digest(self._secret, pair, "sha256")

@@ -1,0 +1,97 @@
+"""Principals: who asks, and the roles they have, in one cluster or in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+
+class Role(IntEnum):
+    """What somebody may do. A higher role includes the lower ones. `METRICS`: read /metrics, and nothing else."""
+
+    METRICS = 0
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+    @property
+    def word(self) -> str:
+        """The role as people write it."""
+        return self.name.lower()
+
+
+_ROLES: Final = {role.word: role for role in Role}
+
+
+class Grant(NamedTuple):
+    """A role in one cluster; `cluster` None: in all clusters, also in those to come."""
+
+    role: Role
+    cluster: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The grant as people write it: `viewer`, or `operator@orders`."""
+        return self.role.word if self.cluster is None else f"{self.role.word}@{self.cluster}"
+
+
+class Principal(NamedTuple):
+    """Somebody who asks. `kind`: how they proved their name: KEY, PASSWORD, TOKEN, or NOBODY."""
+
+    name: str
+    kind: str
+    grants: frozenset[Grant]
+
+    def may(self, role: Role, cluster: str | None) -> bool:
+        """Returns whether the principal has the role in the cluster; `cluster` None: in all of them."""
+        return any(grant.role >= role and grant.cluster in (None, cluster) for grant in self.grants)
+
+    def may_somewhere(self, role: Role) -> bool:
+        """Returns whether the principal has the role in some cluster."""
+        return any(grant.role >= role for grant in self.grants)
+
+    def sees(self, cluster: str) -> bool:
+        """Returns whether the principal may read about the cluster."""
+        return self.may(Role.VIEWER, cluster)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the principal may read about every cluster."""
+        return self.may(Role.VIEWER, None)
+
+
+KEY: Final = "key"
+PASSWORD: Final = "password"  # noqa: S105 - the name of a kind
+TOKEN: Final = "token"  # noqa: S105
+NOBODY: Final = "nobody"
+
+ANYBODY: Final = Principal("anybody", NOBODY, frozenset({Grant(Role.VIEWER)}))
+"""Whoever asks a service without authentication: may read everything, and write nothing."""
+
+
+def parse_grant(text: Any) -> Grant:
+    """Reads `viewer` or `operator@orders`. ValueError with one line otherwise."""
+    word, at, cluster = str(text).partition("@")
+    role = _ROLES.get(word)
+    if role is None or not isinstance(text, str):
+        raise ValueError(f"{text!r} is no role: choose {', '.join(_ROLES)}, for one cluster as operator@CLUSTER")
+    if not at:
+        return Grant(role)
+    if not cluster or cluster != cluster.strip() or "/" in cluster:
+        raise ValueError(f"{text!r} names no cluster after the @")
+    if role is Role.METRICS:
+        raise ValueError(f"{text!r}: /metrics is about all clusters: write metrics alone")
+    return Grant(role, cluster)
+
+
+def parse_grants(texts: Any) -> frozenset[Grant]:
+    """Reads a list of grants. ValueError with one line for anything else, and for an empty list."""
+    if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
+        raise ValueError('roles: not a list like ["viewer", "operator@orders"]')
+    return frozenset(parse_grant(text) for text in texts)
+
+
+def grant_texts(grants: Iterable[Grant]) -> list[str]:
+    """Returns the grants as people write them, in a fixed order."""
+    return sorted(grant.text for grant in grants)

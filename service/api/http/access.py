@@ -1,0 +1,294 @@
+"""Stands before every route: answers only under allowed hosts, finds out who asks, and lets pass who may.
+
+What a request needs is in `service.access.needs`, which closes what it does not know. Requests that change something
+are refused if a browser sends them for another site: it adds names, passwords and certificates by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+from fastapi import FastAPI, Request
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.access import needs
+from service.access.actions import AUTHENTICATE, AUTHORIZE
+from service.access.authenticator import Authenticator, ReadKeys, name_in
+from service.access.configuration import AuthConfig
+from service.access.hosts import AllowedHosts
+from service.access.principal import ANYBODY, Principal
+from service.access.refusals import Counted, Refusal, Refusals
+from service.access.refused import BadCredentials
+from service.access.slowdown import LONGEST_S, Slowdown
+from service.api.http.principals import UNKNOWN, address_of, principal_of, set_principal
+from service.api.http.problems import (
+    NOT_ALLOWED,
+    NOT_AUTHENTICATED,
+    TOO_MANY_REQUESTS,
+    WRONG_HOST,
+    ProblemError,
+    describe,
+)
+from service.store.engine import StoreError
+
+log = logging.getLogger(__name__)
+
+_THREADS: Final = 4
+"""Checks of credentials at once: a password takes 60 ms of a core, and 32 MB."""
+
+_threads: RunVar[CapacityLimiter] = RunVar("threads of credentials")
+
+_JSON: Final = "application/json"
+
+OFF: Final = "changing anything is off: give operators keys, [auth] in the configuration of the service"
+NEEDS_KEY: Final = "this needs the key of an operator: Authorization: Bearer KEY"
+NO_CREDENTIALS: Final = "credentials are needed: Authorization: Bearer KEY (commands: --key-file FILE)"
+
+
+class AccessConfig(NamedTuple):
+    """Who may ask one service, and as which host. `hosts` None: as any, for a service that no network reaches."""
+
+    auth: AuthConfig = AuthConfig()
+    hosts: AllowedHosts | None = None
+
+
+Record = Callable[[Iterable[Counted]], None]
+"""Stores refusals in the audit; raises StoreError."""
+
+
+class Access:
+    """The state behind the middleware of one application. `operators`: keys by name. `read_keys`: the keys of the
+    store. `record`: stores refusals."""
+
+    def __init__(
+        self,
+        auth: AuthConfig,
+        operators: Mapping[str, str],
+        hosts: AllowedHosts | None,
+        read_keys: ReadKeys,
+        record: Record,
+    ) -> None:
+        self.hosts = hosts
+        self.authenticator = Authenticator(auth, operators, read_keys)
+        self.slowdown = Slowdown()
+        self._refusals = Refusals()
+        self._record = record
+        self._summing: asyncio.Task[None] | None = None
+
+    async def principal(self, header: str, address: str) -> Principal:
+        """Returns who sent the header. BadCredentials; ProblemError (429) if too many wrong ones of the address wait;
+        StoreError if the keys cannot be read."""
+        now_s = time.monotonic()
+        known = self.authenticator.known(header, now_s)
+        if known is not None:
+            return known
+        if self.authenticator.is_slow(header) and self.slowdown.is_full(address, now_s):
+            raise _too_many()
+        limiter = _threads.get(None)
+        if limiter is None:
+            limiter = CapacityLimiter(_THREADS)
+            _threads.set(limiter)
+        return await to_thread.run_sync(self.authenticator.check, header, now_s, limiter=limiter)
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Records the refusal: a line in the log, and a row in the audit; many of one sender become few."""
+        counted = self._refusals.add(refusal, time.monotonic())
+        if counted is not None:
+            await self._write([counted])
+        if self._summing is None or self._summing.done():
+            self._summing = asyncio.create_task(self._sum())
+
+    async def flush(self) -> None:
+        """Records what was refused and is not recorded yet: the service ends."""
+        if self._summing is not None:
+            self._summing.cancel()
+        await self._write(self._refusals.due(float("inf")))
+
+    async def _sum(self) -> None:
+        while (at_s := self._refusals.next_s()) is not None:
+            await asyncio.sleep(max(0.0, at_s - time.monotonic()))
+            await self._write(self._refusals.due(time.monotonic()))
+
+    async def _write(self, counted: list[Counted]) -> None:
+        if not counted:
+            return
+        for one, number in counted:
+            times = "" if number == 1 else f" ({number:,} times)"
+            log.warning("refused %s of %s from %s: %s%s", one.request, one.who or "?", one.address, one.why, times)
+        try:
+            await to_thread.run_sync(self._record, counted)
+        except StoreError as error:
+            log.error("the audit lacks these refusals: %s", error)
+
+
+class AccessControl:
+    """Pure ASGI middleware. What passes has its principal in the scope (`service.api.http.principals`)."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check_host(scope)
+            set_principal(scope, await self._admit(scope))
+        except (ProblemError, StoreError) as error:
+            response = _answer(Request(scope), error)
+            if isinstance(error, _Unauthenticated):
+                for scheme in self._access.authenticator.schemes:
+                    response.headers.append("WWW-Authenticate", scheme)
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _check_host(self, scope: Scope) -> None:
+        hosts = self._access.hosts
+        given = Headers(scope=scope).getlist("host")
+        local = scope.get("server")
+        if hosts is None or (len(given) == 1 and hosts.allows(given[0], local[0] if local else None)):
+            return
+        shown = given[0][:100] if given else "(none)"
+        raise ProblemError(
+            421, WRONG_HOST, f"this service does not answer as host {shown!r}: --allowed-hosts may add names to it"
+        )
+
+    async def _admit(self, scope: Scope) -> Principal:
+        """Returns who asks, if they may. ProblemError otherwise."""
+        need = needs.need_of(scope["method"], scope["path"])
+        if need is not None and need.role is None:
+            return UNKNOWN
+        headers = Headers(scope=scope)
+        header = headers.get("authorization")
+        is_on = self._access.authenticator.is_on
+        if not is_on and (need is None or scope["method"] in needs.READS):
+            return ANYBODY  # a header of somebody else's proxy means nothing here
+        if need is not None and scope["method"] not in needs.READS:
+            _check_site(headers)
+        principal = await self._identify(scope, header, is_on=is_on)
+        if need is not None and not need.is_met_by(principal):
+            await self._access.refuse(_refusal(AUTHORIZE, scope, principal.name, f"needs {need.text}"))
+            raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} needs {need.text} for this")
+        return principal
+
+    async def _identify(self, scope: Scope, header: str | None, *, is_on: bool) -> Principal:
+        address = address_of(scope)
+        if not self._access.authenticator.may_write:
+            raise ProblemError(403, NOT_ALLOWED, OFF)
+        if header is None:
+            raise _Unauthenticated(NO_CREDENTIALS) if is_on else ProblemError(403, NOT_ALLOWED, NEEDS_KEY)
+        try:
+            return await self._access.principal(header, address)
+        except BadCredentials as error:
+            wait_s = self._access.slowdown.turn(address, time.monotonic())
+            await self._access.refuse(_refusal(AUTHENTICATE, scope, name_in(header), str(error)))
+            if wait_s is None:
+                raise _too_many() from None
+            await asyncio.sleep(wait_s)
+            raise (
+                _Unauthenticated(f"{error}: {NO_CREDENTIALS}") if is_on else ProblemError(403, NOT_ALLOWED, NEEDS_KEY)
+            ) from None
+
+
+class _Unauthenticated(ProblemError):
+    def __init__(self, detail: str) -> None:
+        super().__init__(401, NOT_AUTHENTICATED, detail)
+
+
+def require_cluster(request: Request, cluster: str) -> None:
+    """Raises ProblemError (403) if the sender may not see the cluster, which the path does not name."""
+    principal = principal_of(request)
+    if not principal.sees(cluster):
+        raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} may not see cluster {cluster!r}")
+
+
+async def may_still_see(request: Request, cluster: str) -> bool | None:
+    """Returns whether the sender of a long request may see the cluster; None if its credentials are no longer valid."""
+    access, header = request.app.state.access, request.headers.get("authorization")
+    assert isinstance(access, Access)
+    if not access.authenticator.is_on or header is None:
+        return principal_of(request).sees(cluster)
+    try:
+        principal = await access.principal(header, address_of(request.scope))
+    except (BadCredentials, ProblemError, StoreError):
+        return None
+    return principal.sees(cluster)
+
+
+def check_declared(routes: Iterable[BaseRoute]) -> None:
+    """Raises RuntimeError if a route changes something and `service.access.needs.WRITES` does not say who may."""
+    for route in routes:
+        for one in getattr(route, "effective_route_contexts", lambda route=route: [route])():
+            undeclared = [m for m in getattr(one, "methods", None) or () if not needs.is_declared(m, one.path)]
+            if undeclared:
+                raise RuntimeError(f"{undeclared[0]} {one.path}: service.access.needs does not say who may")
+
+
+def describe_access(document: dict[str, Any]) -> None:
+    """Adds to an OpenAPI document the credentials that a service may ask for, and the answers without them."""
+    document["components"]["securitySchemes"] = {
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A key of `txnscope keys create`, or a token of the issuer in `[auth.oidc]`.",
+        },
+        "basic": {"type": "http", "scheme": "basic", "description": "A name and password of `[auth.basic]`."},
+    }
+    document["security"] = [{"bearer": []}, {"basic": []}, {}]  # nothing, where authentication is off
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if path in needs.OPEN:
+                operation["security"] = []
+            else:
+                operation["responses"].update(_responses(401, 403, 429))
+            operation["responses"].update(_responses(421))
+
+
+def _responses(*statuses: int) -> dict[str, Any]:
+    return {str(status): one for status, one in describe(*statuses).items()}
+
+
+def _check_site(headers: Headers) -> None:
+    """Refuses what a browser sends for another site. Programs send none of these headers. The body of a form passes
+    only with proof that it is of our own page."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    is_ours = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    if site not in (None, "same-origin", "none") or (origin is not None and not is_ours):
+        raise ProblemError(403, NOT_ALLOWED, "this was sent by a page of another site")
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_ambient = not headers.get("authorization", "").lower().startswith("bearer ")
+    if is_ambient and kind != _JSON and not is_ours:
+        raise ProblemError(403, NOT_ALLOWED, f"this needs the header Content-Type: {_JSON}, or a form of our own page")
+
+
+def _refusal(action: str, scope: Scope, who: str, why: str) -> Refusal:
+    need = needs.need_of(scope["method"], scope["path"])
+    request = f"{scope['method']} {scope['path'][:200]}"
+    return Refusal(action, address_of(scope), who, None if need is None else need.cluster, request, why)
+
+
+def _too_many() -> ProblemError:
+    return ProblemError(
+        429, TOO_MANY_REQUESTS, f"too many wrong credentials from this address: wait for {LONGEST_S:.0f} s", retry=True
+    )
+
+
+def _answer(request: Request, error: Exception) -> Response:
+    """Returns what the application's own handler makes of the error: a problem, or a page."""
+    app = request.scope["app"]
+    assert isinstance(app, FastAPI)
+    kind = next(kind for kind in type(error).__mro__ if kind in app.exception_handlers)
+    response = app.exception_handlers[kind](request, error)
+    assert isinstance(response, Response)
+    return response

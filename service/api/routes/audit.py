@@ -1,0 +1,65 @@
+"""GET /clusters/{c}/audit: what people and programs did, tried, or were refused, the newest first."""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Query as QueryParameter
+
+from service.access.principal import Role
+from service.api.http.answers import answer
+from service.api.http.fields import text_of_clock
+from service.api.http.kept import KeptRoute
+from service.api.http.paging import LIMIT, Cursor, Limit, seal, unseal
+from service.api.http.parameters import only_known
+from service.api.http.principals import principal_of
+from service.api.http.problems import describe
+from service.api.http.store import store_of
+from service.api.routes.clusters import known_cluster
+from service.api.schemas.access import Action, AuditEntries, AuditEntry, Outcome
+from service.store.audit_events import AuditSelection, read_page
+
+_PLACE: Final = struct.Struct(">q")  # the last row's id
+
+router = APIRouter(route_class=KeptRoute, tags=["access"], dependencies=[Depends(only_known)])
+
+
+@router.get(
+    "/clusters/{cluster}/audit",
+    operation_id="listAudit",
+    response_model=AuditEntries,
+    responses=describe(400, 404, 422, 503),
+)
+def list_audit(
+    request: Request,
+    cluster: str,
+    action: Annotated[Action | None, QueryParameter(description="Only this action.")] = None,
+    outcome: Annotated[Outcome | None, QueryParameter(description="Only this outcome.")] = None,
+    who: Annotated[str | None, QueryParameter(max_length=1_000, description="Only of this name.")] = None,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
+) -> Response:
+    """Lists markers, dry runs, mutes, and refused requests of the cluster, the newest first; for operators of the
+    cluster. Changes of keys, and refused requests that were about no cluster, are listed for those who are admin
+    everywhere.
+    """
+    selection = AuditSelection(action, outcome, who, sees_service(request))
+    filters = (cluster, "audit", *selection)
+    before = None if cursor is None else int(_PLACE.unpack_from(unseal(cursor, _PLACE.size, *filters))[0])
+    with store_of(request).read() as connection:
+        rows = read_page(connection, known_cluster(connection, cluster).id, selection, before, limit + 1)
+    now_ms = request.app.state.now_ms()
+    body = AuditEntries(
+        items=[AuditEntry.of(row) for row in rows[:limit]],
+        next_cursor=seal(_PLACE.pack(rows[limit - 1].id), *filters) if len(rows) > limit else None,
+        as_of=text_of_clock(now_ms),
+    )
+    return answer(body, now_ms)
+
+
+def sees_service(request: Request) -> bool:
+    """Returns whether the sender may see what is about no cluster: an admin everywhere, and everybody where nobody has
+    to say who they are."""
+    return principal_of(request).may(Role.ADMIN, None) or not request.app.state.access.authenticator.is_on

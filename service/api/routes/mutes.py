@@ -1,0 +1,131 @@
+"""Mutes of findings: operators set them with an end and a reason, and end them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Query as QueryParameter
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from service.access import actions
+from service.api.http.answers import answer
+from service.api.http.audit import event_of, store_writer
+from service.api.http.fields import text_of_clock
+from service.api.http.kept import KeptRoute
+from service.api.http.paging import LIMIT, Cursor, Limit, cut
+from service.api.http.parameters import only_known, unusable
+from service.api.http.problems import NO_SUCH_FINDING, NO_SUCH_MUTE, ProblemError, describe
+from service.api.http.store import store_of
+from service.api.routes.clusters import known_cluster
+from service.api.schemas.access import Mute, Mutes
+from service.api.schemas.shape import to_json
+from service.store import audit_events, mutes
+from service.store.mutes import Wish, read_mutes
+from service.store.queries import findings
+
+LONGEST_MS: Final = 90 * 86_400_000
+"""Longest mute: what is not to be seen for good belongs into `[[rules]]`, where it is reviewed."""
+
+LONGEST_REASON: Final = 500
+_TOPIC: Final = r"^[A-Za-z0-9._*?\[\]!-]{1,249}$"
+
+router = APIRouter(tags=["access"], dependencies=[Depends(only_known)])
+lists = APIRouter(route_class=KeptRoute, tags=["access"], dependencies=[Depends(only_known)])
+
+
+class MuteWish(BaseModel):
+    """The body of the request. Exactly one of `finding`, `prefix` and `topic`."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"minProperties": 3})
+
+    finding: str | None = Field(None, min_length=1, max_length=64, description="The id of one finding.")
+    prefix: str | None = Field(
+        None, min_length=1, max_length=1_000, description="Findings of ids that begin so, as people see them."
+    )
+    topic: str | None = Field(None, pattern=_TOPIC, description="Findings of topics that match: a glob.")
+    until: AwareDatetime = Field(description="The end, at most 90 days from now.")
+    reason: str = Field(min_length=3, max_length=LONGEST_REASON, pattern=r"\S")
+
+    @model_validator(mode="after")
+    def _has_one_subject(self) -> MuteWish:
+        if sum(one is not None for one in (self.finding, self.prefix, self.topic)) != 1:
+            raise ValueError("give exactly one of finding, prefix and topic")
+        return self
+
+
+@lists.get(
+    "/clusters/{cluster}/mutes",
+    operation_id="listMutes",
+    response_model=Mutes,
+    responses=describe(400, 404, 422, 503),
+)
+def list_mutes(request: Request, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+    """Lists the mutes that operators set and that are in effect, the one that ends next first. Those of `[[rules]]` are
+    in the findings only.
+    """
+    now_ms = request.app.state.now_ms()
+    with store_of(request).read() as connection:
+        found = read_mutes(connection, known_cluster(connection, cluster).id, now_ms)
+    page, next_cursor = cut(found, lambda one: (one.wish.until_ms, one.id), limit, cursor, cluster, "mutes")
+    body = Mutes(items=[Mute.of(one) for one in page], next_cursor=next_cursor, as_of=text_of_clock(now_ms))
+    return answer(body, now_ms)
+
+
+@router.post(
+    "/clusters/{cluster}/mutes",
+    operation_id="setMute",
+    status_code=201,
+    response_model=Mute,
+    responses=describe(400, 403, 404, 422, 503),
+)
+def set_mute(request: Request, cluster: str, wish: MuteWish) -> Response:
+    """Mutes findings until a time: lists show them last, and no page begins with them. Alerts still fire. Needs the
+    role operator.
+    """
+    given = Wish(wish.finding, wish.prefix, wish.topic, _ms(wish.until), wish.reason.strip())
+    body = Mute.of(mute(request, cluster, given))
+    return Response(to_json(body), 201, {"Cache-Control": "no-store"}, "application/json")
+
+
+@router.delete(
+    "/clusters/{cluster}/mutes",
+    operation_id="endMute",
+    status_code=204,
+    response_class=Response,
+    responses=describe(400, 403, 404, 422, 503),
+)
+def end_mute(
+    request: Request,
+    cluster: str,
+    id: Annotated[int, QueryParameter(ge=1, lt=2**63, description="The mute.")],  # noqa: A002
+) -> Response:
+    """Ends a mute before its time. Needs the role operator."""
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+    event = event_of(request, actions.MUTE, audit_events.ENDED, str(id), "")
+    with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
+        if not mutes.end_mute(connection, found.id, id, event):
+            raise ProblemError(404, NO_SUCH_MUTE, f"cluster {found.name!r} has no mute {id} in effect")
+    return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+
+def mute(request: Request, cluster: str, wish: Wish) -> mutes.Mute:
+    """Sets the mute in the name of the sender. ProblemError: 404 for a cluster or finding that there is none of, 422
+    for an end that is over or too far away; StoreError if nothing was written."""
+    now_ms = request.app.state.now_ms()
+    if not now_ms < wish.until_ms <= now_ms + LONGEST_MS:
+        raise unusable("until", "a mute ends later than now, and at most 90 days from now")
+    with store_of(request).read() as connection:
+        found = known_cluster(connection, cluster)
+        if wish.finding_id is not None and findings.find(connection, found.id, wish.finding_id) is None:
+            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {wish.finding_id!r}")
+    detail = f"{wish.text} until {text_of_clock(wish.until_ms)}: {wish.reason}"
+    event = event_of(request, actions.MUTE, audit_events.SET, "", detail)
+    with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
+        return mutes.set_mute(connection, found.id, wish, event)
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

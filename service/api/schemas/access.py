@@ -1,0 +1,103 @@
+"""The bodies of the audit and of mutes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from service.api.http.fields import text_of_clock
+from service.api.schemas.shape import OneOf, Shape, Time
+from service.store import mutes
+from service.store.audit_events import AuditRow
+
+Action = Annotated[str, OneOf("resolve", "mute", "key", "authenticate", "authorize")]
+Outcome = Annotated[
+    str,
+    OneOf(
+        "begun",
+        "written",
+        "refused",
+        "unknown",
+        "dry_run",
+        "set",
+        "ended",
+        "created",
+        "revoked",
+    ),
+]
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditEntry(Shape):
+    """Something that somebody did, tried, or was refused. `subject`: of the finding, key or mute."""
+
+    id: int
+    at: Time
+    action: Action
+    outcome: Outcome
+    who: Annotated[str | None, Field(description="A name; null if it is not known.")]
+    address: Annotated[str | None, Field(description="Where the request came from; null: a command at the store.")]
+    cluster: Annotated[str | None, Field(description="Null: it is about no cluster.")]
+    subject: str | None
+    detail: str | None
+    count: Annotated[int, Field(description="Number of refusals that this entry sums up; else 1.")]
+
+    @staticmethod
+    def of(row: AuditRow) -> AuditEntry:
+        event = row.event
+        return AuditEntry(
+            id=row.id,
+            at=text_of_clock(event.at_ms),
+            action=event.action,
+            outcome=event.outcome,
+            who=event.who or None,
+            address=event.address,
+            cluster=row.cluster,
+            subject=event.subject,
+            detail=event.detail,
+            count=event.times,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditEntries(Shape):
+    items: list[AuditEntry]
+    next_cursor: str | None
+    as_of: Time | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Mute(Shape):
+    """A mute that an operator set. One of `finding`, `prefix` and `topic` says for which findings."""
+
+    id: int
+    finding: str | None
+    prefix: str | None
+    topic: str | None
+    until: Time
+    reason: str
+    set_at: Time
+    set_by: str
+
+    @staticmethod
+    def of(mute: mutes.Mute) -> Mute:
+        wish = mute.wish
+        return Mute(
+            id=mute.id,
+            finding=wish.finding_id,
+            prefix=wish.prefix,
+            topic=wish.topic,
+            until=text_of_clock(wish.until_ms),
+            reason=wish.reason,
+            set_at=text_of_clock(mute.set_at_ms),
+            set_by=mute.set_by,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Mutes(Shape):
+    items: list[Mute]
+    next_cursor: str | None
+    as_of: Time | None

@@ -1,0 +1,116 @@
+"""`txnscope keys`: creates, lists and revokes the keys of a service, in its store; makes hashes of passwords."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+
+from service.access.keys import new_key, weakness_of
+from service.access.passwords import Hashed
+from service.access.principal import grant_texts, parse_grants
+from service.cli.errors import FINE, CommandFailed, store_failures
+from service.cli.text import table, time_of
+from service.clock import wall_clock_ms
+from service.settings import Settings
+from service.store import api_keys
+from service.store.api_keys import KeyRow
+from service.store.engine import open_engine, open_reader
+from service.store.schema_check import SchemaCheck
+
+_HEADS = ("NAME", "ROLES", "CREATED", "BY", "REVOKED", "BY")
+
+
+def run(flags: Namespace, settings: Settings) -> int:
+    """Runs one action. CommandFailed: 2 for a name or role that cannot be, 3 if the store does not answer."""
+    if flags.action == "hash":
+        return _hash()
+    if flags.action == "list":
+        return _list(settings)
+    if not flags.name or not flags.name.isprintable() or flags.name != flags.name.strip():
+        raise CommandFailed(f"NAME is missing: keys {flags.action} NAME")
+    return (_create if flags.action == "create" else _revoke)(flags, settings)
+
+
+def _create(flags: Namespace, settings: Settings) -> int:
+    try:
+        grants = parse_grants(flags.role or ())
+    except ValueError as error:
+        raise CommandFailed(f"--role: {error}") from None
+    key = new_key()
+    with _writing(settings) as engine:
+        api_keys.create(engine, flags.name, key, grants, _who(), wall_clock_ms())
+    print(key)
+    print(f"the key of {flags.name}, shown only now; a service with [auth] keys = true accepts it", file=sys.stderr)
+    return FINE
+
+
+def _revoke(flags: Namespace, settings: Settings) -> int:
+    with _writing(settings) as engine:
+        api_keys.revoke(engine, flags.name, _who(), wall_clock_ms())
+    print(f"revoked the key of {flags.name}; services refuse it within two seconds", file=sys.stderr)
+    return FINE
+
+
+def _list(settings: Settings) -> int:
+    with _open(lambda: open_reader(settings.store)) as engine, engine.connect() as connection:
+        SchemaCheck(engine).check(connection)
+        keys = api_keys.read_all(connection)
+    print(table(_HEADS, [_row(one) for one in keys]))
+    return FINE
+
+
+def _row(one: KeyRow) -> tuple[object, ...]:
+    revoked = None if one.revoked_at_ms is None else time_of(one.revoked_at_ms)
+    return (
+        one.name,
+        ", ".join(grant_texts(one.grants)),
+        time_of(one.created_at_ms),
+        one.created_by,
+        revoked,
+        one.revoked_by,
+    )
+
+
+def _hash() -> int:
+    """Asks for a password, twice on a terminal, and prints its hash for `[auth.basic]`."""
+    if sys.stdin.isatty():
+        password = getpass.getpass("password: ")
+        if getpass.getpass("again: ") != password:
+            raise CommandFailed("the two passwords differ")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if (why := weakness_of(password)) is not None:
+        raise CommandFailed(f"this password {why}: choose another one")
+    print(Hashed.of(password).text)
+    return FINE
+
+
+@contextmanager
+def _writing(settings: Settings) -> Iterator[Engine]:
+    with _open(lambda: open_engine(settings.store, must_exist=True)) as engine:
+        with engine.connect() as connection:
+            SchemaCheck(engine).check(connection)
+        yield engine
+
+
+@contextmanager
+def _open(opened: Callable[[], Engine]) -> Iterator[Engine]:
+    with store_failures():
+        engine = opened()
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+
+def _who() -> str:
+    """Returns the name of the person at this machine, for the audit."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody at the store"

@@ -1,0 +1,98 @@
+"""TLS from certificate files that are read again when they change: a new certificate needs no restart."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+log = logging.getLogger(__name__)
+
+_Signature = tuple[tuple[int, int, int], ...]
+
+
+class TlsFiles(NamedTuple):
+    """The files of a server, PEM. `cert`: its certificate and those between it and the root. `client_ca`: clients need
+    a certificate of these; None: clients need none."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def load(self) -> ssl.SSLContext:
+        """Returns a context of the files as they are now. TlsError, with one line, if they cannot be used."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        for file in (self.cert, self.key, *([self.client_ca] if self.client_ca else ())):
+            try:
+                file.read_bytes()
+            except OSError as error:
+                raise TlsError(f"{file}: {error.strerror}") from None
+        try:
+            context.load_cert_chain(self.cert, self.key, _no_password)
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsError(f"{self.cert}, {self.key}: no certificate with its key, in PEM: {_line(error)}") from None
+        if self.client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            try:
+                context.load_verify_locations(self.client_ca)
+            except ssl.SSLError as error:
+                raise TlsError(f"{self.client_ca}: no certificates in PEM: {_line(error)}") from None
+        return context
+
+    def signature(self) -> _Signature:
+        """Returns what changes when one of the files does: inode, time and size of each."""
+        found = (file.stat() for file in self if file is not None)
+        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
+
+
+class TlsError(Exception):
+    """The files cannot be used; the message is one line that names one of them."""
+
+
+class ReloadingTls:
+    """The context of a listening server. Each handshake looks whether the files have changed, and takes the new ones
+    then; while they do not fit together, as in the middle of a change, the last good ones serve on."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """TlsError if the files cannot be used."""
+        self._files = files
+        self._lock = threading.Lock()
+        self._seen = _signature(files)
+        self._current = files.load()
+        self.context: Final = files.load()
+        self.context.sni_callback = self._choose
+
+    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._newest()
+
+    def _newest(self) -> ssl.SSLContext:
+        seen = _signature(self._files)
+        with self._lock:
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self._current = self._files.load()
+                    log.warning("the TLS files have changed: the new ones are in use")
+                except TlsError as error:
+                    log.error("the TLS files have changed, and the old ones stay in use: %s", error)
+            return self._current
+
+
+def _signature(files: TlsFiles) -> _Signature | None:
+    """Returns the signature; None while a file is missing or cannot be read."""
+    try:
+        return files.signature()
+    except OSError:
+        return None
+
+
+def _no_password() -> str:
+    """Stands in for the question on the terminal that OpenSSL would ask."""
+    raise ValueError("the key is encrypted: give one without a password, readable by this user only")
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,78 @@
+"""Keys of people and programs, as the store keeps them: a name, a digest, and what the key may do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, Row, insert, select, update
+
+from service.access import actions
+from service.access.keys import StoredKey, digest_of
+from service.access.principal import Grant, grant_texts, parse_grants
+from service.store import audit_events
+from service.store.audit_events import AuditEvent
+from service.store.engine import StoreError
+from service.store.schema import api_keys
+
+_K = api_keys.c
+
+
+class KeyRow(NamedTuple):
+    """A key, without what would open anything. `revoked_at_ms` None: it is valid."""
+
+    name: str
+    grants: frozenset[Grant]
+    created_at_ms: int
+    created_by: str
+    revoked_at_ms: int | None
+    revoked_by: str | None
+
+
+def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: str, now_ms: int) -> None:
+    """Adds the key, and a row of the audit. StoreError: a valid key has this name already."""
+    roles = grant_texts(grants)
+    with engine.begin() as connection:
+        if connection.execute(select(_K.id).where(_K.name == name, _K.revoked_at_ms.is_(None))).first() is not None:
+            raise StoreError(f"there is a key {name!r} already: revoke it, or choose another name")
+        connection.execute(
+            insert(api_keys).values(
+                name=name, digest=digest_of(key), roles=json.dumps(roles), created_at_ms=now_ms, created_by=who
+            )
+        )
+        event = AuditEvent(now_ms, actions.KEY, audit_events.CREATED, who, subject=name, detail=", ".join(roles))
+        audit_events.add(connection, None, event)
+
+
+def revoke(engine: Engine, name: str, who: str, now_ms: int) -> None:
+    """Ends the key, and adds a row to the audit. StoreError: no valid key has this name."""
+    with engine.begin() as connection:
+        ended = connection.execute(
+            update(api_keys)
+            .where(_K.name == name, _K.revoked_at_ms.is_(None))
+            .values(revoked_at_ms=now_ms, revoked_by=who)
+        )
+        if not ended.rowcount:
+            raise StoreError(f"there is no valid key {name!r}: `txnscope keys list` shows all")
+        event = AuditEvent(now_ms, actions.KEY, audit_events.REVOKED, who, subject=name)
+        audit_events.add(connection, None, event)
+
+
+def read_all(connection: Connection) -> list[KeyRow]:
+    """Returns all keys that there ever were, by name, the newest first."""
+    rows = connection.execute(select(api_keys).order_by(_K.name, _K.id.desc()))
+    return [
+        KeyRow(row.name, _grants(row), row.created_at_ms, row.created_by, row.revoked_at_ms, row.revoked_by)
+        for row in rows
+    ]
+
+
+def read_valid(connection: Connection) -> Sequence[StoredKey]:
+    """Returns the keys that are valid now."""
+    rows = connection.execute(select(api_keys).where(_K.revoked_at_ms.is_(None)))
+    return [StoredKey(row.name, row.digest, _grants(row)) for row in rows]
+
+
+def _grants(row: Row[tuple[object, ...]]) -> frozenset[Grant]:
+    return parse_grants(json.loads(str(row.roles)))

@@ -1,0 +1,113 @@
+"""Mutes that operators set: a reason, an end, and the findings they are for. Rows stay, so that the audit is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from service.domain.findings.finding import Finding
+from service.store import audit_events
+from service.store.audit_events import AuditEvent
+from service.store.display import display_id, printable
+from service.store.schema import mutes
+
+MOST: Final = 1_000
+"""Mutes of a cluster that are in effect at once."""
+
+_M = mutes.c
+
+
+class Wish(NamedTuple):
+    """A mute to be set; exactly one of the first three says for which findings: one with this id; those of
+    transactional ids that begin with `prefix` (as people see them); those of topics that match the glob `topic`."""
+
+    finding_id: str | None
+    prefix: str | None
+    topic: str | None
+    until_ms: int
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """What is muted, in words."""
+        if self.finding_id is not None:
+            return f"finding {self.finding_id}"
+        return f"topics {self.topic}" if self.prefix is None else f"ids that begin with {self.prefix}"
+
+    def fits(self, finding: Finding) -> bool:
+        """Returns whether the mute is for the finding. It is not for one that opened after it was over."""
+        if self.until_ms <= finding.opened_at_ms:
+            return False
+        if self.finding_id is not None:
+            return finding.id == self.finding_id
+        if self.topic is not None:
+            return finding.subject.topic is not None and fnmatchcase(finding.subject.topic, self.topic)
+        subject = finding.subject
+        name = subject.prefix if subject.transactional_id is None else display_id(subject.transactional_id)
+        return name is not None and name.startswith(self.prefix or "")
+
+
+class Mute(NamedTuple):
+    """A mute. `id`: names it in requests."""
+
+    id: int
+    wish: Wish
+    set_at_ms: int
+    set_by: str
+
+
+def set_mute(connection: Connection, cluster_id: int, wish: Wish, event: AuditEvent) -> Mute:
+    """Adds the mute, and `event` to the audit with the mute's number as its subject."""
+    values = wish._asdict() | {"reason": printable(wish.reason), "set_at_ms": event.at_ms, "set_by": event.who}
+    added = connection.execute(insert(mutes).values(cluster_id=cluster_id, **values))
+    assert added.inserted_primary_key is not None
+    number = int(added.inserted_primary_key[0])
+    audit_events.add(connection, cluster_id, event._replace(subject=str(number)))
+    return Mute(number, wish, event.at_ms, event.who)
+
+
+def end_mute(connection: Connection, cluster_id: int, number: int, event: AuditEvent) -> bool:
+    """Ends the mute, and adds `event` to the audit. Returns False if no such mute is in effect."""
+    in_effect = (_M.cluster_id == cluster_id, _M.id == number, _M.ended_at_ms.is_(None), _M.until_ms > event.at_ms)
+    changed = update(mutes).where(*in_effect).values(ended_at_ms=event.at_ms, ended_by=event.who)
+    if not connection.execute(changed).rowcount:
+        return False
+    audit_events.add(connection, cluster_id, event._replace(subject=str(number)))
+    return True
+
+
+def read_mutes(connection: Connection, cluster_id: int, after_ms: int) -> list[Mute]:
+    """Returns the mutes that nobody ended and that last longer than `after_ms`, the one that ends next first."""
+    rows = connection.execute(
+        select(mutes)
+        .where(_M.cluster_id == cluster_id, _M.ended_at_ms.is_(None), _M.until_ms > after_ms)
+        .order_by(_M.until_ms, _M.id)
+        .limit(MOST)
+    )
+    return [_mute(row) for row in rows]
+
+
+def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
+    """Returns the findings, muted until the end of the longest mute that is for them: of `[[rules]]` or of an
+    operator."""
+    if not found:
+        return []
+    wishes = [one.wish for one in read_mutes(connection, cluster_id, min(one.opened_at_ms for one in found))]
+    return [_muted(one, wishes) for one in found] if wishes else list(found)
+
+
+def _muted(finding: Finding, wishes: Iterable[Wish]) -> Finding:
+    until_ms = max((wish.until_ms for wish in wishes if wish.fits(finding)), default=None)
+    if until_ms is None or (finding.muted_until_ms or 0) >= until_ms:
+        return finding
+    return replace(finding, muted_until_ms=until_ms)
+
+
+def _mute(row: Row[tuple[object, ...]]) -> Mute:
+    values = row._mapping
+    wish = Wish(*(values[name] for name in Wish._fields))
+    return Mute(values["id"], wish, values["set_at_ms"], values["set_by"])

@@ -1,0 +1,59 @@
+"""Tables of those who use the service: their keys, what they did, and the findings that they muted."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table
+
+from service.store.schema.base import ROW_ID, cluster_column, metadata
+
+# Keys of `txnscope keys create`. Of a key only its digest is kept (service.access.keys). Rows stay when a key is
+# revoked, so that its name in the audit still means somebody.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("digest", String, nullable=False, unique=True),
+    Column("roles", String, nullable=False),  # service.access.principal.grant_texts, as JSON
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("created_by", String, nullable=False),
+    Column("revoked_at_ms", BigInteger),
+    Column("revoked_by", String),
+)
+
+# What people did, or were refused: service.store.audit_events.AuditEvent. Rows are only added; retention deletes them
+# after more than a year.
+audit_events = Table(
+    "audit_events",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    Column("cluster_id", Integer, ForeignKey("clusters.id")),  # null: it is about no cluster
+    Column("at_ms", BigInteger, nullable=False),
+    Column("action", String, nullable=False),
+    Column("outcome", String, nullable=False),
+    Column("who", String, nullable=False),
+    Column("address", String),  # null: the command line, at the store itself
+    Column("subject", String),
+    Column("detail", String),
+    Column("times", BigInteger, nullable=False),
+    Index(None, "cluster_id", "at_ms"),
+)
+
+# Mutes that operators set. Those of `[[rules]]` are columns of the findings.
+mutes = Table(
+    "mutes",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    cluster_column(),
+    # one of these says which findings are muted
+    Column("finding_id", String),
+    Column("prefix", String),
+    Column("topic", String),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("set_at_ms", BigInteger, nullable=False),
+    Column("set_by", String, nullable=False),
+    Column("ended_at_ms", BigInteger),
+    Column("ended_by", String),
+    Index(None, "cluster_id", "until_ms"),
+)

@@ -1,0 +1,86 @@
+"""A service with authentication over a store of two clusters, and somebody for every role."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from fastapi.testclient import TestClient
+
+from service.access.configuration import AuthConfig, Person
+from service.access.hosts import AllowedHosts
+from service.access.keys import new_key
+from service.access.passwords import Hashed
+from service.access.principal import parse_grants
+from service.api.http.access import AccessConfig
+from service.app import create_app
+from service.store import api_keys
+from tests.helpers.partitions import PID, WithPartitions, entry, hanging_finding, read, stalled_partition
+from tests.helpers.stores import NOW_MS, Id, SeededCluster
+
+PASSWORD: Final = "correct-horse-battery"
+HASHED: Final = Hashed.of(PASSWORD)
+
+WHO: Final = {
+    "viewer": ["viewer@orders"],
+    "viewer of another": ["viewer@payments"],
+    "operator": ["operator@orders"],
+    "operator of another": ["operator@payments"],
+    "viewer of all": ["viewer"],
+    "admin": ["admin"],
+    "scraper": ["metrics"],
+}
+"""Names of keys, and what they may do."""
+
+
+class Guarded:
+    """`client` of the service; `keys` by the names of WHO; `cluster` is orders, and has a hanging transaction."""
+
+    def __init__(self, client: TestClient, keys: Mapping[str, str], cluster: WithPartitions) -> None:
+        self.client, self.keys, self.cluster = client, dict(keys), cluster
+
+    def ask(self, who: str | None, path: str, method: str = "GET", **more: Any) -> Any:
+        return self.client.request(method, path, headers=self.headers(who) | more.pop("headers", {}), **more)
+
+    def headers(self, who: str | None) -> dict[str, str]:
+        return {} if who is None else bearer(self.keys[who])
+
+    def finding(self) -> str:
+        (item,) = self.ask("admin", "/api/v1/clusters/orders/hanging").json()["items"]
+        return str(item["id"])
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def basic(name: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+
+
+@contextmanager
+def guarded(
+    url: str,
+    auth: AuthConfig | None = None,
+    hosts: AllowedHosts | None = None,
+    operators: Mapping[str, str] | None = None,
+) -> Iterator[Guarded]:
+    """Yields a service that takes the keys of WHO, and the name `ann` with PASSWORD, an operator of orders."""
+    other = SeededCluster(url, "payments")
+    other.read([Id(b"theirs")])
+    cluster = WithPartitions(url)
+    cluster.read([Id(b"pay", producer_id=PID)])
+    cluster.look(stalled_partition(), read(entry()))
+    cluster.see(hanging_finding())
+    keys = {name: new_key() for name in WHO}
+    for name, roles in WHO.items():
+        api_keys.create(cluster.engine, name, keys[name], parse_grants(roles), "tests", NOW_MS)
+    if auth is None:
+        auth = AuthConfig(keys=True, basic=(Person("ann", HASHED, parse_grants(["operator@orders"])),))
+    app = create_app(url, "1.2.3", None, operators, lambda: NOW_MS, access=AccessConfig(auth, hosts))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield Guarded(client, keys, cluster)
+    cluster.close()
+    other.close()

@@ -1,0 +1,128 @@
+"""Grants, the needs of routes, and hosts: who may do what where."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.access.hosts import AllowedHosts, is_loopback, parse_host
+from service.access.needs import Need, is_declared, need_of
+from service.access.principal import Grant, Principal, Role, grant_texts, parse_grant, parse_grants
+
+
+@pytest.mark.parametrize("text", ["metrics", "viewer", "operator", "admin", "viewer@orders", "operator@a b&c@d"])
+def test_a_grant_is_written_as_it_was_read(text: str) -> None:
+    assert parse_grant(text).text == text
+    assert grant_texts(parse_grants([text])) == [text]
+
+
+@pytest.mark.parametrize(
+    "given", ["", "root", "Viewer", "viewer@", "viewer@ x", "viewer@a/b", "metrics@orders", 1, None, ["viewer"]]
+)
+def test_what_is_no_grant_is_named(given: object) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        parse_grant(given)
+
+
+@pytest.mark.parametrize("given", ["viewer", [], None, {"viewer": 1}, ["viewer", "nobody"]])
+def test_grants_are_a_list_of_them(given: object) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        parse_grants(given)
+
+
+def test_a_higher_role_includes_the_lower_ones_where_it_holds() -> None:
+    one = Principal("ann", "key", parse_grants(["operator@orders", "viewer@payments"]))
+    assert [one.may(role, "orders") for role in Role] == [True, True, True, False]
+    assert [one.may(role, "payments") for role in Role] == [True, True, False, False]
+    assert (one.may(Role.METRICS, None), one.may(Role.VIEWER, "others"), one.sees_all) == (False, False, False)
+    assert (one.may_somewhere(Role.OPERATOR), one.may_somewhere(Role.ADMIN)) == (True, False)
+    assert Principal("bob", "key", frozenset({Grant(Role.ADMIN)})).may(Role.ADMIN, "any")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "need"),
+    [
+        ("GET", "/-/ready", Need(None)),
+        ("GET", "/-/ready/", Need(Role.VIEWER)),
+        ("POST", "/-/ready", None),
+        ("GET", "/metrics", Need(Role.METRICS)),
+        ("GET", "/", Need(Role.VIEWER, somewhere=True)),
+        ("GET", "/static/style.css", Need(Role.VIEWER, somewhere=True)),
+        ("GET", "/static", Need(Role.VIEWER)),
+        ("GET", "/notifications", Need(Role.VIEWER)),
+        ("HEAD", "/clusters/orders", Need(Role.VIEWER, "orders")),
+        ("GET", "/clusters/orders/", Need(Role.VIEWER, "orders")),
+        ("GET", "/api/v1/clusters/a b/x/y", Need(Role.VIEWER, "a b")),
+        ("GET", "//clusters/orders", Need(Role.VIEWER)),
+        ("GET", "/clusters//findings", Need(Role.VIEWER)),
+        ("GET", "/api/v1/clusters/orders/audit", Need(Role.OPERATOR, "orders")),
+        ("POST", "/api/v1/clusters/orders/findings/f/resolve", Need(Role.OPERATOR, "orders")),
+        ("POST", "/api/v1/clusters/orders/findings//resolve", None),
+        ("POST", "/api/v1/clusters/orders/findings/f/g/resolve", None),
+        ("PUT", "/api/v1/clusters/orders/findings/f/resolve", None),
+    ],
+)
+def test_what_nobody_thought_of_is_closed(method: str, path: str, need: Need | None) -> None:
+    assert need_of(method, path) == need
+
+
+def test_a_route_that_changes_something_has_to_be_declared() -> None:
+    assert is_declared("GET", "/anything")
+    assert is_declared("POST", "/api/v1/clusters/{cluster}/findings/{finding}/resolve")
+    assert not is_declared("POST", "/api/v1/clusters/{cluster}/findings/{finding}/reopen")
+    assert not is_declared("DELETE", "/api/v1/clusters/{cluster}/findings/{finding}/resolve")
+    assert not is_declared("POST", "/anything")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST:8080", "a.localhost", "127.0.0.1", "127.3.2.1:1", "[::1]:8080", "10.0.0.7", "name."],
+)
+def test_these_hosts_are_ours(host: str) -> None:
+    assert AllowedHosts("10.0.0.7", ["name"]).allows(host, "10.0.0.7")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "evillocalhost",
+        "127.0.0.1.evil.example",
+        "10.0.0.8",
+        "localhost:80:80",
+        "a@localhost",
+        "localhost/evil.example",
+        "name\n",
+        "[::2]",
+        "2130706433x",
+    ],
+)
+def test_all_others_are_not(host: str) -> None:
+    assert not AllowedHosts("10.0.0.7", ["name"]).allows(host, "10.0.0.7")
+
+
+def test_on_every_interface_the_address_of_the_connection_is_ours() -> None:
+    hosts = AllowedHosts("0.0.0.0")
+    assert hosts.allows("10.0.0.7:8080", "10.0.0.7")
+    assert not hosts.allows("10.0.0.7:8080", "10.0.0.8")
+    assert not hosts.allows("0.0.0.0:8080", "10.0.0.7")
+
+
+def test_only_loopback_is_loopback() -> None:
+    assert [is_loopback(name) for name in ("127.9.9.9", "::1", "localhost", "0.0.0.0", "10.0.0.1", "::", "x")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_a_host_of_the_settings_has_no_port() -> None:
+    assert [parse_host(text) for text in ("A.example.", "[::1]", "10.0.0.1")] == ["a.example", "::1", "10.0.0.1"]
+    for text in ("a:80", "http://a", "a b", "", "*"):
+        with pytest.raises(ValueError, match="is no host"):
+            parse_host(text)

@@ -1,0 +1,154 @@
+"""Every route: without a key, with a viewer's, with another cluster's. A route that is not in the table fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from service.app import create_app
+from tests.helpers.access import Guarded, guarded
+
+PLACES: Final = {
+    "cluster": "orders",
+    "topic": "orders",
+    "partition": "0",
+    "offset": "1",
+    "producer_id": "7",
+    "name": "runbooks/README.md",
+    "path": "style.css",
+}
+
+
+class Row(NamedTuple):
+    """What each of them gets. `query`: what a good request needs."""
+
+    nobody: int
+    viewer: int
+    viewer_of_another: int
+    operator: int
+    viewer_of_all: int
+    scraper: int
+    query: str = ""
+
+
+def of_cluster(answer: int = 200, query: str = "") -> Row:
+    """What is about one cluster: whoever may see that cluster reads it."""
+    return Row(401, answer, 403, answer, answer, 403, query)
+
+
+def shared(answer: int = 200, query: str = "") -> Row:
+    """What is about no cluster, or leaves out the clusters that the sender may not see."""
+    return Row(401, answer, answer, answer, answer, 403, query)
+
+
+def of_operators(answer: int) -> Row:
+    """What changes something in one cluster, or shows what colleagues did."""
+    return Row(401, 403, 403, answer, 403, 403)
+
+
+OPEN: Final = Row(200, 200, 200, 200, 200, 200)
+A: Final = "/api/v1"
+C: Final = f"{A}/clusters/{{cluster}}"
+P: Final = "/clusters/{cluster}"
+
+TABLE: Final[dict[tuple[str, str], Row]] = {
+    ("GET", "/-/healthy"): OPEN,
+    ("GET", "/-/ready"): OPEN,
+    ("GET", "/metrics"): Row(401, 403, 403, 403, 200, 200),
+    ("GET", "/version"): shared(),
+    ("GET", "/openapi.json"): shared(),
+    ("GET", "/static/{path}"): shared(),
+    ("GET", "/guide"): shared(303),
+    ("GET", "/guide/"): shared(303),
+    ("GET", "/guide/{name}"): shared(),
+    ("GET", f"{A}/events"): shared(),
+    ("GET", "/events"): shared(),
+    ("GET", f"{A}/clusters"): shared(),
+    ("GET", "/"): shared(),
+    ("GET", "/go"): of_cluster(303, "cluster=orders"),
+    ("GET", C): of_cluster(),
+    ("GET", f"{C}/transactions"): of_cluster(),
+    ("GET", f"{C}/transaction"): of_cluster(query="id=pay"),
+    ("GET", f"{C}/transaction/timeline"): of_cluster(query="id=pay"),
+    ("GET", f"{C}/transaction/rates"): of_cluster(query="id=pay"),
+    ("GET", f"{C}/producers/{{producer_id}}"): of_cluster(),
+    ("GET", f"{C}/partitions"): of_cluster(),
+    ("GET", f"{C}/partitions/{{topic}}/{{partition}}"): of_cluster(),
+    ("GET", f"{C}/partitions/{{topic}}/{{partition}}/offsets/{{offset}}"): of_cluster(503),
+    ("GET", f"{C}/partitions/{{topic}}/{{partition}}/markers"): of_cluster(404),
+    ("GET", f"{C}/partitions/{{topic}}/{{partition}}/volume"): of_cluster(404),
+    ("GET", f"{C}/hanging"): of_cluster(),
+    ("GET", f"{C}/findings"): of_cluster(),
+    ("GET", f"{C}/findings/{{finding}}"): of_cluster(),
+    ("GET", f"{C}/expiring"): of_cluster(),
+    ("GET", f"{C}/coordinators"): of_cluster(),
+    ("GET", f"{C}/groups"): of_cluster(),
+    ("POST", f"{C}/findings/{{finding}}/resolve"): of_operators(503),
+    ("GET", f"{C}/audit"): of_operators(200),
+    ("GET", f"{C}/mutes"): of_cluster(),
+    ("POST", f"{C}/mutes"): of_operators(422),
+    ("DELETE", f"{C}/mutes"): of_operators(422),
+    ("GET", P): of_cluster(),
+    ("GET", f"{P}/goto"): of_cluster(303, "q=pay"),
+    ("GET", f"{P}/findings"): of_cluster(),
+    ("GET", f"{P}/findings/{{finding}}"): of_cluster(),
+    ("GET", f"{P}/transactions"): of_cluster(),
+    ("GET", f"{P}/transaction"): of_cluster(query="id=pay"),
+    ("GET", f"{P}/partitions"): of_cluster(),
+    ("GET", f"{P}/partitions/{{topic}}/{{partition}}"): of_cluster(),
+    ("GET", f"{P}/groups"): of_cluster(),
+    ("GET", f"{P}/expiring"): of_cluster(),
+    ("GET", f"{P}/pipeline"): of_cluster(),
+}
+
+
+def routes() -> set[tuple[str, str]]:
+    """All that the application's own routers answer, by method and path."""
+    found = set()
+    for route in create_app("sqlite:///never-read.db").routes:
+        for one in getattr(route, "effective_route_contexts", lambda route=route: [route])():
+            methods = set(getattr(one, "methods", None) or {"GET"}) - {"HEAD"}
+            path = one.path + "/{path}" if type(one).__name__ == "Mount" else one.path.replace(":path}", "}")
+            found |= {(method, path) for method in methods}
+    return found
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded(f"sqlite:///{tmp_path_factory.mktemp('access') / 'store.db'}") as one:
+        yield one
+
+
+def test_the_table_has_every_route_and_no_other() -> None:
+    assert set(TABLE) == routes()
+
+
+def asked(here: Guarded, who: str | None, method: str, path: str, row: Row) -> int:
+    filled = path.format(**PLACES, finding=here.finding())
+    address = f"{filled}?{row.query}" if row.query else filled
+    body: dict[str, Any] = {} if method == "GET" else {"json": {}}
+    if path.endswith("/events"):  # it has no end: what is refused is seen without its body
+        with here.client.stream("HEAD", address, headers=here.headers(who)) as answer:
+            return int(answer.status_code)
+    return int(here.ask(who, address, method, follow_redirects=False, **body).status_code)
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(TABLE))
+def test_a_route_asks_who_it_is(here: Guarded, method: str, path: str) -> None:
+    row = TABLE[method, path]
+    who = (None, "viewer", "viewer of another", "operator", "viewer of all", "scraper")
+    assert [asked(here, one, method, path, row) for one in who] == list(row[:6])
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/nothing", "/clusters/orders/nothing", "/api/v1/clusters/x/y"])
+def test_what_is_not_there_is_closed_too(here: Guarded, path: str) -> None:
+    assert [here.ask(who, path).status_code for who in (None, "viewer of another")] == [401, 403]
+    assert here.ask("admin", path).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "BREW"])
+def test_a_method_that_nothing_takes_is_closed_too(here: Guarded, method: str) -> None:
+    assert here.ask(None, "/api/v1/clusters/orders", method).status_code == 401
+    assert here.ask("viewer", "/api/v1/clusters/orders", method).status_code == 405

@@ -1,0 +1,324 @@
+"""What passes, what is refused, and what either one shows: hosts, other sites, wrong keys, other clusters."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.access.configuration import AuthConfig
+from service.access.hosts import AllowedHosts
+from service.access.keys import new_key
+from service.access.principal import parse_grants
+from service.access.slowdown import EACH_S
+from service.app import create_app
+from service.store import api_keys
+from service.store.engine import StoreError
+from tests.helpers.access import PASSWORD, Guarded, basic, bearer, guarded
+from tests.helpers.stores import NOW_MS
+from tests.helpers.waiting import wait_until_equal
+
+C = "/api/v1/clusters/orders"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def here(url: str) -> Iterator[Guarded]:
+    with guarded(url) as one:
+        yield one
+
+
+def audited(here: Guarded, **filters: Any) -> list[dict[str, Any]]:
+    answer = here.ask("admin", f"{C}/audit", params=filters)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["items"])
+
+
+# hosts
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/clusters", "/-/healthy", "/metrics", "/nothing", "/clusters/orders/"])
+def test_another_host_is_refused_everywhere_in_one_line(url: str, path: str) -> None:
+    """As a browser asks whose page has its own name lead to 127.0.0.1 by now."""
+    with guarded(url, AuthConfig(), AllowedHosts("127.0.0.1", ["txnscope.example"])) as here:
+        for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
+            answer = here.client.get(path, headers={"Host": host}, follow_redirects=False)
+            assert answer.status_code == 421
+            assert "does not answer as host" in answer.text
+            assert "orders" not in answer.text.replace("/clusters/orders", "")
+        for host in ("localhost:8080", "127.0.0.1", "[::1]:1", "TXNSCOPE.example"):
+            assert here.client.get(path, headers={"Host": host}, follow_redirects=False).status_code != 421
+
+
+def test_no_redirect_leads_to_another_host(url: str) -> None:
+    with guarded(url, AuthConfig()) as here:
+        for path in ("/clusters/orders/", "/guide", "/go?cluster=orders", "/clusters/orders/goto?q=pay", "/static"):
+            answer = here.client.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+            assert answer.status_code in (303, 307), path
+            assert re.match(r"/[^/]", answer.headers["Location"]), path
+
+
+# what nobody may do without saying who they are
+
+
+def test_a_challenge_names_how_to_ask_again(here: Guarded) -> None:
+    answer = here.client.get(C)
+    assert (answer.status_code, answer.json()["type"]) == (401, "urn:txnscope:not-authenticated")
+    assert answer.headers.get_list("WWW-Authenticate") == [
+        'Basic realm="txnscope", charset="UTF-8"',
+        'Bearer realm="txnscope"',
+    ]
+    assert answer.headers["Cache-Control"] == "no-store"
+    page = here.client.get("/clusters/orders")
+    assert (page.status_code, page.headers["Content-Type"]) == (401, "text/html; charset=utf-8")
+    assert "credentials are needed" in page.text
+
+
+def test_without_basic_there_is_no_box_for_a_password(url: str) -> None:
+    with guarded(url, AuthConfig(keys=True)) as here:
+        assert here.client.get(C).headers.get_list("WWW-Authenticate") == ['Bearer realm="txnscope"']
+        assert here.client.get(C, headers=basic("ann", PASSWORD)).status_code == 401
+
+
+def test_a_name_and_a_password_open_pages(here: Guarded) -> None:
+    assert here.client.get("/clusters/orders", headers=basic("ann", PASSWORD)).status_code == 200
+    assert here.client.get("/clusters/payments", headers=basic("ann", PASSWORD)).status_code == 403
+
+
+def test_a_key_works_on_the_next_request_and_not_after_it_is_revoked(here: Guarded) -> None:
+    key = new_key()
+    assert here.client.get(C, headers=bearer(key)).status_code == 401
+    api_keys.create(here.cluster.engine, "new", key, parse_grants(["viewer"]), "tests", NOW_MS)
+    assert here.client.get(C, headers=bearer(key)).status_code == 200
+    api_keys.revoke(here.cluster.engine, "new", "tests", NOW_MS)
+    wait_until_equal(lambda: here.client.get(C, headers=bearer(key)).status_code, 401, "the key to be refused")
+    with pytest.raises(StoreError, match="no valid key 'new'"):
+        api_keys.revoke(here.cluster.engine, "new", "tests", NOW_MS)
+    with pytest.raises(StoreError, match="a key 'viewer' already"):
+        api_keys.create(here.cluster.engine, "viewer", key, parse_grants(["viewer"]), "tests", NOW_MS)
+
+
+# other clusters
+
+
+def test_a_viewer_of_one_cluster_does_not_learn_of_the_others(here: Guarded) -> None:
+    for path in ("/api/v1/clusters", "/", "/clusters/orders", C):
+        assert "payments" not in here.ask("viewer", path).text, path
+        assert "payments" in here.ask("viewer of all", path).text or path == C, path
+    for cluster in ("payments", "nope"):
+        for path in (f"/api/v1/clusters/{cluster}", f"/clusters/{cluster}", f"/go?cluster={cluster}"):
+            answer = here.ask("viewer", path, follow_redirects=False)
+            assert (answer.status_code, "knows" in answer.text) == (403, False)
+        assert here.ask("viewer", f"/api/v1/events?cluster={cluster}", "HEAD").status_code == 403
+    assert "the store knows: 'orders', 'payments'" in here.ask("admin", "/api/v1/clusters/nope").text
+
+
+def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> None:
+    """The answers are made within a second, so that the second one is the kept one."""
+    for path in ("/", "/api/v1/clusters"):
+        everything, one = here.ask("admin", path).text, here.ask("viewer", path).text
+        assert ("payments" in everything, "payments" in one) == (True, False)
+        etag = here.ask("admin", "/api/v1/clusters").headers["ETag"]
+        assert here.ask("viewer", "/api/v1/clusters", headers={"If-None-Match": etag}).status_code == 200
+
+
+# other sites
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({**JSON}, 422),
+        ({**JSON, "Sec-Fetch-Site": "same-origin"}, 422),
+        ({**JSON, "Origin": "http://testserver"}, 422),
+        ({**JSON, "Sec-Fetch-Site": "cross-site"}, 403),
+        ({**JSON, "Sec-Fetch-Site": "same-site"}, 403),
+        ({**JSON, "Origin": "http://evil.example"}, 403),
+        ({**JSON, "Origin": "http://testserver.evil.example"}, 403),
+        ({**JSON, "Origin": "null"}, 403),
+        ({}, 403),
+        ({"Content-Type": "text/plain"}, 403),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 403),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, 403),
+    ],
+)
+def test_a_browser_does_not_write_for_another_site(here: Guarded, headers: dict[str, str], status: int) -> None:
+    """It adds the password by itself."""
+    sent = {**basic("ann", PASSWORD), **headers}
+    assert here.client.post(f"{C}/mutes", content=b"{}", headers=sent).status_code == status
+    assert audited(here, action="mute") == []
+
+
+# wrong keys
+
+
+def test_wrong_keys_are_slowed_logged_once_and_audited(here: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    wrong = "wrong-key-of-nobody"
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        answers = [here.client.get(C, headers=bearer(wrong)) for _ in range(6)]
+    assert time.monotonic() - began > 6 * EACH_S * 0.9
+    assert {answer.status_code for answer in answers} == {401}
+    assert "a key that nobody has, or that was revoked" in answers[0].json()["detail"]
+    (line,) = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused")]
+    assert line == f"refused GET {C} of ? from testclient: a key that nobody has, or that was revoked"
+    assert wrong not in caplog.text
+    (row,) = audited(here, action="authenticate")
+    assert (row["outcome"], row["address"], row["who"], row["count"], row["cluster"]) == (
+        "refused",
+        "testclient",
+        None,
+        1,
+        "orders",
+    )
+    assert here.ask("viewer", C).status_code == 200
+
+
+def test_the_sum_of_wrong_keys_is_recorded_when_the_service_ends(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with guarded(url) as here:
+        for _ in range(3):
+            here.client.get(C, headers=basic("ann", "wrong"))
+        keys = here.keys
+    app = create_app(url, now_ms=lambda: NOW_MS)
+    with TestClient(app) as client:
+        rows = client.get(f"{C}/audit").json()["items"]
+    assert [(row["who"], row["count"]) for row in rows if row["action"] == "authenticate"] == [("ann", 2), ("ann", 1)]
+    assert PASSWORD not in caplog.text
+    assert not [key for key in keys.values() if key in caplog.text]
+
+
+def test_many_wrong_ones_at_once_are_turned_away(here: Guarded) -> None:
+    with ThreadPoolExecutor(25) as at_once:
+        asked = [at_once.submit(here.client.get, C, headers=bearer("wrong")) for _ in range(25)]
+        # those with a right key do not wait meanwhile
+        began = time.monotonic()
+        assert here.ask("viewer", C).status_code == 200
+        assert time.monotonic() - began < 5 * EACH_S
+        answers = [one.result() for one in asked]
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(401), statuses.count(429)) == (10, 15)
+    assert [answer.headers["Retry-After"] for answer in answers if answer.status_code == 429] == ["5"] * 15
+
+
+def test_a_role_that_is_missing_is_audited_with_the_name(here: Guarded) -> None:
+    answer = here.ask("viewer", f"{C}/mutes", "POST", json={})
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == "'viewer' needs the role operator in 'orders' for this"
+    (row,) = audited(here, action="authorize")
+    assert (row["who"], row["outcome"]) == ("viewer", "refused")
+    assert "POST" in row["detail"]
+
+
+# the audit
+
+
+def test_what_is_about_no_cluster_is_for_admins_of_all(here: Guarded) -> None:
+    created = audited(here, action="key", limit=200)
+    assert {row["subject"] for row in created} == set(here.keys)
+    assert {(row["outcome"], row["who"], row["cluster"]) for row in created} == {("created", "tests", None)}
+    assert here.ask("operator", f"{C}/audit").json()["items"] == []
+
+
+def test_the_audit_has_pages(here: Guarded) -> None:
+    every = audited(here, limit=200)
+    found, cursor = [], None
+    while True:
+        answer = here.ask("admin", f"{C}/audit", params={"limit": 3} | ({"cursor": cursor} if cursor else {})).json()
+        found += answer["items"]
+        cursor = answer["next_cursor"]
+        if cursor is None:
+            break
+    assert found == every
+    assert here.ask("admin", f"{C}/audit", params={"cursor": "x"}).status_code == 400
+    assert here.ask("admin", f"{C}/audit", params={"action": "x"}).status_code == 422
+    assert [row["id"] for row in every] == sorted((row["id"] for row in every), reverse=True)
+
+
+# mutes
+
+
+UNTIL = "2026-09-22T14:13:50.123Z"
+
+
+def mute(here: Guarded, who: str = "operator", **body: Any) -> Any:
+    return here.ask(who, f"{C}/mutes", "POST", json={"until": UNTIL, "reason": "known, ann looks at it"} | body)
+
+
+@pytest.mark.parametrize("subject", ["finding", "prefix", "topic"])
+def test_a_mute_shows_where_mutes_of_rules_do(here: Guarded, subject: str) -> None:
+    finding = here.finding()
+    (item,) = here.ask("viewer", f"{C}/hanging").json()["items"]
+    assert item["muted_until"] is None
+    given = {"finding": finding, "prefix": "pa", "topic": "ord*"}[subject]
+    answer = mute(here, **{subject: given})
+    assert answer.status_code == 201, answer.text
+    set_ = answer.json()
+    assert (set_[subject], set_["until"], set_["set_by"]) == (given, UNTIL, "operator")
+    for path in (f"{C}/hanging", f"{C}/findings"):
+        assert here.ask("viewer", path).json()["items"][0]["muted_until"] == UNTIL
+    assert here.ask("viewer", f"{C}/findings/{finding}").json()["muted_until"] == UNTIL
+    assert "muted" in here.ask("viewer", f"/clusters/orders/findings/{finding}").text
+    assert "1 hanging transaction is muted" in here.ask("viewer", "/clusters/orders").text
+    assert here.ask("viewer", f"{C}/mutes").json()["items"] == [set_]
+    assert here.ask("operator", f"{C}/mutes?id={set_['id']}", "DELETE").status_code == 204
+    assert here.ask("viewer", f"{C}/findings/{finding}").json()["muted_until"] is None
+    assert here.ask("viewer", f"{C}/mutes").json()["items"] == []
+    assert here.ask("operator", f"{C}/mutes?id={set_['id']}", "DELETE").status_code == 404
+    rows = audited(here, action="mute")
+    assert [(row["outcome"], row["who"], row["subject"]) for row in rows] == [
+        ("ended", "operator", str(set_["id"])),
+        ("set", "operator", str(set_["id"])),
+    ]
+    assert "known, ann looks at it" in rows[1]["detail"]
+
+
+def test_a_mute_for_others_changes_nothing(here: Guarded) -> None:
+    assert mute(here, prefix="other").status_code == 201
+    assert mute(here, topic="other").status_code == 201
+    assert here.ask("viewer", f"{C}/hanging").json()["items"][0]["muted_until"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"finding": "nope"}, 404),
+        ({"prefix": "a", "topic": "b"}, 422),
+        ({"prefix": "a", "reason": ""}, 422),
+        ({"prefix": "a", "reason": "   "}, 422),
+        ({"prefix": "a", "until": "2026-09-21T14:13:00Z"}, 422),
+        ({"prefix": "a", "until": "2027-09-21T14:13:00Z"}, 422),
+        ({"prefix": "a", "until": "tomorrow"}, 422),
+        ({"prefix": "a", "until": "2026-09-22T00:00:00"}, 422),
+        ({"topic": "a b"}, 422),
+        ({"prefix": "a", "more": 1}, 422),
+    ],
+)
+def test_a_mute_needs_an_end_a_reason_and_one_subject(here: Guarded, body: dict[str, Any], status: int) -> None:
+    answer = mute(here, **body)
+    assert answer.status_code == status, answer.text
+    assert audited(here, action="mute") == []
+
+
+def test_operators_of_the_configuration_may_still_do_what_they_did(url: str) -> None:
+    operators = {"ann": "the-key-of-ann-000"}
+    with guarded(url, AuthConfig(), operators=operators) as here:
+        assert here.client.get(C).status_code == 200
+        wish = {"prefix": "pa", "until": UNTIL, "reason": "as before"}
+        assert here.client.post(f"{C}/mutes", json=wish).status_code == 403
+        assert here.client.post(f"{C}/mutes", json=wish, headers=bearer(operators["ann"])).status_code == 201
+    with guarded(url.replace("store.db", "other.db"), operators=operators) as here:
+        assert here.client.get(C).status_code == 401
+        assert here.client.get(C, headers=bearer(operators["ann"])).status_code == 200
