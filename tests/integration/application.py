@@ -31,6 +31,7 @@ from service.store.schema import (
     source_status,
     transactional_ids,
 )
+from tests.helpers.hosts import Host
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 
@@ -48,9 +49,13 @@ class Stored:
 
 
 class Ingest:
-    """`python -m spark_jobs` on `store`, with its log in `directory`; `more` arguments as it takes them."""
+    """`python -m spark_jobs` on `store`, with its log in `directory`; `more` arguments as it takes them. `host`: where
+    it runs (default: here)."""
 
-    def __init__(self, bootstrap: str, directory: Path, *more: str, name: str = "test") -> None:
+    def __init__(
+        self, bootstrap: str, directory: Path, *more: str, name: str = "test", host: Host | None = None
+    ) -> None:
+        self.host = host
         self.bootstrap, self.directory, self.more, self.name = bootstrap, directory, more, name
         self.url = f"sqlite:///{directory}/txnscope.db"
         self.log = directory / "ingest.log"
@@ -70,6 +75,7 @@ class Ingest:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
+                env=os.environ | (self.host.environment if self.host else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
 
+import psutil
 import pytest
 from sqlalchemy import Engine, event
 
@@ -16,8 +20,10 @@ from service.store.engine import LeaseLost, StoreUnavailable, open_engine, open_
 from service.store.many_rows import COPIES_FROM
 from service.store.queries import transactions
 from service.store.writers.transaction_log import TransactionLogWriter
+from spark_jobs.runtime.standby import Standby
+from tests.helpers.paths import ROOT
 from tests.helpers.postgres import Postgres
-from tests.helpers.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S, wait_until_equal
 from tests.service.store.conftest import Cluster, only_on, patient, take_over
 from tests.service.store.logs import NOW_MS, batch, entry, everything, read, transaction
 
@@ -120,38 +126,36 @@ def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> Non
 
 
 @only_on("postgresql")
-def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str) -> None:
+def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgres: Postgres) -> None:
     """The standby takes a lease that ran out: what was begun becomes whole, what begins after that is refused."""
-    old, standby = open_engine(patient(url)), open_engine(patient(url))
+    old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
     number = clusters.bind(old, "c", "c", NOW_MS)
     held = lease.acquire(old, number, "driver", NOW_MS)
     assert held is not None
     writer = TransactionLogWriter(old, held)
-    in_the_middle, goes_on = threading.Event(), threading.Event()
-
-    def pause() -> None:
-        in_the_middle.set()
-        goes_on.wait(LIMIT_S)
-
-    stop = before_statement(old, 8, pause)
     with ThreadPoolExecutor(2) as at_once:
-        applied = at_once.submit(writer.apply, batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
-        assert in_the_middle.wait(LIMIT_S)
-        taken = at_once.submit(take_over, standby, number, "standby", LATER_MS)
-        with pytest.raises(TimeoutError):
-            taken.result(0.3)
-        goes_on.set()
+        with blocking.begin() as connection:
+            connection.exec_driver_sql("LOCK TABLE transactional_ids")
+            applied = at_once.submit(writer.apply, batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
+            wait_until_equal(lambda: waiting_for_a_lock(postgres, old), 1, "the writer in the middle")
+            taken = at_once.submit(take_over, standby, number, "standby", LATER_MS)
+            wait_until_equal(lambda: waiting_for_a_lock(postgres, old), 2, "the standby, too")
         assert applied.result(LIMIT_S).ended.commits == 1
         new = taken.result(LIMIT_S)
-    stop()
     assert new is not None
     assert new.epoch == 2
     second = batch(transaction(3, start_ms=2), read(3, 6))
     with pytest.raises(LeaseLost, match="'standby' at epoch 2"):
         writer.apply(second, LATER_MS)
     assert TransactionLogWriter(standby, new).apply(second, LATER_MS).ended.commits == 1
-    old.dispose()
-    standby.dispose()
+    for one in (old, standby, blocking):
+        one.dispose()
+
+
+def waiting_for_a_lock(postgres: Postgres, engine: Engine) -> int:
+    """The number of sessions in the database of `engine` that do."""
+    waiting = f"datname = '{engine.url.database}' AND wait_event_type = 'Lock'"
+    return int(postgres.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {waiting}")[0][0])
 
 
 @only_on("postgresql")
@@ -165,4 +169,73 @@ def test_of_many_that_want_the_lease_one_gets_it(engine: Engine, url: str) -> No
     with engine.connect() as connection:
         assert connection.scalar(schema.leases.select().with_only_columns(schema.leases.c.owner)) == got[0].owner
     for one in engines:
+        one.dispose()
+
+
+_STOPS_ITSELF = """
+import os, signal, sys
+from service.store import lease
+from service.store.engine import open_engine
+engine = open_engine(sys.argv[1])
+held = lease.acquire(engine, int(sys.argv[2]), "driver", 0)
+with engine.begin() as connection:
+    lease.check(connection, held)
+    with connection.connection.cursor().copy("COPY rejects FROM STDIN") as copy:
+        if sys.argv[3] == "in COPY":
+            os.kill(os.getpid(), signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@only_on("postgresql")
+@pytest.mark.parametrize("where", ["in COPY", "between two statements"])
+def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine, url: str, where: str) -> None:
+    number = clusters.bind(engine, "c", "c", NOW_MS)
+    standby = open_engine(patient(url))
+    arguments = [sys.executable, "-c", _STOPS_ITSELF, patient(url), str(number), where]
+    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as stopped:
+        try:
+            wait_until_equal(lambda: psutil.Process(stopped.pid).status(), psutil.STATUS_STOPPED, "the writer")
+            taken = take_over(standby, number)
+            assert taken is not None
+            assert taken.epoch == 2
+            stopped.send_signal(signal.SIGCONT)
+            _, said = stopped.communicate(timeout=LIMIT_S)
+        finally:
+            stopped.kill()
+    assert "StoreUnavailable" in said, "what it had begun is gone"
+    with standby.begin() as connection:
+        lease.check(connection, taken)
+    standby.dispose()
+
+
+@only_on("postgresql")
+def test_the_databases_clock_decides_nothing(engine: Engine, url: str, postgres: Postgres) -> None:
+    """Its functions of the time are hidden by others, whose clock jumps by an hour either way."""
+    hidden = "".join(
+        f"CREATE FUNCTION moved.{name}() RETURNS timestamptz LANGUAGE sql AS $$"
+        f" SELECT pg_catalog.{name}() + (SELECT ahead FROM moved.clock) $$;"
+        for name in ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp")
+    )
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA moved; CREATE TABLE moved.clock (ahead interval); {hidden}")
+        connection.exec_driver_sql("INSERT INTO moved.clock VALUES (interval '0')")
+    number = clusters.bind(engine, "c", "c", NOW_MS)
+    options = quote("-c search_path=moved,pg_catalog,public")
+    holder, other = (open_engine(f"{patient(url)}&options={options}") for _ in range(2))
+    held = lease.acquire(holder, number, "driver", NOW_MS)
+    assert held is not None
+    standby = Standby(other, number, "standby", lambda: 0.5)
+    for second, ahead in enumerate(["0", "1 hour", "1 hour", "-1 hour", "-1 hour", "0"] * 5):
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE moved.clock SET ahead = interval '{ahead}'")
+        lease.renew(holder, held, NOW_MS + second)
+        assert standby.acquire(NOW_MS) is None
+    looks = 0
+    while (taken := standby.acquire(NOW_MS)) is None:
+        looks += 1
+    assert (looks / 2, taken.epoch) == (lease.EXPIRES_AFTER_MS / 1000 - 0.5, 2)
+    with pytest.raises(LeaseLost):
+        lease.renew(holder, held, NOW_MS)
+    for one in (holder, other):
         one.dispose()
