@@ -18,6 +18,7 @@ from service.cli.errors import UNREACHABLE, USAGE, CommandFailed
 from service.settings import Settings
 
 _TIMEOUT_S: Final = 35  # the service itself waits 30 s for its store
+_WRITE_TIMEOUT_S: Final = 75  # then for brokers, and for its store again (service.api.routes.resolve)
 _PAGE: Final = 200
 """Maximum number of items that the service returns in one page."""
 
@@ -236,8 +237,9 @@ class Service:
         request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers, method=method)  # noqa: S310 - http(s), checked
         if shown := key or self._key:
             request.add_unredirected_header("Authorization", f"Bearer {shown}")  # a redirect must not get the key
+        is_read = body is None and method is None
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
+            with self._opener.open(request, timeout=_TIMEOUT_S if is_read else _WRITE_TIMEOUT_S) as response:
                 self._answered_at = _date(response.headers["Date"])
                 return None if response.status == HTTPStatus.NO_CONTENT else json.load(response)
         except urllib.error.HTTPError as error:

@@ -81,6 +81,14 @@ def _event(attempt: Attempt, address: str | None) -> AuditEvent:
     )
 
 
+def wait_until_writable(engine: Engine) -> None:
+    """Returns once a row could be added now; waits as long as the engine waits for a lock. StoreUnavailable, as
+    `record`."""
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":  # on SQLite the transaction itself is the lock
+            connection.exec_driver_sql(f"LOCK TABLE {audit.name} IN ROW EXCLUSIVE MODE")
+
+
 def of_subject(
     connection: Connection,
     cluster_id: int,

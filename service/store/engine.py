@@ -315,6 +315,8 @@ def _translate(context: ExceptionContext) -> StoreError | None:
 
     psycopg's OperationalError covers the classes 08, 40, 53, 55, 57 and 58, and all of these may pass.
     """
+    if context.is_pre_ping:
+        return None  # the pool connects again
     error, name = context.original_exception, context.dialect.name
     if getattr(error, "sqlstate", None) in _DAMAGED_STATES:
         return StoreDamaged(f"store ({name}): {_line(error)}; {POSTGRESQL_REMEDY}")

@@ -34,13 +34,14 @@ from service.remediation.refused import Refused
 from service.remediation.way_out import WayOut, steps, way_out
 from service.store import audit, audit_events
 from service.store.audit import Attempt
-from service.store.engine import StoreError, open_engine
+from service.store.engine import API_WAIT_S, StoreError, open_engine
 from service.store.queries import findings
 from service.store.queries.clusters import ClusterRow
 
 LOOKS_WITHIN_S: Final = 10.0
-"""Seconds from the request within which the marker may be written, so that the client still waits for the answer: the
-broker may take another 15 s, a busy store twice 5 s, and `txnscope resolve` waits for 35 s.
+"""Seconds within which the marker may be written once the store can be written, so that the client still waits for the
+answer: the store may take 30 s before that, the broker another 15 s, a busy store twice 5 s, and `txnscope resolve`
+waits for 75 s.
 """
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,6 @@ def resolve_finding(
     would be written (`dry_run`, the default). Every request is recorded in the audit. A 503 says whether the marker may
     have been written.
     """
-    asked = time.monotonic()
     dry_run = wish is None or wish.dry_run
     store = store_of(request)
     with store.read() as connection:
@@ -80,6 +80,9 @@ def resolve_finding(
         one = findings.find(connection, found.id, finding)
     if one is None:
         raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
+    if not dry_run:
+        _wait_for_store(request.app.state.store_url)
+    began = time.monotonic()
     with remediation_kafka_of(request).asking(found) as client:
         try:
             way = way_out(one, found.id, client, store.read, wall_clock_ms)
@@ -89,7 +92,7 @@ def resolve_finding(
         if dry_run:
             _tell(request, found, one, audit_events.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
         else:
-            if time.monotonic() - asked > LOOKS_WITHIN_S:
+            if time.monotonic() - began > LOOKS_WITHIN_S:
                 raise ProblemError(
                     503, KAFKA_UNAVAILABLE, "nothing was written: looking at it took too long", retry=True
                 )
@@ -102,6 +105,16 @@ def resolve_finding(
 
 def _tell(request: Request, cluster: ClusterRow, finding: Finding, outcome: str, detail: str) -> None:
     record_event(request, cluster.name, event_of(request, actions.RESOLVE, outcome, finding.id, detail))
+
+
+def _wait_for_store(url: str) -> None:
+    """Waits before anything is looked at, so that the marker rests on new observations. StoreUnavailable: the audit
+    could not be written within API_WAIT_S."""
+    engine = open_engine(url, must_exist=True, wait_s=API_WAIT_S)
+    try:
+        audit.wait_until_writable(engine)
+    finally:
+        engine.dispose()
 
 
 def _write(request: Request, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient) -> None:
@@ -122,7 +135,7 @@ def _write(request: Request, cluster: ClusterRow, finding: Finding, way: WayOut,
         start_offset=way.start_offset,
         outcome=audit.BEGUN,
     )
-    engine = open_engine(request.app.state.store_url)
+    engine = open_engine(request.app.state.store_url, must_exist=True)
     record = partial(audit.record, engine, cluster.id, address=address_of(request.scope))
     try:
         record(attempt)

@@ -18,10 +18,10 @@ from service.store.audit import Attempt
 from service.store.engine import LeaseLost, StoreError, StoreReplaced, StoreUnavailable, open_engine, open_reader
 from service.store.rebuild import Rebuilt, rebuild
 from service.store.writers.transaction_log import TransactionLogWriter
+from tests.helpers.damaged_pages import PAGE, overwrite, pages_of
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, everything, read, row, transaction
 
-PAGE = 8192
 ATTEMPTS = 2_000
 LOG = [one for i in range(300) for one in transaction(3 * i, b"id-%d" % i * 20, start_ms=i)]
 
@@ -49,20 +49,6 @@ def seeded(cluster: Cluster) -> Cluster:
         )
     cluster.engine.dispose()  # the last connection moves the log into the file
     return cluster
-
-
-def pages_of(file: Path, table: str) -> list[int]:
-    """The numbers of the pages that hold the table itself, in order."""
-    with closing(sqlite3.connect(file)) as raw:
-        found = raw.execute(f"SELECT pageno FROM dbstat WHERE name = '{table}' AND pagetype = 'leaf'").fetchall()
-    return sorted(number for (number,) in found)
-
-
-def overwrite(file: Path, pages: list[int]) -> None:
-    with file.open("r+b") as out:
-        for number in pages:
-            out.seek((number - 1) * PAGE)
-            out.write(os.urandom(PAGE))
 
 
 def kept(url: str) -> set[int]:

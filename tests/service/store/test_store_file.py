@@ -25,6 +25,7 @@ from service.store.engine import (
 from service.store.migrate import upgrade
 from service.store.schema_check import SchemaCheck
 from service.store.writers.transaction_log import TransactionLogWriter
+from tests.helpers.damaged_pages import PAGE, all_of, file_of, overwrite, pages_of
 from tests.helpers.migrated import migrated
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, everything, read, transaction
@@ -42,7 +43,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def file(url: str) -> Path:
-    return Path(url.removeprefix("sqlite:///").partition("?")[0])
+    return file_of(url)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def delete(file: Path) -> None:
 
 
 def delete_all(file: Path) -> None:
-    for one in file.parent.glob(f"{file.name}*"):
+    for one in all_of(file):
         one.unlink()
 
 
@@ -151,19 +152,15 @@ def fill(cluster: Cluster) -> None:
     cluster.engine.dispose()  # the last connection moves the log into the file
 
 
-def overwrite(file: Path) -> None:
-    """All pages behind the first few."""
-    size = file.stat().st_size
-    with file.open("r+b") as pages:
-        pages.seek(8192 * 4)
-        pages.write(os.urandom(size - 8192 * 4))
+def overwrite_ids(file: Path) -> None:
+    overwrite(file, pages_of(file, "transactional_ids"))
 
 
 def cut(file: Path) -> None:
-    os.truncate(file, file.stat().st_size // 2 // 8192 * 8192)
+    os.truncate(file, 5 * PAGE)
 
 
-@pytest.mark.parametrize("harm", [overwrite, cut])
+@pytest.mark.parametrize("harm", [overwrite_ids, cut])
 def test_damage_is_named_with_the_remedy_and_remembered_until_the_file_is_another_one(
     cluster: Cluster, url: str, file: Path, harm: Harm
 ) -> None:
@@ -186,7 +183,7 @@ def test_damage_is_named_with_the_remedy_and_remembered_until_the_file_is_anothe
 
 def test_a_writer_that_meets_damage_stops(cluster: Cluster, url: str, file: Path) -> None:
     fill(cluster)
-    overwrite(file)
+    overwrite_ids(file)
     more = [e for i in range(300) for e in transaction(900 + 3 * i, b"id-%d" % i * 20, start_ms=i)]
     with pytest.raises(StoreLost, match="migrate --rebuild"):
         cluster.writer.apply(batch(more, read(900, 1800)), NOW_MS)

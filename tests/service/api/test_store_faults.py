@@ -1,0 +1,244 @@
+"""A store that misbehaves under the service: 503 in one line, not ready, and back by itself as soon as the store is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.routes import resolve
+from service.app import create_app
+from service.store.engine import API_WAIT_S
+from service.store.rebuild import rebuild
+from tests.helpers.damaged_pages import PAGE, all_of, overwrite, pages_of
+from tests.helpers.postgres import Postgres
+from tests.helpers.resolving import ResolveApi, resolve_api
+from tests.helpers.stores import NOW_MS, Id, SeededCluster
+from tests.helpers.waiting import wait_until_equal
+
+CLUSTER = "/api/v1/clusters/orders"
+TRANSACTIONS = f"{CLUSTER}/transactions"
+
+
+def seed(url: str) -> None:
+    cluster = SeededCluster(url)
+    cluster.read(Id(b"id-%d" % number * 20) for number in range(500))
+    cluster.close()
+
+
+@contextmanager
+def client_of(url: str) -> Iterator[TestClient]:
+    """By the clock of this machine: what is kept for a second is read anew."""
+    with TestClient(create_app(url, "1.2.3"), raise_server_exceptions=False) as client:
+        yield client
+
+
+def is_refused(client: TestClient, says: str) -> None:
+    """REST, the page, readiness and metrics say so; the process stays healthy."""
+    answer = client.get(TRANSACTIONS)
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:store-not-ready"), answer.text
+    assert answer.headers["retry-after"] == "5"
+    detail = answer.json()["detail"]
+    assert re.search(says, detail), detail
+    assert "\n" not in detail
+    assert client.get("/clusters/orders").status_code == 503
+    assert client.get("/-/ready").status_code == 503
+    assert client.get("/-/healthy").status_code == 200
+    assert exporter_up(client) == 0
+
+
+def serves(client: TestClient) -> bool:
+    for path in (TRANSACTIONS, "/-/ready"):
+        answer = client.get(path)
+        assert answer.status_code == 200, answer.text
+    return True
+
+
+def exporter_up(client: TestClient) -> float:
+    """Waits for a page of metrics that was made after this call."""
+    time.sleep(1.0)
+    (up,) = re.findall(r"^kafka_txn_exporter_up (.*)$", client.get("/metrics").text, re.MULTILINE)
+    return float(up)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    seed(f"sqlite:///{tmp_path / 'store.db'}")
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def client(file: Path) -> Iterator[TestClient]:
+    with client_of(f"sqlite:///{file}?timeout=0.1") as client:
+        assert serves(client)
+        yield client
+
+
+def test_a_deleted_file_is_not_served_and_not_made_anew(client: TestClient, file: Path) -> None:
+    away = file.parent / "away"
+    away.mkdir()
+    for one in all_of(file):
+        one.rename(away / one.name)
+    is_refused(client, "there is no such file")
+    assert all_of(file) == []
+    for one in away.iterdir():
+        one.rename(file.parent / one.name)
+    assert serves(client)
+    assert exporter_up(client) == 1
+
+
+def test_a_file_that_takes_the_place_is_served_at_once(client: TestClient, file: Path) -> None:
+    other = file.with_name("other.db")
+    cluster = SeededCluster(f"sqlite:///{other}")
+    cluster.read([Id(b"of the other")])
+    cluster.close()
+    for one in all_of(file):
+        one.unlink()
+    other.rename(file)
+    assert [item["transactional_id"] for item in client.get(TRANSACTIONS).json()["items"]] == ["of the other"]
+    assert serves(client)
+
+
+def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
+    for one in all_of(file):
+        one.unlink()
+    file.touch()
+    is_refused(client, "has no tables yet; `txnscope migrate`")
+    seed(f"sqlite:///{file}")
+    assert serves(client)
+
+
+def test_damaged_pages_are_named_with_the_remedy_which_brings_it_back(file: Path) -> None:
+    """What is not damaged is not served either: nobody knows what it lacks."""
+    overwrite(file, pages_of(file, "transactional_ids"))
+    with client_of(f"sqlite:///{file}") as client:
+        assert client.get("/-/ready").status_code == 200, "no damaged page was read yet"
+        is_refused(client, "malformed; `txnscope migrate --rebuild`")
+        assert client.get("/api/v1/clusters").status_code == 503
+        rebuild(f"sqlite:///{file}", NOW_MS)
+        assert serves(client)
+
+
+def test_a_file_that_was_cut_is_damaged_too(file: Path) -> None:
+    good = file.with_name("good.db")
+    shutil.copy(file, good)
+    os.truncate(file, 5 * PAGE)
+    with client_of(f"sqlite:///{file}") as client:
+        is_refused(client, "malformed; `txnscope migrate --rebuild`")
+        file.unlink()
+        good.rename(file)
+        assert serves(client)
+
+
+def test_a_newer_store_is_called_newer(client: TestClient, file: Path) -> None:
+    for revision, says in (("9999", "it is newer than this version of txnscope"), ("0001", "`txnscope migrate`")):
+        with sqlite3.connect(file) as raw:
+            raw.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+        raw.close()
+        is_refused(client, f"has the tables of revision {revision}.*{says}")
+
+
+@contextmanager
+def write_lock(file: Path) -> Iterator[None]:
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.close()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
+    with resolve_api(f"sqlite:///{tmp_path / 'resolve.db'}", monkeypatch) as one:
+        yield one
+
+
+def test_a_write_waits_for_a_lock_and_then_looks_anew(here: ResolveApi, tmp_path: Path) -> None:
+    """Longer than the 5 s of a writer that tries again by itself."""
+    with write_lock(tmp_path / "resolve.db"):
+        answers: list[int] = []
+        asking = threading.Thread(target=lambda: answers.append(here.execute().status_code))
+        asking.start()
+        time.sleep(6)
+        assert (answers, here.brokers.looks) == ([], 0)
+    asking.join()
+    assert (answers, len(here.brokers.sent)) == ([200], 1)
+
+
+def test_a_write_is_refused_when_the_lock_lasts(
+    here: ResolveApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert API_WAIT_S == 30
+    monkeypatch.setattr(resolve, "API_WAIT_S", 0.2)
+    with write_lock(tmp_path / "resolve.db"):
+        answer = here.execute()
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "database is locked" in answer.json()["detail"]
+    assert (here.brokers.sent, here.audited()) == ([], [])
+    assert here.execute().status_code == 200
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """Of this file alone: its tests restart it and change its settings."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: Postgres) -> Iterator[str]:
+    with server.database() as url:
+        seed(url)
+        yield url
+
+
+def test_a_server_that_restarts_is_refused_until_it_is_back(server: Postgres, database: str) -> None:
+    with client_of(database) as client:
+        assert serves(client)
+        server.stop()
+        is_refused(client, "connection|server")
+        server.start()
+        assert serves(client)
+
+
+def test_a_server_that_is_demoted_is_refused_until_one_is_promoted(server: Postgres, database: str) -> None:
+    with client_of(database) as client:
+        assert serves(client)
+        server.stop()
+        (server.directory / "data" / "standby.signal").touch()
+        server.start()
+        try:
+            is_refused(client, "read-only|terminating connection")
+            is_refused(client, "read-only")
+        finally:
+            server.execute("SELECT pg_promote()")
+        assert serves(client)
+
+
+def test_tables_that_are_locked_for_a_migration_are_refused_until_it_is_over(database: str) -> None:
+    with client_of(f"{database}&options=-c%20lock_timeout%3D50ms") as client:
+        with psycopg.connect(database) as migration:
+            migration.execute("LOCK TABLE alembic_version, transactional_ids IN ACCESS EXCLUSIVE MODE")
+            is_refused(client, "lock timeout")
+        assert serves(client)
+
+
+def test_sessions_that_the_server_ends_cost_no_answer(server: Postgres, database: str) -> None:
+    name = database.partition("?")[0].rpartition("/")[2]
+    with client_of(database) as client:
+        assert serves(client)
+        server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        gone = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
+        wait_until_equal(lambda: server.execute(gone), [(0,)], "the sessions")
+        assert serves(client)
