@@ -27,6 +27,7 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 MAX_RESPONSE_BYTES = 96 << 20  # the library's default (1 MB) refuses most Fetch responses
 REQUEST_TIMEOUT_MS = 15_000
+STEP_EVERY_S = 1.0
 RECONNECT_MS = 20  # time that `ask_all` waits for connections to brokers that did not answer before
 RECONNECT_BACKOFF_MS = 1_000  # at most, as in Kafka's own clients; the library's default leaves a broker alone for 30 s
 
@@ -83,7 +84,7 @@ class KafkaClient:
         try:
             self._wait_while_held_back(node, give_up)
             future = self._client._manager.send(request, node_id=node, request_timeout_ms=timeout_ms)
-            self._client.poll(timeout_ms=max(give_up - time.monotonic(), 0) * 1000, future=future)
+            self._wait_for(future, give_up)
         except Exception as e:
             raise self._request_failure(e, node) from e
         if not future.succeeded():
@@ -119,7 +120,7 @@ class KafkaClient:
                 answers[node] = self._failures[node] = self._request_failure(e, node)
         for node, futures in sent.items():
             for future in futures:
-                self._client.poll(timeout_ms=max(give_up - time.monotonic(), 0) * 1000, future=future)
+                self._wait_for(future, give_up)
             failed = next((f for f in futures if not f.succeeded()), None)
             if failed is None:
                 answers[node] = [f.value for f in futures]
@@ -127,6 +128,13 @@ class KafkaClient:
             else:
                 answers[node] = self._failures[node] = self._request_failure(self._why(failed, timeout_ms), node)
         return answers
+
+    def distrust(self, node: int, why: str) -> KafkaFailure:
+        """Closes the connection to a broker whose answer makes no sense, and returns the failure. `ask_all` asks the
+        broker again over a new connection."""
+        self._client.close(node)
+        self._failures[node] = failure = self._request_failure(kafka.errors.KafkaProtocolError(why), node)
+        return failure
 
     def version_of(self, api_key: int) -> int:
         """Returns the highest version of an API that the brokers support; -1: none."""
@@ -159,10 +167,21 @@ class KafkaClient:
             return False
         return True
 
+    def _wait_for(self, future: Any, give_up: float) -> None:
+        """Waits at most until `give_up`, on the monotonic clock. Every second is a step: a wait with an end is not
+        stuck."""
+        while True:
+            left_s = max(give_up - time.monotonic(), 0)
+            self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000, future=future)
+            progress.step()
+            if future.is_done or not left_s:
+                return
+
     def _wait_while_held_back(self, node: int, give_up: float) -> None:
-        """Waits at most until `give_up`, on the monotonic clock."""
+        """Waits as `_wait_for`."""
         while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
-            self._client.poll(timeout_ms=left_s * 1000)
+            self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000)
+            progress.step()
 
     def _is_held_back(self, node: int) -> bool:
         """Returns True if the broker asked us to pause (quota) or has not answered older requests yet."""

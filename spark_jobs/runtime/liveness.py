@@ -27,8 +27,8 @@ MIGRATION_S: Final = 3_600.0
 in the middle only begins the migration again."""
 
 SOURCE_S: Final = 25.0
-"""Limit of a source. A source reports at least one step a second; its longest legal pause is one request to an
-unresponsive broker, 15 s."""
+"""Limit of a source. A source reports at least one step a second; its longest legal pauses are a connection to an
+unresponsive broker and a wait for the store's lock, 5 s each."""
 
 JUDGE_S: Final = 120.0
 """Limit of the judge. A round over a large store takes seconds."""
@@ -39,8 +39,10 @@ BACKGROUND_S: Final = 120.0
 END_S: Final = 20.0
 """Limit for stopping Spark. A frozen JVM never stops."""
 
-LEASE_S: Final = 8.0
-"""Time without progress of a part under the lease after which the lease is not renewed: a standby may do better."""
+LEASE_S: Final = 2.0
+"""Time without progress of a part under the lease after which the lease is not renewed. A standby takes over another
+ten seconds later: within 15 s of the last step, counting the seconds between checks and renewals, and not before the
+longest legal pause has passed twice."""
 
 
 class Stuck(NamedTuple):
