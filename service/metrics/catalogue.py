@@ -181,6 +181,13 @@ LAST_SUCCESS = _metric(
     " if there was none.",
     "source",
 )
+LEASE_HELD = _metric(
+    "lease_held",
+    "gauge",
+    "1 for the instance that has the right to write the cluster, 0 once it has given it back. One that died keeps 1"
+    " until another takes over.",
+    "instance",
+)
 LAG = _metric("pipeline_lag_records", "gauge", "Offsets of a source that are written and not read yet.", "source")
 RECORDS = _metric("pipeline_records_total", "counter", "Records read from a source.", "source")
 BYTES = _metric("pipeline_bytes_total", "counter", "Bytes of record batches read from a source.", "source")
@@ -242,6 +249,7 @@ OF_CLUSTERS: Final = (
     DETECTION,
     BATCH_DURATION,
     LAST_SUCCESS,
+    LEASE_HELD,
     LAG,
     RECORDS,
     BYTES,

@@ -14,6 +14,7 @@ from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN, SOURCE
 from service.domain.transaction_log.states import EXPIRED as GONE
 from service.metrics import catalogue
 from service.metrics.series import Series
+from service.processes.identity import host_and_pid
 from service.store.display import display_id
 from service.store.queries.metrics import ClusterFacts
 from service.store.rows import counters as stored
@@ -22,10 +23,12 @@ from service.wire.errors import DecodeError
 
 
 def clusters(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields one series, always 1."""
+    """Yields the series of the cluster as a whole: what it is, and who writes it."""
     features = facts.description.get("features") or {}
     levels = (str(features.get(name, "")) for name in ("transaction.version", "metadata.version"))
     yield Series(catalogue.CLUSTER_INFO, (facts.kafka_cluster_id, *levels), 1)
+    if facts.holder is not None:
+        yield Series(catalogue.LEASE_HELD, (host_and_pid(facts.holder.owner),), int(not facts.holder.released))
 
 
 def coordinators(facts: ClusterFacts) -> Iterator[Series]:

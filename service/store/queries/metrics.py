@@ -25,7 +25,7 @@ from service.store.queries.findings import counts as finding_counts
 from service.store.queries.findings import longest_open, truncated
 from service.store.queries.judged_partitions import Coverage, StalledRow, coverage, stalled_partitions
 from service.store.queries.partitions import read_affected_groups
-from service.store.schema import counters, log_partitions, transactional_ids
+from service.store.schema import counters, leases, log_partitions, transactional_ids
 
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
@@ -55,15 +55,24 @@ class OpenRow(NamedTuple):
     started_at_ms: int
 
 
+class Holder(NamedTuple):
+    """The last holder of the lease. `owner`: an identity (`service.processes.identity`)."""
+
+    owner: str
+    released: bool
+
+
 class ClusterFacts(NamedTuple):
-    """A cluster at one moment. `counters` by (name, label); `oldest`: by open state, the earliest time at which an id
-    entered it; `top_open`: oldest first. `expiring`: numbers of ids that expire within 1h, …; `highest_epochs` by
-    protocol, 1 and 2; `findings` by (kind, status); `truncated`: by kind, the number without a finding. `hanging`: the
-    confirmed findings open longest; `stalled`: stalled partitions, the longest first."""
+    """A cluster at one moment. `holder`: None if no application ever held the lease. `counters` by (name, label);
+    `oldest`: by open state, the earliest time at which an id entered it; `top_open`: oldest first. `expiring`: numbers
+    of ids that expire within 1h, …; `highest_epochs` by protocol, 1 and 2; `findings` by (kind, status); `truncated`:
+    by kind, the number without a finding. `hanging`: the confirmed findings open longest; `stalled`: stalled
+    partitions, the longest first."""
 
     name: str
     kafka_cluster_id: str
     description: Mapping[str, Any]
+    holder: Holder | None
     states: tuple[StateCount, ...]
     counters: Mapping[tuple[str, str], int]
     logs: tuple[LogRow, ...]
@@ -82,6 +91,7 @@ class ClusterFacts(NamedTuple):
 
 _T = transactional_ids.c
 _COUNTERS = select(counters.c.name, counters.c.label, counters.c.value)
+_HOLDER = select(leases.c.owner, leases.c.released)
 _LOGS = select(*(log_partitions.c[name] for name in LogRow._fields)).order_by(
     log_partitions.c.source, log_partitions.c.partition
 )
@@ -124,6 +134,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         name=cluster.name,
         kafka_cluster_id=cluster.kafka_cluster_id,
         description=cluster.description or {},
+        holder=_holder(connection, cluster.id),
         states=tuple(state_counts(connection, cluster.id)),
         counters=_counters(connection, cluster.id),
         logs=_logs(connection, cluster.id),
@@ -139,6 +150,11 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         stalled=stalled_partitions(connection, cluster.id, STALLED_READ),
         affected_groups=tuple(read_affected_groups(connection, cluster.id)),
     )
+
+
+def _holder(connection: Connection, cluster_id: int) -> Holder | None:
+    row = connection.execute(_HOLDER.where(leases.c.cluster_id == cluster_id)).one_or_none()
+    return None if row is None else Holder(*row)
 
 
 def _counters(connection: Connection, cluster_id: int) -> dict[tuple[str, str], int]:

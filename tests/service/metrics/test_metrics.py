@@ -156,6 +156,17 @@ def test_what_a_cluster_says_of_itself_is_a_label(engine: Engine, metrics: Metri
     )
 
 
+def test_who_holds_the_lease(engine: Engine, metrics: Metrics) -> None:
+    clusters.bind(engine, "nobody's", "abc", NOW_MS)
+    number = clusters.bind(engine, "orders", "kafka-orders", NOW_MS)
+    held = lease.acquire(engine, number, "host-a:7:912345:0123456789ab", NOW_MS)
+    assert held is not None
+    later_ms = NOW_MS + 3_600_000
+    assert by(page(metrics, later_ms), "kafka_txn_lease_held", "instance") == {"host-a:7": 1}
+    lease.release(engine, held)
+    assert by(page(metrics, later_ms + 60_000), "kafka_txn_lease_held", "instance") == {"host-a:7": 0}
+
+
 def test_known_label_values_are_there_at_0_before_anything_happens(engine: Engine, metrics: Metrics) -> None:
     """Otherwise `increase()` would miss the first event."""
     bind(engine)
