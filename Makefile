@@ -62,6 +62,10 @@ bench: venv ## the benchmarks, with ratios; about an hour
 fuzz: venv ## 1,000,000 mutated inputs to the decoders and the fold; about ten minutes (INPUTS, SEED)
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) --seed $(or $(SEED),1)
 
+.PHONY: fuzz-http
+fuzz-http: venv ## 100,000 mutated requests to the service; about ten minutes (REQUESTS, SEED)
+	$(BIN)/python -m tests.fuzz.http --requests $(or $(REQUESTS),100000) --seed $(or $(SEED),1)
+
 .PHONY: worlds
 worlds: venv ## 200,000 drawn histories of transactions: no wrong marker; about half an hour (HISTORIES, SEED)
 	$(BIN)/python -m tests.worlds --histories $(or $(HISTORIES),200000) --first-seed $(or $(SEED),0)

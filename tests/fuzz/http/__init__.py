@@ -1,0 +1,1 @@
+"""Mutated HTTP requests against a real `txnscope serve`."""

@@ -1,0 +1,137 @@
+"""Sends many mutated requests to a service of its own: `python -m tests.fuzz.http --requests 100000 --seed 1`.
+
+Every connection has to be answered or closed, nothing with a 5xx, and the log may hold no traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.fuzz.http.requests import CLUSTER, make
+from tests.helpers.brokers import free_port
+from tests.helpers.findings import WithFindings, observe
+from tests.helpers.paths import ROOT
+from tests.helpers.stores import mixed_ids
+from tests.helpers.waiting import ANSWER_S, wait_for
+
+THREADS: Final = 8
+TOLD_EVERY: Final = 10_000
+FAULTS_SHOWN: Final = 10
+CLOSED: Final = "closed"
+UNFINISHED: Final = "unfinished"
+NO_BROKERS: Final = "no brokers"
+"""The service has none, and says so with 503 where a request needs Kafka."""
+PATIENCE_S: Final = 2.0
+"""Time after which a request without an answer is left alone: most of them lack their end, and the service waits."""
+
+
+class Service(NamedTuple):
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+
+class Answer(NamedTuple):
+    """What became of a request: its status, NO_BROKERS, CLOSED or UNFINISHED."""
+
+    number: int
+    outcome: str
+
+
+def main() -> int:
+    """0 if everything held, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.http", description=__doc__)
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="the request of that number alone")
+    options = parser.parse_args()
+    numbers = range(options.requests) if options.only is None else [options.only]
+    outcomes, faults, began = Counter[str](), list[str](), time.monotonic()
+    with serving() as service, ThreadPoolExecutor(THREADS) as threads:
+        for done, answer in enumerate(threads.map(lambda n: ask(service.port, options.seed, n), numbers), 1):
+            outcomes[answer.outcome] += 1
+            if answer.outcome.startswith("5"):
+                faults.append(
+                    f"{answer.outcome}: python -m tests.fuzz.http --seed {options.seed} --only {answer.number}"
+                )
+            if done % TOLD_EVERY == 0:
+                print(f"{done:,} of {len(numbers):,}, {len(faults)} faults", file=sys.stderr, flush=True)
+        seconds = time.monotonic() - began
+        if service.process.poll() is not None:
+            faults.append(f"the service ended: {service.process.returncode}")
+        elif status(service.port, b"GET /-/healthy HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") != "200":
+            faults.append("the service is not healthy afterwards")
+        log = service.log.read_text(errors="replace")
+    faults += ["a traceback in the log:\n" + log[-4_000:]] if "Traceback" in log else []
+    for fault in faults[:FAULTS_SHOWN]:
+        print(fault)
+    told = ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(outcomes.items()))
+    print(f"{len(numbers):,} requests, {len(numbers) / seconds:,.0f} a second: {told}; {len(faults)} faults")
+    return 1 if faults else 0
+
+
+@contextmanager
+def serving() -> Iterator[Service]:
+    """A service over a small store with a bit of everything; whoever asks may read."""
+    with tempfile.TemporaryDirectory(prefix="txnscope-fuzz-") as directory:
+        cluster = WithFindings(f"sqlite:///{directory}/store.db", CLUSTER)
+        cluster.read(mixed_ids())
+        cluster.see(observe())
+        cluster.close()
+        port, log = free_port(), Path(directory, "log")
+        command = [sys.executable, "-m", "service.cli", "serve", "--store", cluster.url, "--port", str(port)]
+        with log.open("wb") as errors, subprocess.Popen(command, cwd=ROOT, stderr=errors) as process:
+            try:
+                ready = b"GET /-/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+                wait_for(lambda: status(port, ready) == "200", "the service to be ready", retry_on=(OSError,))
+                yield Service(process, port, log)
+            finally:
+                process.terminate()
+
+
+def ask(port: int, seed: int, number: int) -> Answer:
+    return Answer(number, status(port, make(seed, number)))
+
+
+def status(port: int, request: bytes) -> str:
+    """Sends the request on a connection of its own, and nothing after it. Returns the status of the answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
+        client.settimeout(PATIENCE_S)
+        try:
+            client.sendall(request)
+            received = _beginning(client)
+        except TimeoutError:
+            return UNFINISHED
+        except (ConnectionResetError, BrokenPipeError):
+            return CLOSED
+    if not received:
+        return CLOSED
+    if b"urn:txnscope:no-brokers" in received:
+        return NO_BROKERS
+    return received.split(b" ", 2)[1].decode() if received.startswith(b"HTTP/1.1 ") else f"5xx: {received[:80]!r}"
+
+
+def _beginning(client: socket.socket) -> bytes:
+    """Returns the first line of the answer; of a 5xx all of it."""
+    received = b""
+    while b"\r\n" not in received or received.startswith(b"HTTP/1.1 5"):
+        chunk = client.recv(65_536)
+        received += chunk
+        if not chunk or b'"}' in chunk[-4:]:
+            break
+    return received
+
+
+if __name__ == "__main__":
+    sys.exit(main())
