@@ -198,6 +198,15 @@ _CLUSTERS: Final = [
         ],
         worst="cluster",
     ),
+    lines(
+        "Application that writes",
+        "1: this instance (host:process) may write the cluster; 0: it has given that right back. A new line is a"
+        " takeover. Needs `honor_labels: true` in the scrape configuration.",
+        "short",
+        [Query(value(catalogue.LEASE_HELD, "instance"), "{{cluster}} {{instance}}")],
+        page(of_series, "/pipeline"),
+        width=24,
+    ),
 ]
 
 BOARD: Final = Board(

@@ -122,7 +122,7 @@ def prometheus_config(port: int, alertmanager_port: int, rule_file: Path) -> dic
         "global": {"scrape_interval": every, "evaluation_interval": every},
         "rule_files": [str(rule_file)],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
-        "scrape_configs": [{"job_name": "txnscope", "static_configs": [{"targets": [service]}]}],
+        "scrape_configs": [{"job_name": "txnscope", "honor_labels": True, "static_configs": [{"targets": [service]}]}],
     }
 
 

@@ -96,8 +96,8 @@ def _labels() -> dict[str, str]:
         "finding": "its id: `/clusters/{cluster}/findings/{finding}` is its page",
         "transactional_id": "empty if a producer id has none; only for hanging and for the oldest open transactions",
         "owner": "of the rule that fits (`[[rules]]`), or empty",
-        "instance": "host and process id of a streaming application; Prometheus calls the label `exported_instance`, because"
-        " `instance` is the service's, unless `honor_labels` is set",
+        "instance": "host and process id of a streaming application; without `honor_labels: true` in the scrape"
+        " configuration, Prometheus calls this label `exported_instance`",
         "route": "template, like `/api/v1/clusters/{cluster}`; `(none)` for a path that nothing serves",
     }
 
