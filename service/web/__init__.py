@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from service.web import goto, guide
-from service.web.cluster import landing, overview, pipeline
-from service.web.findings import finding_list
+from service.web.cluster import audit, landing, overview, pipeline
+from service.web.findings import finding_list, mute_form
 from service.web.partitions import groups, partition_list, partition_page
 from service.web.transactions import expiring, transaction_list, transaction_page
 
@@ -16,11 +16,13 @@ ROOMS: Final = (
     goto,
     overview,
     finding_list,
+    mute_form,
     partition_list,
     partition_page,
     groups,
     expiring,
     pipeline,
+    audit,
     transaction_list,
     transaction_page,
     guide,

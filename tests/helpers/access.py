@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from service.access.configuration import AuthConfig, Person
@@ -61,13 +62,14 @@ def basic(name: str, password: str) -> dict[str, str]:
 
 
 @contextmanager
-def guarded(
+def guarded_app(
     url: str,
     auth: AuthConfig | None = None,
     hosts: AllowedHosts | None = None,
     operators: Mapping[str, str] | None = None,
-) -> Iterator[Guarded]:
-    """Yields a service that takes the keys of WHO, and the name `ann` with PASSWORD, an operator of orders."""
+) -> Iterator[tuple[FastAPI, dict[str, str], WithPartitions]]:
+    """Yields a service that takes the keys of WHO, and the name `ann` with PASSWORD, an operator of orders; the keys;
+    and the cluster orders, which has a hanging transaction."""
     other = SeededCluster(url, "payments")
     other.read([Id(b"theirs")])
     cluster = WithPartitions(url)
@@ -79,8 +81,18 @@ def guarded(
         api_keys.create(cluster.engine, name, keys[name], parse_grants(roles), "tests", NOW_MS)
     if auth is None:
         auth = AuthConfig(keys=True, basic=(Person("ann", HASHED, parse_grants(["operator@orders"])),))
-    app = create_app(url, "1.2.3", None, operators, lambda: NOW_MS, access=AccessConfig(auth, hosts))
-    with TestClient(app, raise_server_exceptions=False) as client:
-        yield Guarded(client, keys, cluster)
+    yield create_app(url, "1.2.3", None, operators, lambda: NOW_MS, access=AccessConfig(auth, hosts)), keys, cluster
     cluster.close()
     other.close()
+
+
+@contextmanager
+def guarded(
+    url: str, auth: AuthConfig | None = None, hosts: AllowedHosts | None = None, **more: Any
+) -> Iterator[Guarded]:
+    """Yields the service of `guarded_app` with a client."""
+    with (
+        guarded_app(url, auth, hosts, **more) as (app, keys, cluster),
+        TestClient(app, raise_server_exceptions=False) as client,
+    ):
+        yield Guarded(client, keys, cluster)

@@ -263,8 +263,9 @@ def _check_site(headers: Headers) -> None:
     """Refuses what a browser sends for another site. Programs send none of these headers. The body of a form passes
     only with proof that it is of our own page."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    is_ours = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
-    if site not in (None, "same-origin", "none") or (origin is not None and not is_ours):
+    has_our_origin = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    is_ours = site == "same-origin" or (site is None and has_our_origin)
+    if not is_ours and (site not in (None, "none") or origin is not None):
         raise ProblemError(403, NOT_ALLOWED, "this was sent by a page of another site")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     is_ambient = not headers.get("authorization", "").lower().startswith("bearer ")

@@ -14,7 +14,7 @@ HEADERS: Final[dict[str, str]] = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none at all, browsers hide the origin of our own forms, too
 }
 
 

@@ -16,6 +16,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.web.findings.headline import how_it_ended, story_of, who_of
+from service.web.findings.mute_form import CHOICES
 from service.web.findings.place import Where, where_of
 from service.web.findings.plan import GrantLines, plan_of
 from service.web.findings.words import about, heal_of_finding, is_muted
@@ -62,6 +63,7 @@ def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_
         facts=_facts(finding, where, frame)[: MOST_FACTS - (heal is not None)],
         plan=plan if finding.is_open else None,
         can_resolve=can_resolve,
+        mute_choices=CHOICES,
         is_muted=is_muted(finding, frame.now_ms),
         ended=how_it_ended(finding),
         where=where,

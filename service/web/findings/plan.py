@@ -193,7 +193,7 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
     place = f"{subject.topic}-{subject.partition}"
     off = Step(
         "Switch resolving on:",
-        "it is off in this service. Give an operator a key: `[operators]` in its configuration.",
+        "it is off in this service. Give an operator a key (`txnscope keys create`, `[auth]` in its configuration).",
     )
     return Plan(
         steps=(
@@ -210,7 +210,7 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
             ),
             _expect(),
         ),
-        needs="Needs the key of an operator: --operator-key-file, or TXNSCOPE_OPERATOR_KEY_FILE",
+        needs="Needs the key of an operator: --key-file, or TXNSCOPE_KEY_FILE",
         cost="Its records become readable: the other partitions of the transaction are committed already.",
         no_help=(
             "`kafka-transactions.sh abort`: it would write ABORT, and a part of a committed transaction would be lost.",

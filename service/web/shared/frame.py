@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from fastapi import Request
 from sqlalchemy import Connection
 
+from service.access.principal import Role
 from service.api.http.principals import principal_of
 from service.api.http.store import store_of
 from service.api.routes.clusters import configs_of, describe_cluster, known_cluster
@@ -40,6 +41,14 @@ from service.web.shared.stalls import StallLine, stall_lines
 _DAY_MS = 86_400_000
 
 
+class Rights(NamedTuple):
+    """What the viewer of a page may do in the cluster, so that pages offer it. `audit`: read the audit; `write`: mute
+    and resolve."""
+
+    audit: bool = False
+    write: bool = False
+
+
 class Frame(NamedTuple):
     """The data of the frame. `body`: the cluster as REST describes it. `standing`: partitions with a stalled LSO, the
     longest stalled first. `stalls`: the sources that stall, by name. `first_read`: progress of the first read of the
@@ -59,6 +68,7 @@ class Frame(NamedTuple):
     expiring: int
     unknown: Sequence[Unknown]
     first_read: FirstRead | None = None
+    rights: Rights = Rights()
 
     @property
     def name(self) -> str:
@@ -211,7 +221,13 @@ def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
         frame = read_frame(connection, found, request.app.state.now_ms())
-        yield connection, frame._replace(clusters=tuple(filter(principal_of(request).sees, frame.clusters)))
+        seen = tuple(filter(principal_of(request).sees, frame.clusters))
+        yield connection, frame._replace(clusters=seen, rights=_rights(request, found.name))
+
+
+def _rights(request: Request, cluster: str) -> Rights:
+    operates = principal_of(request).may(Role.OPERATOR, cluster)
+    return Rights(audit=operates or not request.app.state.access.authenticator.is_on, write=operates)
 
 
 class Verdict(NamedTuple):

@@ -90,6 +90,8 @@ TABLE: Final[dict[tuple[str, str], Row]] = {
     ("GET", f"{C}/mutes"): of_cluster(),
     ("POST", f"{C}/mutes"): of_operators(422),
     ("DELETE", f"{C}/mutes"): of_operators(422),
+    ("GET", f"{P}/audit"): of_operators(200),
+    ("POST", f"{P}/findings/{{finding}}/mute"): of_operators(422),
     ("GET", P): of_cluster(),
     ("GET", f"{P}/goto"): of_cluster(303, "q=pay"),
     ("GET", f"{P}/findings"): of_cluster(),

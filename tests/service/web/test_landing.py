@@ -70,7 +70,7 @@ def test_it_obeys_no_name_and_needs_no_script(cluster: WithPartitions, url: str)
         answer = client.get("/")
     assert answer.headers["content-security-policy"] == "default-src 'self'; frame-ancestors 'none'"
     assert answer.headers["x-frame-options"] == "DENY"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-cache"
     assert "<script" not in answer.text
     assert "<i>" not in answer.text
