@@ -106,7 +106,7 @@ class StoreDamaged(StoreLost):
 
 
 class ClusterMismatch(StoreError):
-    """The cluster's name is bound to another Kafka cluster."""
+    """The cluster's name is bound to another Kafka cluster, or the Kafka cluster to another name."""
 
 
 class LeaseLost(StoreError):

@@ -39,9 +39,9 @@ BACKGROUND_S: Final = 120.0
 END_S: Final = 20.0
 """Limit for stopping Spark. A frozen JVM never stops."""
 
-LEASE_S: Final = 2.0
+LEASE_S: Final = 1.0
 """Time without progress of a part under the lease after which the lease is not renewed. A standby takes over another
-ten seconds later: within 15 s of the last step, counting the seconds between checks and renewals, and not before the
+ten seconds later: some 13 s after the last step, counting the seconds between checks and renewals, and not before the
 longest legal pause has passed twice."""
 
 
