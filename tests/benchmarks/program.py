@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -11,24 +12,28 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
 from tests.benchmarks.process_tree import ProcessTree
+from tests.helpers.hosts import Host
 from tests.helpers.paths import ROOT
+from tests.helpers.processes import send
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
 """Parts of log lines of `ingest`: it reads the log; it waits for the lease."""
+PLANNER = "python_streamin"
+"""The name that a planner gives itself, as Linux cuts it."""
 
 
 class Program:
     """A running command; `said` has (seconds since its start, line) of what it printed on stderr."""
 
-    def __init__(self, command: str, *arguments: str) -> None:
+    def __init__(self, command: str, *arguments: str, host: Host | None = None) -> None:
         self.said: list[tuple[float, str]] = []
         self.began = time.monotonic()
         self.tree = ProcessTree()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "service.cli", command, *arguments],
             cwd=ROOT,
-            env=self.tree.environment,
+            env=self.tree.environment | (host.environment if host else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -64,6 +69,15 @@ class Program:
         self.tree.kill()
         self._process.wait(LIMIT_S)
 
+    def freeze(self) -> None:
+        """Stops all that its supervisor has started. The supervisor kills it 15 s later."""
+        send(signal.SIGSTOP, self.tree.processes()[1:])
+
+    def freeze_planner(self) -> None:
+        """Stops one of the processes that plan what is read."""
+        planners = [one for one in self.tree.processes() if one.name() == PLANNER]
+        send(signal.SIGSTOP, planners[-1:])
+
     def _all_said(self) -> str:
         return "\n".join(line for _, line in self.said)
 
@@ -75,11 +89,11 @@ class Program:
 
 
 @contextmanager
-def ingesting(bootstrap: str, store: str, cluster: str, *more: str) -> Iterator[Program]:
-    """`txnscope ingest` with `more` arguments. It is killed in the end."""
+def ingesting(bootstrap: str, store: str, cluster: str, *more: str, host: Host | None = None) -> Iterator[Program]:
+    """`txnscope ingest` with `more` arguments, on `host` (default: here). It is killed in the end."""
     with TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder:
         where = ["--bootstrap-servers", bootstrap, "--cluster", cluster, "--store", store]
-        program = Program("ingest", *where, "--checkpoint", folder, *more)
+        program = Program("ingest", *where, "--checkpoint", folder, *more, host=host)
         try:
             yield program
         finally:
