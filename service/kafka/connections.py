@@ -28,6 +28,9 @@ from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaUnavailable
 READ_AT_ONCE: Final = 1 << 20
 """Bytes read from a socket before they are parsed and before timeouts are checked."""
 
+LONGEST_PAUSE_S: Final = 15.0
+"""Longest pause that a broker may demand: the window of its quotas is 11 s by default. A wrong one could be 24 days."""
+
 REFUSALS: Final = (
     kafka.errors.AuthorizationError,
     kafka.errors.SaslAuthenticationFailedError,
@@ -82,7 +85,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
             try:
                 await self._learn_brokers(server.node_id, left_s * 1000)
                 return True
-            except kafka.errors.KafkaTimeoutError:
+            except (kafka.errors.KafkaTimeoutError, kafka.errors.RequestTimedOutError):
                 late = kafka.errors.KafkaTimeoutError("no answer in time")
                 failure = failure or ServerFailure(f"{server.host}:{server.port}", late)
             except Exception as e:
@@ -170,14 +173,12 @@ class PlainTransport(KafkaTCPTransport):  # type: ignore[misc]
                 self.abort(failure)
                 return
             self.last_read = time.monotonic()
+            connection = self._protocol
             try:
-                self._protocol.data_received(data)
-            except kafka.errors.InvalidReceiveError as e:
-                self.abort(_no_frame(e))
-            except kafka.errors.KafkaError as e:
-                self.abort(e)
+                connection.data_received(data)
             except Exception as e:
-                self.abort(kafka.errors.KafkaProtocolError(f"its answer cannot be decoded ({type(e).__name__})"))
+                self.abort(_unreadable(e))
+            _limit_pause(connection)
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         received = bytearray()
@@ -223,13 +224,25 @@ def _is_lasting(e: Exception) -> bool:
     return isinstance(e, (*REFUSALS, KafkaFailure)) or isinstance(e.__cause__, ssl.SSLCertVerificationError)
 
 
-def _no_frame(e: kafka.errors.InvalidReceiveError) -> kafka.errors.InvalidReceiveError:
-    """Returns the failure for a frame whose length cannot be, with the protocol whose first bytes these are."""
-    size = int(str(e).rpartition(" ")[2])
-    known = _FOREIGN.get(size)
-    return kafka.errors.InvalidReceiveError(
-        f"it answers as {known}, not as a Kafka broker" if known else f"a frame of {size} bytes is no answer of Kafka's"
-    )
+def _limit_pause(connection: KafkaConnection) -> None:
+    """Shortens a pause that the broker demands (throttle time) to LONGEST_PAUSE_S."""
+    until = time.monotonic() + LONGEST_PAUSE_S
+    if connection._throttle_time > until:
+        connection._throttle_time = until
+        connection.net.call_at(until, connection._maybe_unthrottle)
+
+
+def _unreadable(e: Exception) -> kafka.errors.KafkaProtocolError:
+    """Returns the failure for bytes that are no answer. It is a new one, because the stack of `e` holds the frame."""
+    if isinstance(e, kafka.errors.InvalidReceiveError):
+        size = int(str(e).rpartition(" ")[2])
+        known = _FOREIGN.get(size)
+        text = f"it answers as {known}, not as a Kafka broker" if known else f"{size} bytes are no frame of Kafka's"
+    elif isinstance(e, kafka.errors.KafkaError):
+        text = str(e.args[0]) if e.args else "its answer cannot be decoded"
+    else:
+        text = f"its answer cannot be decoded ({type(e).__name__})"
+    return kafka.errors.KafkaProtocolError(text)
 
 
 class _Scram(SaslMechanismScram):  # type: ignore[misc]

@@ -74,12 +74,14 @@ class EndsWatcher:
         kinds = _KINDS if with_start else _KINDS[:2]
         numbers = np.full((len(_KINDS) + 1, len(self._places)), -1, np.int64)
         numbers[_CODE] = errors.LEADER_NOT_AVAILABLE
-        for led, answers in self._ask(kinds):
-            code = np.zeros(len(led.slots), np.int16)
-            for row, (kind, answer) in enumerate(zip(kinds, answers, strict=True)):
-                of_kind, numbers[row, led.slots] = led.readers[kind].read(answer.body)
-                code = np.where(code, code, of_kind)
-            numbers[_CODE, led.slots] = code
+        for node, answers in self._ask(kinds):
+            led = self._led[node]
+            try:
+                rows = led.read(kinds, answers)
+            except ValueError:
+                self.trouble = str(self._client.distrust(node, "its answer to ListOffsets cannot be decoded"))
+                continue
+            numbers[: len(kinds), led.slots], numbers[_CODE, led.slots] = rows[:-1], rows[-1]
         is_missing = (numbers[: len(kinds)] < 0).any(axis=0)
         numbers[_CODE, is_missing & (numbers[_CODE] == errors.NONE)] = errors.OFFSET_NOT_AVAILABLE
         numbers[:_CODE, numbers[_CODE] != errors.NONE] = -1
@@ -94,14 +96,14 @@ class EndsWatcher:
         self._numbers = numbers
         return self._ends.copy()
 
-    def _ask(self, kinds: Sequence[_Kind]) -> Iterator[tuple[_LedPartitions, list[RawAnswer]]]:
+    def _ask(self, kinds: Sequence[_Kind]) -> Iterator[tuple[int, list[RawAnswer]]]:
         self.trouble = None
         requests = {node: [led.request(kind) for kind in kinds] for node, led in self._led.items()}
         for node, answers in self._client.ask_all(requests, TIMEOUT_MS).items():
             if isinstance(answers, errors.KafkaFailure):
                 self.trouble = str(answers)
             else:
-                yield self._led[node], answers
+                yield node, answers
 
     def _prepare(self, layouts: Mapping[str, TopicLayout]) -> None:
         self._places = [(topic, p) for topic, layout in layouts.items() for p in layout.leaders]
@@ -130,6 +132,15 @@ class _LedPartitions:
 
     def request(self, kind: _Kind) -> RawRequest:
         return RawRequest(API_KEY, VERSION, self._bodies[kind], is_flexible=False)
+
+    def read(self, kinds: Sequence[_Kind], answers: Sequence[RawAnswer]) -> npt.NDArray[np.int64]:
+        """Returns a row of offsets for each kind, and a last one with the first error code of each partition. Raises
+        ValueError for bytes that are no answer."""
+        rows = np.zeros((len(kinds) + 1, len(self.slots)), np.int64)
+        for row, (kind, answer) in enumerate(zip(kinds, answers, strict=True)):
+            codes, rows[row] = self.readers[kind].read(answer.body)
+            rows[-1] = np.where(rows[-1], rows[-1], codes)
+        return rows
 
 
 API_KEY: Final = 2
@@ -162,10 +173,14 @@ class AnswerReader:
         self._size = -1
 
     def read(self, body: bytes) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
-        """Returns error code and offset of each place: LEADER_NOT_AVAILABLE and -1 if the answer omits the place."""
+        """Returns error code and offset of each place: LEADER_NOT_AVAILABLE and -1 if the answer omits the place.
+        Raises ValueError for bytes that are no answer."""
         data = np.frombuffer(body, np.uint8)
         if data.size != self._size or not np.array_equal(data[self._frame_at], self._frame):
-            self._locate(body, data)
+            try:
+                self._locate(body, data)
+            except (struct.error, IndexError) as e:
+                raise ValueError("no answer to ListOffsets") from e
         codes = np.full(len(self._order), LEADER_NOT_AVAILABLE, np.int16)
         offsets = np.full(len(self._order), -1, np.int64)
         if self._at.size:
@@ -178,13 +193,13 @@ class AnswerReader:
     def _locate(self, body: bytes, data: npt.NDArray[np.uint8]) -> None:
         starts: list[int] = []
         places: list[int] = []
-        (topics,) = _I32.unpack_from(body, 4)
+        topics = _count(_I32, body, 4)
         at = 8
         for _ in range(topics):
-            (size,) = _I16.unpack_from(body, at)
+            size = _count(_I16, body, at)
             name = body[at + 2 : at + 2 + size].decode()
             at += 2 + size
-            (count,) = _I32.unpack_from(body, at)
+            count = _count(_I32, body, at)
             at += 4
             for start in range(at, at + count * (_INDEX + _NUMBERS.itemsize), _INDEX + _NUMBERS.itemsize):
                 place = self._order.get((name, _I32.unpack_from(body, start)[0]))
@@ -198,3 +213,11 @@ class AnswerReader:
         is_frame[(self._at[:, None] + np.arange(_NUMBERS.itemsize)).ravel()] = False
         self._frame_at = np.flatnonzero(is_frame)
         self._size, self._frame = data.size, data[self._frame_at]
+
+
+def _count(field: struct.Struct, body: bytes, at: int) -> int:
+    """Returns a number of things that follow. Raises ValueError if the body has no room for so many."""
+    (count,) = field.unpack_from(body, at)
+    if not 0 <= count <= len(body):
+        raise ValueError(f"{count} of something in {len(body)} bytes")
+    return int(count)

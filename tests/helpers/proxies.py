@@ -1,0 +1,163 @@
+"""Proxies before real brokers, each of which may begin to misbehave: clients see their addresses in place of the
+brokers'."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Final
+
+from tests.helpers.waiting import LIMIT_S
+
+Misbehaviour = Callable[[bytes], bytes | None]
+"""Returns the bytes to send in place of a response (without its length); None: nothing is sent."""
+
+_SIZE: Final = struct.Struct(">i")
+_FLOOD: Final = random.Random(1).randbytes(1 << 16)
+
+
+def framed(response: bytes) -> bytes:
+    return _SIZE.pack(len(response)) + response
+
+
+def garbage(response: bytes) -> bytes:
+    """A frame with the right length and correlation id, and other bytes behind them."""
+    return framed(response[:4] + random.Random(2).randbytes(len(response) - 4))
+
+
+def huge(response: bytes) -> bytes:
+    """The start of a frame of 2 GB."""
+    return _SIZE.pack(2**31 - 1) + response
+
+
+def endless(response: bytes) -> bytes:
+    """The start of a frame of 90 MB, whose rest never comes."""
+    return _SIZE.pack(90 << 20) + response
+
+
+def flood(response: bytes) -> bytes:
+    """The right response, and noise behind it for as long as somebody reads: see `Proxy`."""
+    return framed(response)
+
+
+def silent(response: bytes) -> None:
+    """Nothing."""
+
+
+class Proxies:
+    """`with Proxies({1: "127.0.0.1:9092", …}) as proxies`: one proxy for each broker; all of them at `bootstrap`.
+    `proxies.misbehave(2, garbage)` until `proxies.behave(2)`. `change`: gets every response as it came, and the API."""
+
+    def __init__(
+        self, brokers: Mapping[int, str], change: Callable[[int, int, bytes], bytes] = lambda _api, _version, r: r
+    ) -> None:
+        self._brokers, self._change = dict(brokers), change
+        self._misbehaviour: dict[int, Misbehaviour] = {}
+        self._servers: dict[int, socket.socket] = {}
+        self._sockets: list[tuple[int, socket.socket]] = []
+        self._threads: list[threading.Thread] = []
+        self.flooded = 0
+        """Bytes of noise that were sent."""
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.address(node) for node in self._brokers)
+
+    def address(self, node: int) -> str:
+        return f"127.0.0.1:{self._servers[node].getsockname()[1]}"
+
+    def misbehave(self, node: int, how: Misbehaviour) -> None:
+        self._misbehaviour[node] = how
+
+    def behave(self, node: int) -> None:
+        self._misbehaviour.pop(node, None)
+        for of, connection in [*self._sockets]:
+            if of == node:
+                _end(connection)
+
+    def __enter__(self) -> Proxies:
+        self._servers = {node: socket.create_server(("127.0.0.1", 0)) for node in self._brokers}
+        self._renamed = {_address(self._brokers[node]): _address(self.address(node)) for node in self._brokers}
+        for node in self._brokers:
+            self._begin(self._accept, node)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        for connection in (*self._servers.values(), *(connection for _, connection in self._sockets)):
+            _end(connection)
+        for thread in self._threads:
+            thread.join(LIMIT_S)
+        for connection in (*self._servers.values(), *(connection for _, connection in self._sockets)):
+            connection.close()
+
+    def _begin(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, node: int) -> None:
+        host, _, port = self._brokers[node].partition(":")
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._servers[node].accept()
+                self._sockets.append((node, client))
+                broker = socket.create_connection((host, int(port)))
+                self._sockets.append((node, broker))
+                asked: dict[int, tuple[int, int]] = {}
+                self._begin(self._pass_requests, client, broker, asked)
+                self._begin(self._pass_responses, node, broker, client, asked)
+
+    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
+        with suppress(OSError):
+            while request := _frame(client):
+                api, version, correlation = struct.unpack_from(">hhi", request)
+                asked[correlation] = api, version
+                broker.sendall(framed(request))
+        _end(broker)
+
+    def _pass_responses(
+        self, node: int, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]
+    ) -> None:
+        with suppress(OSError):
+            while response := _frame(broker):
+                for theirs, ours in self._renamed.items():
+                    response = response.replace(theirs, ours)
+                (correlation,) = struct.unpack_from(">i", response)
+                response = self._change(*asked.pop(correlation), response)
+                how = self._misbehaviour.get(node, framed)
+                sent = how(response)
+                if sent is not None:
+                    client.sendall(sent)
+                while how is flood and self._misbehaviour.get(node) is flood:
+                    client.sendall(_FLOOD)
+                    self.flooded += len(_FLOOD)
+        _end(client)
+
+
+def _address(text: str) -> bytes:
+    """Returns HOST:PORT as it stands in a Metadata response: the end of the host and the port behind it."""
+    host, _, port = text.partition(":")
+    return host.encode() + _SIZE.pack(int(port))
+
+
+def _frame(connection: socket.socket) -> bytes:
+    """Returns the next message; nothing at the end of the connection."""
+    head = _read(connection, _SIZE.size)
+    return _read(connection, *_SIZE.unpack(head)) if head else b""
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size and (some := connection.recv(size - len(data))):
+        data += some
+    return bytes(data) if len(data) == size else b""
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,151 @@
+"""Servers and brokers that misbehave: errors of one line, a bounded wait, bounded memory, and the others still read."""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from service.kafka import client as client_module
+from service.kafka.client import KafkaClient
+from service.kafka.cluster import cluster_id
+from service.kafka.ends import EndsWatcher
+from service.kafka.errors import KafkaUnavailable
+from service.kafka.metadata import TopicLayout, topic_layout
+from service.kafka.settings import ClientSettings
+from tests.helpers.brokers import Cluster
+from tests.helpers.certificates import Authority
+from tests.helpers.proxies import Misbehaviour, Proxies, endless, flood, garbage, huge, silent
+from tests.helpers.servers import Served, serving
+from tests.helpers.waiting import wait_for, wait_until
+from tests.integration.producers import create_topic
+
+LATE_S = 10.0
+"""More than any of the waits here takes on a slow machine; without a limit they take forever."""
+MEMORY = 400 << 20
+"""Three frames of 96 MB (MAX_RESPONSE_BYTES) and more: one that is read, its copy, and the next one."""
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Fails if the block takes longer than LATE_S, or more than MEMORY."""
+    tracemalloc.start()
+    began = time.monotonic()
+    try:
+        yield
+        assert time.monotonic() - began < LATE_S
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+
+
+class TestFirstContact:
+    """Servers that are no brokers, or broken ones."""
+
+    @pytest.fixture(autouse=True)
+    def short_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(client_module, "CONNECT_TIMEOUT_MS", 1_000)
+
+    @pytest.mark.parametrize(
+        ("served", "why"),
+        [
+            (Served(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "it answers as an HTTP server, not as a Kafka broker"),
+            (Served(b"\x15\x03\x03\x00\x02\x02\x0a"), "it answers as a TLS listener, not as a Kafka broker"),
+            (Served(struct.pack(">i", 2**31 - 1)), r"2147483647 bytes are no frame of Kafka's"),
+            (Served(struct.pack(">i", -5)), r"-5 bytes are no frame of Kafka's"),
+            (Served(struct.pack(">ii", 40, 1) + bytes(range(90, 126))), "Unable to decode response|its answer .*"),
+            (Served(struct.pack(">ii", 8, 77) + bytes(4)), "Correlation IDs do not match: sent 1, recv 77"),
+            (Served(), "it closed the connection"),
+            (Served(is_silent=True), "no answer in time"),
+            (Served(struct.pack(">i", 90 << 20), 0.02, b"x" * 1000), "no answer in time"),
+            (
+                Served(struct.pack(">i", 90 << 20), 0, b"x" * (1 << 20)),
+                "Correlation IDs do not match: .*|no answer in time",
+            ),
+        ],
+        ids=["http", "tls", "2 GB", "negative", "garbage", "other", "closed", "silent", "drip", "flood"],
+    )
+    def test_is_one_line_with_host_and_reason(self, served: Served, why: str) -> None:
+        with serving(served) as address, bounded(), pytest.raises(KafkaUnavailable) as failure:
+            KafkaClient(ClientSettings.load(address, None))
+        assert re.fullmatch(f"{address} does not answer: ({why})", str(failure.value))
+
+    def test_a_tls_listener_that_says_nothing_is_left(self, tmp_path: Path) -> None:
+        with serving(Served(is_silent=True)) as address, bounded(), pytest.raises(KafkaUnavailable) as failure:
+            KafkaClient(ClientSettings.load(address, tls(tmp_path)))
+        assert re.fullmatch(
+            f"{address} does not answer: (no answer in time|TLS: no end of the handshake in time)", str(failure.value)
+        )
+
+    def test_an_expired_certificate_is_named(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        expired = authority.issue("broker", life=-timedelta(hours=1))
+        with serving(Served(), certificate=expired) as address, bounded(), pytest.raises(KafkaUnavailable) as failure:
+            KafkaClient(ClientSettings.load(address, tls(tmp_path, authority.certificate)))
+        assert (
+            str(failure.value) == f"{address} does not answer: TLS: the certificate is refused: certificate has expired"
+        )
+
+    def test_of_several_servers_the_last_one_is_named(self) -> None:
+        with serving(Served()) as one, serving(Served()) as two, pytest.raises(KafkaUnavailable) as failure:
+            KafkaClient(ClientSettings.load(f"{one},{two}", None))
+        assert re.fullmatch(f"{one},{two} does not answer: ({one}|{two}): it closed the connection", str(failure.value))
+
+
+def tls(folder: Path, trusted: Path | None = None) -> Path:
+    file = folder / "client.properties"
+    trust = f"ssl.truststore.location={trusted}\n" if trusted else ""
+    file.write_text(f"security.protocol=SSL\n{trust}")
+    return file
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster("3.9.2", tmp_path_factory.mktemp("misbehaving")) as running:
+        create_topic(running.bootstrap, "spread", partitions=6)
+        yield running
+
+
+@pytest.mark.broker
+class TestOneOfThreeBrokers:
+    """One broker of a cluster misbehaves after the connection is made."""
+
+    @pytest.mark.parametrize("how", [garbage, huge, endless, flood, silent], ids=lambda how: how.__name__)
+    def test_the_partitions_of_the_others_are_read_and_its_own_again_later(
+        self, cluster: Cluster, how: Misbehaviour
+    ) -> None:
+        with (
+            Proxies({node: broker.bootstrap for node, broker in cluster.nodes.items()}) as proxies,
+            KafkaClient(ClientSettings.load(proxies.bootstrap, None)) as client,
+        ):
+            layout = wait_for(lambda: topic_layout(client, "spread"), "the layout of the topic")
+            layouts, watcher = {"spread": layout}, EndsWatcher(client)
+            led = {p for p, leader in layout.leaders.items() if leader.node == 2}
+            wait_until(lambda: unread(watcher, layouts), lambda found: found == set(), "that all are read")
+            proxies.misbehave(2, how)
+            with bounded():
+                assert unread(watcher, layouts) <= led
+            wait_until(lambda: unread(watcher, layouts), lambda found: found == led, "that its partitions are unread")
+            began = time.monotonic()
+            assert unread(watcher, layouts) == led
+            assert time.monotonic() - began < 1.0, "the others do not wait for it again"
+            assert watcher.trouble is not None
+            assert re.fullmatch(rf"broker 2 \({proxies.address(2)}\) does not answer: [^\n]+", watcher.trouble)
+            proxies.behave(2)
+            began = time.monotonic()
+            wait_until(lambda: unread(watcher, layouts), lambda found: found == set(), "that all are read again")
+            print(f"{how.__name__}: read again after {time.monotonic() - began:.1f} s")  # noqa: T201
+            assert cluster_id(client)
+
+
+def unread(watcher: EndsWatcher, layouts: Mapping[str, TopicLayout]) -> set[int]:
+    """Returns the partitions without an answer in a sample of all."""
+    found = watcher.sample(layouts, with_start=True)
+    return {p for (_, p), ends in found.items() if ends.error}
