@@ -334,4 +334,6 @@ def _translate_read_only(context: ExceptionContext) -> StoreUnavailable | None:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    """Returns the error's message in one line, without the statement that PostgreSQL repeats below it."""
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
+    return " ".join((primary or str(error)).split()) or type(error).__name__
