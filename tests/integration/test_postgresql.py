@@ -1,9 +1,11 @@
-"""The application over PostgreSQL: exact counts through a restart of the server and the death of the driver."""
+"""The application over PostgreSQL: exact counts through a restart and a failover of the server, a locked table, and the
+death of the driver."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from deploy.demo.broker import Broker
@@ -16,7 +18,9 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def test_counts_are_exact_after_a_restart_of_the_server_and_a_killed_driver(broker_431: Broker, tmp_path: Path) -> None:
+def test_counts_are_exact_through_every_fault_of_the_server_and_a_killed_driver(
+    broker_431: Broker, tmp_path: Path
+) -> None:
     create_topic(broker_431.bootstrap, "postgresql")
     producer = open_producer(broker_431.bootstrap, "postgresql")
     transact(producer, "postgresql")  # before counting begins
@@ -38,12 +42,33 @@ def test_counts_are_exact_after_a_restart_of_the_server_and_a_killed_driver(brok
             wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
             assert "reading stopped" not in app.log.read_text()
 
+            demote(server)
+            transact(producer, "postgresql")
+            wait_for(lambda: "read-only" in app.log.read_text(), "the standby to be told")
+            server.execute("SELECT pg_promote()")
+            wait_until_equal(lambda: counted(app), (5, 3), f"the counts after the failover ({app.log})")
+
+            with psycopg.connect(url) as migration:
+                migration.execute("LOCK TABLE transactional_ids IN ACCESS EXCLUSIVE MODE")
+                transact(producer, "postgresql", commit=False)
+                wait_for(lambda: "lock timeout" in app.log.read_text(), "the lock to be told")
+            wait_until_equal(lambda: counted(app), (5, 4), f"the counts after the lock ({app.log})")
+            wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
+            assert "reading stopped" not in app.log.read_text()
+
             app.kill()
             transact(producer, "postgresql")
             app.start()
-            wait_until_equal(lambda: counted(app), (5, 3), f"the counts after the kill ({app.log})")
+            wait_until_equal(lambda: counted(app), (6, 4), f"the counts after the kill ({app.log})")
         finally:
             app.stop()
+
+
+def demote(server: Postgres) -> None:
+    """Starts it again as a standby, as a primary that another one has replaced."""
+    server.stop()
+    (server.directory / "data" / "standby.signal").touch()
+    server.start()
 
 
 def errors(app: Ingest) -> set[str | None]:
