@@ -24,7 +24,8 @@ _REASONS: Final = {
     "recreated": "belong to a topic that was created again; it is read from its start",
     "diverged": "no longer match what had been read; the log is read again",
     "cleaned": "held {missing} records that compaction removed before they were read",
-    "away": "were last read too long ago, so removed ids may have been missed; the log is read again",
+    "away": "were last read too long ago, or the store was made anew: removed ids may have been missed, and the log is"
+    " read again",
 }
 
 

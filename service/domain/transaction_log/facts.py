@@ -197,7 +197,8 @@ class Gap(NamedTuple):
     - `retention`: the records were deleted before they were read.
     - `cleaned`: compaction removed `missing` of the records before they were read.
     - `recreated`, `diverged`: the log now contains other records than those that were read.
-    - `away` (an empty range): the last read was so long ago that tombstones may be gone, so the log is read again.
+    - `away` (an empty range): the last read was so long ago that tombstones may be gone, or the store was made anew
+      (`service.store.rebuild`), so the log is read again.
 
     After the last three reasons the log is a new generation; its records below `from_offset` were counted already.
     """

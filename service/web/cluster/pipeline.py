@@ -30,7 +30,7 @@ _GAPS: Final = {
     "retention": "deleted before they were read",
     "recreated": "the topic was created again; it is read from its start",
     "diverged": "the log no longer matches what had been read; it is read again",
-    "away": "last read too long ago; the log is read again",
+    "away": "last read too long ago, or the store was made anew; the log is read again",
 }
 
 router = APIRouter(route_class=KeptRoute, include_in_schema=False)
