@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
+from service.access.hosts import AllowedHosts
 from service.cli.parser import parse
 from service.domain.retention_policy import DEFAULT
 from service.settings import ENV_PREFIX, Settings, load
@@ -95,6 +97,17 @@ def test_variables_are_settings_and_can_be_used(
     assert settings.cluster is None
     assert settings.keep == DEFAULT
     assert not settings.operators
+
+
+def test_the_service_answers_prometheus_and_is_open_only_while_its_port_is_not(services: dict[str, Any]) -> None:
+    environment = services["service"]["environment"]
+    assert environment["TXNSCOPE_INSECURE"] == "true"
+    assert {address for address, _, _ in published(services["service"])} == {"127.0.0.1"}
+    scraped = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
+    (target,) = next(job for job in scraped if job["job_name"] == "txnscope")["static_configs"][0]["targets"]
+    hosts = AllowedHosts("0.0.0.0", environment["TXNSCOPE_ALLOWED_HOSTS"].split())
+    assert hosts.allows(target, "172.18.0.3")
+    assert not hosts.allows("evil.example", "172.18.0.3")
 
 
 def test_only_the_service_knows_the_keys_of_operators() -> None:

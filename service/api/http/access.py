@@ -43,10 +43,13 @@ from service.store.engine import StoreError
 
 log = logging.getLogger(__name__)
 
-_THREADS: Final = 4
-"""Checks of credentials at once: a password takes 60 ms of a core, and 32 MB."""
+_THREADS: Final = 2
+"""Threads that check passwords and tokens (a password takes 60 ms of a core, and 32 MB), and as many that read keys:
+those with keys do not wait for somebody who guesses passwords.
+"""
 
-_threads: RunVar[CapacityLimiter] = RunVar("threads of credentials")
+_slow: RunVar[CapacityLimiter] = RunVar("threads that check passwords and tokens")
+_fast: RunVar[CapacityLimiter] = RunVar("threads that read keys")
 
 _JSON: Final = "application/json"
 
@@ -92,12 +95,10 @@ class Access:
         known = self.authenticator.known(header, now_s)
         if known is not None:
             return known
-        if self.authenticator.is_slow(header) and self.slowdown.is_full(address, now_s):
+        is_slow = self.authenticator.is_slow(header)
+        if is_slow and self.slowdown.is_full(address, now_s):
             raise _too_many()
-        limiter = _threads.get(None)
-        if limiter is None:
-            limiter = CapacityLimiter(_THREADS)
-            _threads.set(limiter)
+        limiter = _limiter(_slow if is_slow else _fast)
         return await to_thread.run_sync(self.authenticator.check, header, now_s, limiter=limiter)
 
     async def refuse(self, refusal: Refusal) -> None:
@@ -257,6 +258,14 @@ def describe_access(document: dict[str, Any]) -> None:
 
 def _responses(*statuses: int) -> dict[str, Any]:
     return {str(status): one for status, one in describe(*statuses).items()}
+
+
+def _limiter(variable: RunVar[CapacityLimiter]) -> CapacityLimiter:
+    limiter = variable.get(None)
+    if limiter is None:
+        limiter = CapacityLimiter(_THREADS)
+        variable.set(limiter)
+    return limiter
 
 
 def _check_site(headers: Headers) -> None:

@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from service.cli import main
@@ -24,9 +25,10 @@ from tests.helpers.brokers import free_port
 from tests.helpers.certificates import Authority
 from tests.helpers.partitions import PID, WithPartitions, entry, hanging_finding, read, stalled_partition
 from tests.helpers.paths import ROOT
+from tests.helpers.processes import all_processes, command_of
 from tests.helpers.stores import Id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
-from tests.service.cli.test_running import Command
+from tests.service.cli.test_running import INGEST, Command
 
 C = "/api/v1/clusters/orders"
 CONFIG = f"""
@@ -59,10 +61,10 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 class Service:
     """A running `txnscope serve`, started with `more`, and what asks it."""
 
-    def __init__(self, directory: Path, *more: str, trusted: Path | None = None) -> None:
+    def __init__(self, directory: Path, *more: str, trusted: Path | None = None, command: str = "serve") -> None:
         self._directory, self.port = directory, free_port()
         self._trusted = trusted
-        self.command = Command(directory, "serve", "--port", str(self.port), "--config", "txnscope.toml", *more)
+        self.command = Command(directory, command, "--port", str(self.port), "--config", "txnscope.toml", *more)
         self.command.wait_for_text("serving http")
 
     def context(self, certificate: Path | None = None) -> ssl.SSLContext | None:
@@ -314,6 +316,30 @@ def test_the_same_is_served_when_it_is_wanted(
     (tmp_path / "txnscope.toml").write_text("")
     open_ = services("--host", "0.0.0.0", "--insecure")
     assert (open_.ask(C), open_.ask(C, {"Host": "evil.example"}), open_.ask("/-/ready")) == (200, 421, 200)
+
+
+def test_watch_serves_with_the_same_tls_and_authentication(
+    cluster: WithPartitions, tmp_path: Path, authority: Authority
+) -> None:
+    """Its child gets them: files as flags, hashes of passwords in its environment only."""
+    application = tmp_path / "spark_jobs"
+    application.mkdir()
+    (application / "__init__.py").touch()
+    (application / "__main__.py").write_text(INGEST)
+    shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
+    tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem", "--allowed-hosts", "txnscope.example")
+    watched = Service(tmp_path, "--bootstrap-servers", "a:1", *tls, trusted=authority.certificate, command="watch")
+    try:
+        wait_until_equal(lambda: watched.ask("/-/ready"), 200, "the service", retry_on=(OSError,))
+        assert (watched.ask(C), watched.ask(C, basic("ann", PASSWORD))) == (401, 200)
+        assert watched.ask(C, basic("ann", PASSWORD) | {"Host": "txnscope.example"}) == 200
+        lines = [command_of(one) for one in all_processes()]
+        assert not [line for line in lines if HASHED.text in line]
+        watched.command.wait_for_text("ingest | ingest ")
+        pid = int(watched.command.text.split("ingest | ingest ")[1].split()[0])
+        assert HASHED.text not in str(psutil.Process(pid).environ()), "only the service compares passwords"
+    finally:
+        watched.end()
 
 
 @pytest.mark.parametrize(
