@@ -25,6 +25,7 @@ from service.metrics.families import clusters, coordinators, findings, groups, p
 from service.metrics.requests import RequestMetrics
 from service.metrics.series import Distribution, Series, bounded, durations
 from service.store.engine import StoreError
+from service.store.label_text import label_text
 from service.store.queries.metrics import ClusterFacts, all_facts
 from service.store.schema_check import SchemaCheck
 
@@ -93,7 +94,8 @@ def _family(metric: Metric, *labels: str) -> _Family:
     return kind(metric.name, metric.help, labels=labels)
 
 
-def _add(family: _Family, labels: Sequence[str], value: float | Distribution) -> None:
+def _add(family: _Family, texts: Sequence[str], value: float | Distribution) -> None:
+    labels = [label_text(text) for text in texts]
     if isinstance(family, HistogramMetricFamily):
         assert isinstance(value, Distribution)
         family.add_metric(labels, value.buckets, value.sum)

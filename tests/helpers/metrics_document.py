@@ -21,6 +21,7 @@ from service.metrics.families import CAUSES, REASONS
 from service.metrics.page import KEPT_MS, SERIES_LIMIT
 from service.store import clusters
 from service.store.engine import open_reader
+from service.store.label_text import DIGEST_DIGITS, LABEL_BYTES
 from service.store.queries.metrics import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
 from service.store.writers.counters import count_batch, count_detection
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
@@ -52,6 +53,9 @@ Names: `service/metrics/catalogue.py`; values: `service/metrics/families.py`, of
   transactions, and up to {MOST_OPEN} findings of a kind.
 - What does not print in an id is escaped as `\\u{{9}}`, what is not UTF-8 as `\\x{{ff}}`, as on the pages. REST, pages
   and commands take an id so, too.
+- A label has at most {LABEL_BYTES} bytes. Of a longer id, group, owner or name it has the first part, `…`, and
+  {DIGEST_DIGITS} hex digits of the SHA-256 of the whole, so that two long ids stay two series. `transaction?id=…` takes
+  such a label, too, unless hundreds of ids begin alike; the link by `finding` always leads to the finding.
 
 | label | values |
 |---|---|

@@ -13,6 +13,7 @@ from service.domain.transaction_log.states import OPEN
 from service.store import trigram_index
 from service.store.display import possible_ids_of
 from service.store.id_key import KEY_ID_BYTES, full_id, id_key, is_cut
+from service.store.label_text import kept_part, label_text
 from service.store.queries.transaction_pages import (
     SORTS,
     ByTime,
@@ -41,6 +42,8 @@ _WIDE: Final = 20_000
 take longer than passing fifty other ids for each."""
 _FEW: Final = 2_000
 """Number of ids up to which those that contain a text are looked up and sorted."""
+_SAME_START: Final = 200
+"""Number of ids with the same first 245 bytes among which the id of a cut label is searched."""
 
 
 class Page(NamedTuple):
@@ -51,10 +54,25 @@ class Page(NamedTuple):
 
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
-    """Returns the row of the id that a text names: the first of `service.store.display.possible_ids_of` with a row;
-    None if there is none."""
+    """Returns the row of the id that a text names: the first of `service.store.display.possible_ids_of` with a row,
+    else the id that has this text as its label in metrics; None if there is none."""
     rows = (find(connection, cluster_id, one) for one in possible_ids_of(name))
-    return next((row for row in rows if row is not None), None)
+    found = next((row for row in rows if row is not None), None)
+    return found or _find_labelled(connection, cluster_id, name.decode(errors="replace"))
+
+
+def _find_labelled(connection: Connection, cluster_id: int, label: str) -> IdRow | None:
+    """Returns the row of the long id whose label in metrics was cut to this text; None also if more than _SAME_START
+    ids begin as it does."""
+    start = kept_part(label)
+    if start is None:
+        return None
+    begins = filters(cluster_id, Selection(frozenset(), named_prefix(connection, cluster_id, start.encode())))
+    rows = connection.execute(
+        select(_T.transactional_id, _T.display).where(_T.cluster_id == cluster_id, *begins).limit(_SAME_START)
+    )
+    keys = [key for key, display in rows if label_text(display) == label]
+    return find(connection, cluster_id, keys[0]) if keys else None
 
 
 def find(connection: Connection, cluster_id: int, transactional_id: bytes) -> IdRow | None:

@@ -1,0 +1,99 @@
+"""Labels of ids, groups and owners of any length: short, distinct, and still the name of one id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from service.metrics import create_metrics
+from service.store.display import display_id
+from service.store.engine import open_reader
+from service.store.label_text import LABEL_BYTES, kept_part, label_text
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition
+from tests.helpers.stores import NOW_MS, client_of, open_id
+from tests.service.metrics.test_metrics import Samples, page, samples
+
+LONGEST = 32_767
+"""Bytes of the longest id that Kafka's protocol carries."""
+
+SHARED = b"a" * (LONGEST - 1)
+TWINS = (SHARED + b"1", SHARED + b"2")
+CONTROLS = b"\x01" * (LONGEST - 2) + "é".encode()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+    """Long ids that are open and that hang, a long group that waits, a long owner."""
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", partitions=1)
+    cluster.read([open_id(one, 9_000 + number) for number, one in enumerate((*TWINS, CONTROLS))])
+    cluster.look(*(stalled_partition(number) for number in range(2)))
+    cluster.see(*(hanging_finding(number, name=one, owner="o" * 5_000) for number, one in enumerate(TWINS)))
+    groups = [ObservedGroupOffset("g" * (LONGEST - 1) + end, "orders", 0, LSO, 1, False) for end in "12"]
+    GroupWriter(cluster.engine, cluster.lease).replace(groups, NOW_MS)
+    yield cluster
+    cluster.close()
+
+
+def of(cluster: WithPartitions) -> Samples:
+    reader = open_reader(cluster.url)
+    try:
+        return page(create_metrics(reader), NOW_MS)
+    finally:
+        reader.dispose()
+
+
+def test_no_label_is_longer_than_256_bytes_and_two_ids_stay_two_series(cluster: WithPartitions) -> None:
+    found = of(cluster)
+    texts = [(name, label, text) for name, labels in found for label, text in labels]
+    assert [one for one in texts if len(one[2].encode()) > LABEL_BYTES] == []
+
+    def values(name: str, label: str) -> set[str]:
+        return {text for metric, its_label, text in texts if (metric, its_label) == (f"kafka_txn_{name}", label)}
+
+    assert len(values("top_open_start_timestamp_seconds", "transactional_id")) == 3
+    assert len(values("hanging_info", "transactional_id")) == 2
+    assert len(values("hanging_info", "owner")) == 1
+    assert len(values("group_blocked", "group")) == 2
+    shared = {text[:240] for text in values("hanging_info", "transactional_id")}
+    assert shared == {"a" * 240}
+
+
+@pytest.mark.parametrize("transactional_id", [*TWINS, CONTROLS], ids=["one", "its twin", "controls"])
+def test_a_link_with_a_cut_label_still_leads_to_its_id(cluster: WithPartitions, transactional_id: bytes) -> None:
+    """Alerts and dashboards link `transaction?id=` with the value of the label."""
+    label = label_text(display_id(transactional_id))
+    with client_of(cluster.url) as client:
+        found = {
+            text
+            for name, labels in samples(parse_text(client.get("/metrics").text))
+            for key, text in labels
+            if (name, key) == ("kafka_txn_top_open_start_timestamp_seconds", "transactional_id")
+        }
+        assert label in found
+        answer = client.get(f"/api/v1/clusters/orders/transaction?id={quote(label)}")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["transactional_id"].encode() == transactional_id
+        assert client.get(f"/clusters/orders/transaction?id={quote(label)}").status_code == 200
+        other = label[:-8] + "00000000"
+        assert client.get(f"/api/v1/clusters/orders/transaction?id={quote(other)}").status_code == 404
+
+
+@given(st.text(st.sampled_from("a9…\\u{}é\U0001f600\t"), min_size=40, max_size=400))
+def test_a_label_is_the_text_or_its_beginning_and_digits(text: str) -> None:
+    label = label_text(text)
+    assert len(label.encode()) <= LABEL_BYTES
+    if len(text.encode()) <= LABEL_BYTES:
+        assert label == text
+    else:
+        start = kept_part(label)
+        assert start is not None
+        assert text.startswith(start)
+        assert text.startswith(label[:-9])
+        assert label != label_text(text + "a")
