@@ -30,11 +30,12 @@ class FileSeen(NamedTuple):
 
 class StoreFile:
     """The file of one store, shared by all engines of this process. `damage`: the error that showed that it is damaged,
-    until another file takes its place."""
+    until another file takes its place, or the place of its log: without its log a sound file looks damaged, too."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._damaged: int | None = None
+        self._log_then: tuple[int, int] | None = None
         self._damage = ""
 
     def uri(self, *, may_create: bool) -> str:
@@ -65,7 +66,8 @@ class StoreFile:
     def note_damage(self, text: str) -> None:
         if self.damage() is not None:
             return
-        before, self._damaged, self._damage = self._damaged, None, text
+        before, self._damaged = self._damaged, None
+        self._damage, self._log_then = text, _identity(self.path + _WAL)
         if before is not None:
             os.close(before)
         with suppress(OSError):  # the file is gone already
@@ -74,7 +76,7 @@ class StoreFile:
 
     def damage(self) -> str | None:
         """Returns the error that showed that the present file is damaged; None: no such error came yet."""
-        if self._damaged is None:
+        if self._damaged is None or self._log_then != _identity(self.path + _WAL):
             return None
         damaged = os.fstat(self._damaged)
         return self._damage if (damaged.st_dev, damaged.st_ino) == _identity(self.path) else None

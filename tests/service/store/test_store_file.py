@@ -122,6 +122,28 @@ def test_a_connection_that_is_kept_open_notices_it_too(reader: Engine, file: Pat
             connection.execute(NAMES)
 
 
+def test_a_log_that_was_deleted_keeps_readers_away_no_longer_than_the_writer(
+    cluster: Cluster, reader: Engine, url: str, file: Path
+) -> None:
+    """Without its log a sound file may look damaged: that passes with the next start of the writer."""
+    cluster.writer.apply(NEW, NOW_MS)
+    assert ids(reader) == 1
+    delete_log(file)
+    for opened in (reader, open_reader(url)):
+        with suppress(StoreError):
+            ids(opened)
+        opened.dispose()
+    with pytest.raises(StoreReplaced):
+        cluster.writer.apply(NEW, NOW_MS)
+    cluster.engine.dispose()
+    again = open_engine(url)
+    held = lease.acquire(again, cluster.id, "driver", NOW_MS)
+    assert held is not None
+    TransactionLogWriter(again, held).apply(NEW, NOW_MS)
+    assert ids(reader) == 1
+    again.dispose()
+
+
 def test_the_end_of_old_connections_leaves_the_log_of_the_new_file(cluster: Cluster, file: Path) -> None:
     """SQLite deletes the log by its name when the last connection to the file ends."""
     replace(file)
