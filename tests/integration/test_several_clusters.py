@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.broker import Broker
+from deploy.demo.broker import CLUSTER_ID, Broker
+from service.store import clusters
+from service.store.engine import open_engine
 from tests.conftest import MakeBroker
+from tests.helpers.migrated import migrated
 from tests.helpers.postgres import Postgres
+from tests.helpers.waiting import LIMIT_S
 from tests.integration.application import Ingest
 from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
+from tests.service.store.logs import NOW_MS
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -55,3 +60,19 @@ def test_two_clusters_begin_in_one_store_at_the_same_moment_and_harm_each_other_
         finally:
             for app in apps:
                 app.stop()
+
+
+def test_a_second_name_for_a_cluster_is_refused_in_one_line(broker_431: Broker, tmp_path: Path) -> None:
+    """Its first name has not been read for long, and keeps it."""
+    app = Ingest(broker_431.bootstrap, tmp_path, name="second")
+    engine = migrated(open_engine(app.url))
+    clusters.bind(engine, "first", CLUSTER_ID, NOW_MS)
+    engine.dispose()
+    app.start()
+    assert app.process.wait(LIMIT_S) == 2
+    (error,) = (line for line in app.log.read_text().splitlines() if " ERROR " in line)
+    assert error.endswith(
+        f" ERROR Kafka cluster '{CLUSTER_ID}' has the name 'first' in this store, not 'second':"
+        " choose --cluster first or another --store"
+    )
+    assert "Traceback" not in app.log.read_text()
