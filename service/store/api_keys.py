@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from service.access import actions
 from service.access.keys import StoredKey, digest_of
@@ -33,9 +35,7 @@ class KeyRow(NamedTuple):
 def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: str, now_ms: int) -> None:
     """Adds the key, and a row of the audit. StoreError: a valid key has this name already."""
     roles = grant_texts(grants)
-    with engine.begin() as connection:
-        if connection.execute(select(_K.id).where(_K.name == name, _K.revoked_at_ms.is_(None))).first() is not None:
-            raise StoreError(f"there is a key {name!r} already: revoke it, or choose another name")
+    with _only_one(name), engine.begin() as connection:
         connection.execute(
             insert(api_keys).values(
                 name=name, digest=digest_of(key), roles=json.dumps(roles), created_at_ms=now_ms, created_by=who
@@ -43,6 +43,15 @@ def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: s
         )
         event = AuditEvent(now_ms, actions.KEY, audit_events.CREATED, who, subject=name, detail=", ".join(roles))
         audit_events.add(connection, None, event)
+
+
+@contextmanager
+def _only_one(name: str) -> Iterator[None]:
+    """Names the mistake of a second valid key of one name, which an index refuses."""
+    try:
+        yield
+    except IntegrityError:
+        raise StoreError(f"there is a key {name!r} already: revoke it, or choose another name") from None
 
 
 def revoke(engine: Engine, name: str, who: str, now_ms: int) -> None:

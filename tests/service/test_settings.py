@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from service import settings
+from service.access.configuration import parse
+from service.access.passwords import Hashed
 from service.settings import SettingsError
 
 
@@ -153,11 +155,46 @@ def test_operators_have_keys(config: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert settings.load({}).operators == KEYS
 
 
+def test_auth_is_read_and_passed_on_to_the_service_alone(config: Path) -> None:
+    hashed = Hashed.of("correct-horse-battery").text
+    config.write_text(f'[auth]\nkeys = true\n[auth.basic.ann]\npassword = "{hashed}"\nroles = ["viewer"]\n')
+    loaded = settings.load({}, str(config))
+    assert (loaded.auth.is_on, [one.name for one in loaded.auth.basic]) == (True, ["ann"])
+    assert parse(json.loads(settings.for_service(loaded)["TXNSCOPE_AUTH"])) == loaded.auth
+    for others in (settings.for_children(loaded), settings.for_ingest(loaded)):
+        assert others["TXNSCOPE_AUTH"] == ""
+    assert not settings.load({}).auth.is_on
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[auth]\nkey = true", "auth: unknown key 'key' (did you mean keys?)"),
+        ('[auth.basic.ann]\npassword = "hunter2hunter2"\nroles = ["viewer"]', "auth: basic.ann: not a hash"),
+        ('allowed_hosts = ["a:1"]', "allowed_hosts: 'a:1' is no host"),
+    ],
+)
+def test_a_mistake_in_auth_is_named_and_its_secret_is_not_shown(config: Path, text: str, says: str) -> None:
+    config.write_text(text)
+    with pytest.raises(SettingsError) as raised:
+        settings.load({}, str(config))
+    assert str(raised.value).startswith(f"--config {config}: {says}")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_hosts_come_as_words_or_as_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.load({"allowed_hosts": ["A.example", "10.0.0.7"]}).allowed_hosts == ("a.example", "10.0.0.7")
+    monkeypatch.setenv("TXNSCOPE_ALLOWED_HOSTS", "a.example, [::2]")
+    assert settings.load({}).allowed_hosts == ("a.example", "::2")
+
+
 @pytest.mark.parametrize(
     ("told", "complaint"),
     [
         ({"ann": "short-key"}, "the key of 'ann' is not 16 or more printable characters without spaces"),
         ({"ann": "the key of ann 000"}, "the key of 'ann' is not 16 or more"),
+        ({"ann": "aaaaaaaaaaaaaaaaaaaa"}, "the key of 'ann' has only 1 different characters: take one from"),
+        ({"ann": "0123456789abcdef"}, "the key of 'ann' is mostly a row of neighbouring characters"),
         ({"": KEYS["ann"]}, "an operator has no name"),
         ({"ann": KEYS["ann"], "bob": KEYS["ann"]}, "two operators have the same key"),
         ({"ann": 1234567890123456}, "Input should be a valid string"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, text
 
 from service.store.schema.base import ROW_ID, cluster_column, metadata
 
@@ -19,6 +19,14 @@ api_keys = Table(
     Column("created_by", String, nullable=False),
     Column("revoked_at_ms", BigInteger),
     Column("revoked_by", String),
+)
+
+Index(
+    "ix_api_keys_valid",
+    api_keys.c.name,
+    unique=True,
+    sqlite_where=text("revoked_at_ms IS NULL"),
+    postgresql_where=text("revoked_at_ms IS NULL"),
 )
 
 # What people did, or were refused: service.store.audit_events.AuditEvent. Rows are only added; retention deletes them

@@ -26,6 +26,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
         sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
     )
+    is_valid = sa.text("revoked_at_ms IS NULL")
+    op.create_index(
+        "ix_api_keys_valid", "api_keys", ["name"], unique=True, sqlite_where=is_valid, postgresql_where=is_valid
+    )
     events = op.create_table(
         "audit_events",
         sa.Column("id", _ROW_ID, nullable=False),
