@@ -19,7 +19,7 @@ from service.api.http.access import Access, AccessConfig, AccessControl, check_d
 from service.api.http.answers import HeadAsGet
 from service.api.http.audit import record_refusals
 from service.api.http.fields import API
-from service.api.http.kafka import Kafka
+from service.api.http.kafka import Brokers
 from service.api.http.kept import Answers
 from service.api.http.parameters import describe_absence
 from service.api.http.problems import Problem, answer_errors_as_problems
@@ -61,11 +61,13 @@ def create_app(
     now_ms: Callable[[], int] = wall_clock_ms,
     beat: Callable[[], None] | None = None,
     access: AccessConfig | None = None,
+    clusters: Mapping[str, ClientSettings] | None = None,
 ) -> FastAPI:
     """Returns an ASGI application that reads the store; it connects to nothing before the first request.
 
     Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head. The
-    few requests that need Kafka also answer 503 if `kafka` is None. `access`: who may ask, and as which host; None:
+    few requests that need Kafka also answer 503 if `kafka` is None and the cluster is none of `clusters`, which have
+    brokers of their own. `access`: who may ask, and as which host; None:
     whoever reaches the service may read. `operators`: keys by name of those who may change things in all clusters.
     `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat` is called once a
     second while requests are answered.
@@ -75,7 +77,8 @@ def create_app(
     app = _application((engine, watching), moments, version, beat)
     app.state.store, app.state.watched_store = Store(engine), Store(watching)
     app.state.store_url = store_url
-    app.state.kafka, app.state.remediation_kafka = Kafka(kafka), Kafka(kafka)
+    app.state.kafka, app.state.remediation_kafka = (Brokers(kafka, clusters or {}) for _ in range(2))
+    app.state.configured_clusters = tuple(clusters or ())
     app.state.access = _access(access or AccessConfig(), operators or {}, app.state.store, store_url)
     app.state.now_ms = now_ms
     app.state.event_feed = EventFeed(app.state.store)

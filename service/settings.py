@@ -30,14 +30,20 @@ from service.domain.findings.rules import Rules
 from service.domain.findings.rules import parse as parse_rules
 from service.domain.retention_policy import Keep
 from service.domain.retention_policy import parse as parse_keep
+from service.watched_clusters import STALLED, WatchedCluster, cluster_name, partitions_mode, topic_globs
+from service.watched_clusters import dump as dump_clusters
+from service.watched_clusters import parse as parse_clusters
 
 ENV_PREFIX: Final = "TXNSCOPE_"
 
 Globs = Annotated[tuple[str, ...], NoDecode]
 """Topic globs: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
+WatchedClusters = Annotated[tuple[WatchedCluster, ...], NoDecode]
+"""Clusters to watch: tables in the file, JSON in the environment."""
 SparkConf = Annotated[dict[str, str], NoDecode]
 """Spark's own settings: several KEY=VALUE of a flag, a table in the file, JSON in the environment."""
 _SAY_IT_ALL: Final = (
+    "clusters",
     "spark_conf",
     "rules",
     "keep",
@@ -49,10 +55,7 @@ _SAY_IT_ALL: Final = (
     "allowed_hosts",
 )
 """Settings with error messages that already contain the wrong value, or the wrong part of it."""
-STALLED: Final = "stalled"
-ALL: Final = "all"
 _SPARK_MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(-cluster)?(\[.+\])?")
-_GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 
 
 class SettingsError(Exception):
@@ -76,6 +79,7 @@ class Settings(BaseSettings):
     topics: Globs = ()
     mirrored: Globs = ()
     partitions: str = STALLED
+    clusters: WatchedClusters = ()
     liveness: str | None = Field(default=None, min_length=1)
     spark_master: str | None = Field(default=None, min_length=1)
     spark_conf: SparkConf = Field(default_factory=dict)
@@ -141,14 +145,13 @@ class Settings(BaseSettings):
     @field_validator("topics", "mirrored", mode="before")
     @classmethod
     def _are_globs(cls, globs: Any) -> tuple[str, ...]:
-        if isinstance(globs, str):
-            globs = globs.replace(",", " ").split()
-        if not isinstance(globs, list | tuple):
-            raise ValueError("not a list of topics")
-        for glob in globs:
-            if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
-                raise ValueError(f"{glob!r} is neither a topic nor a glob like orders-*")
-        return tuple(globs)
+        return topic_globs(globs)
+
+    @field_validator("clusters", mode="before")
+    @classmethod
+    def _reads_clusters(cls, clusters: Any) -> tuple[WatchedCluster, ...]:
+        """Reads `[[clusters]]` of the file, or their JSON in TXNSCOPE_CLUSTERS."""
+        return clusters if isinstance(clusters, tuple) else parse_clusters(clusters)
 
     @field_validator("spark_master")
     @classmethod
@@ -182,11 +185,7 @@ class Settings(BaseSettings):
     @classmethod
     def _can_be_done(cls, partitions: str, info: ValidationInfo) -> str:
         """Checks `partitions`. The field comes after `topics`, which this check needs."""
-        if partitions not in (STALLED, ALL):
-            raise ValueError(f"{partitions!r}: unknown mode, choose {STALLED} or {ALL}")
-        if partitions == ALL and not info.data.get("topics"):
-            raise ValueError("all needs --topics: it reads every byte of these topics")
-        return partitions
+        return partitions_mode(partitions, info.data.get("topics", ()))
 
     @field_validator("operators")
     @classmethod
@@ -205,12 +204,7 @@ class Settings(BaseSettings):
     @field_validator("cluster")
     @classmethod
     def _fits_in_a_path(cls, cluster: str | None) -> str | None:
-        """Checks that the name can be one segment of an API path. Servers and clients interpret slashes and dots."""
-        if cluster is not None and (
-            "/" in cluster or cluster in ("", ".", "..") or cluster != cluster.strip() or not cluster.isprintable()
-        ):
-            raise ValueError("not a name: empty, a dot, or with a slash, a control character or space around it")
-        return cluster
+        return None if cluster is None else cluster_name(cluster)
 
     @field_validator("url")
     @classmethod
@@ -272,7 +266,12 @@ def for_service(settings: Settings) -> dict[str, str]:
     """Returns the same as `for_children`, with keys of operators and `[auth]`: only for the process that compares
     them."""
     keys = json.dumps(settings.operators) if settings.operators else ""
-    return for_children(settings) | {f"{ENV_PREFIX}OPERATORS": keys, f"{ENV_PREFIX}AUTH": settings.auth.dump()}
+    clusters = dump_clusters(settings.clusters) if settings.clusters else ""
+    return for_children(settings) | {
+        f"{ENV_PREFIX}OPERATORS": keys,
+        f"{ENV_PREFIX}AUTH": settings.auth.dump(),
+        f"{ENV_PREFIX}CLUSTERS": clusters,
+    }
 
 
 def flag(name: str) -> str:

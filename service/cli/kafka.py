@@ -6,12 +6,15 @@ The check comes first because a JVM takes seconds to report a bad setting.
 from __future__ import annotations
 
 import sys
+from urllib.parse import quote
 
 from service.cli.errors import CommandFailed
 from service.domain.retention_policy import DEFAULT
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
-from service.settings import STALLED, Settings
+from service.processes.supervisor import ChildCommand, Silence
+from service.settings import Settings, flag, for_ingest
+from service.watched_clusters import STALLED, WatchedCluster
 
 
 def ingest_arguments(settings: Settings) -> list[str]:
@@ -21,22 +24,83 @@ def ingest_arguments(settings: Settings) -> list[str]:
     """
     client_settings(settings)
     arguments = [sys.executable, "-m", "spark_jobs", *broker_arguments(settings)]
-    for flag, value in {
+    for name, value in {
         "--cluster": settings.cluster,
         "--checkpoint": settings.checkpoint,
         "--spark-master": settings.spark_master,
         "--partitions": settings.partitions if settings.partitions != STALLED else None,
     }.items():
         if value is not None:
-            arguments += [flag, str(value)]
-    for flag, globs in {"--topics": settings.topics, "--mirrored": settings.mirrored}.items():
+            arguments += [name, str(value)]
+    for name, globs in {"--topics": settings.topics, "--mirrored": settings.mirrored}.items():
         if globs:
-            arguments += [flag, *globs]
+            arguments += [name, *globs]
     if settings.rules.rules:
         arguments += ["--rules", settings.rules.dump()]
     if settings.keep != DEFAULT:
         arguments += ["--keep", settings.keep.dump()]
     return arguments
+
+
+def watched_clusters(settings: Settings) -> list[Settings]:
+    """Returns the settings for each cluster to watch: those of `[[clusters]]`, or of the one with the name in
+    `--cluster`; without such tables the one of the flags.
+
+    CommandFailed if the flags and the tables do not fit together.
+    """
+    if not settings.clusters:
+        return [settings]
+    for name in ("bootstrap_servers", "kafka_config", "topics", "mirrored"):
+        if getattr(settings, name):
+            raise CommandFailed(f"{flag(name)}: [[clusters]] says that for each cluster: leave it out")
+    names = [one.name for one in settings.clusters]
+    if settings.cluster is not None and settings.cluster not in names:
+        raise CommandFailed(f"--cluster {settings.cluster}: [[clusters]] has {', '.join(names)}")
+    return [_for_cluster(settings, one) for one in settings.clusters if settings.cluster in (None, one.name)]
+
+
+def _for_cluster(settings: Settings, one: WatchedCluster) -> Settings:
+    own = {
+        "cluster": one.name,
+        "clusters": (),
+        "bootstrap_servers": one.bootstrap_servers,
+        "kafka_config": one.kafka_config,
+        "topics": one.topics,
+        "mirrored": one.mirrored,
+        "partitions": one.partitions,
+        "checkpoint": None if settings.checkpoint is None else settings.checkpoint / quote(one.name, safe=""),
+    }
+    return settings.model_copy(update=own)
+
+
+def single_cluster(settings: Settings) -> Settings:
+    """Returns the settings for the one cluster that a command asks about. CommandFailed if `[[clusters]]` has several
+    and `--cluster` names none."""
+    found = watched_clusters(settings)
+    if len(found) > 1:
+        raise CommandFailed(f"--cluster is missing: one of {', '.join(str(one.cluster) for one in found)}")
+    return found[0]
+
+
+def ingest_children(settings: Settings) -> list[ChildCommand]:
+    """Returns a child for each cluster to watch. Where there are several, none of them ends the others: not by brokers
+    that cannot be reached, not by settings that do not work.
+
+    Errors as `ingest_arguments` and `watched_clusters`.
+    """
+    found = watched_clusters(settings)
+    if len(found) == 1:
+        return [ChildCommand("ingest", ingest_arguments(found[0]), for_ingest(settings), Silence())]
+    return [
+        ChildCommand(f"ingest {one.cluster}", ingest_arguments(one), for_ingest(settings), Silence(), final=frozenset())
+        for one in found
+    ]
+
+
+def clients_of_clusters(settings: Settings) -> dict[str, ClientSettings]:
+    """Returns the settings of a Kafka client for each cluster of `[[clusters]]`, by name. Errors as
+    `client_settings`."""
+    return {str(one.cluster): client_settings(one) for one in watched_clusters(settings) if settings.clusters}
 
 
 def client_settings(settings: Settings) -> ClientSettings:
@@ -54,4 +118,4 @@ def client_settings(settings: Settings) -> ClientSettings:
 def broker_arguments(settings: Settings) -> list[str]:
     """Returns the flags that name the same brokers to another process."""
     given = {"--bootstrap-servers": settings.bootstrap_servers, "--kafka-config": settings.kafka_config}
-    return [text for flag, value in given.items() if value is not None for text in (flag, str(value))]
+    return [text for name, value in given.items() if value is not None for text in (name, str(value))]

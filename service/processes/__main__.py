@@ -1,22 +1,31 @@
-"""`python -m service.processes NAME COMMAND…`: a small, long-lived process that keeps one command running."""
+"""`python -m service.processes JSON`: a small, long-lived process that keeps commands running.
+
+JSON: a list of `{"name": …, "command": […]}`.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Final
 
-from service.processes.supervisor import ChildCommand, Silence, Supervisor
+from service.processes.supervisor import CONFIGURATION, ChildCommand, Silence, Supervisor
 
 FINE: Final = 0
 CANNOT_REACH: Final = 3
 
 
-def main(name: str, command: list[str]) -> int:
-    """Runs the command until SIGTERM or SIGINT (0), until it cannot work as configured (2), or until its first life
-    ends because it cannot reach a server (3) or is done (0)."""
-    child = ChildCommand(name, command, silence=Silence(), final_at_start=frozenset({FINE, CANNOT_REACH}))
-    return Supervisor([child], name=name, is_piped=False).run()
+def main(commands: list[dict[str, list[str]]]) -> int:
+    """Runs the commands until SIGTERM or SIGINT (0). One that is alone ends it, too: when it cannot work as configured
+    (2), or when its first life ends because it cannot reach a server (3) or is done (0)."""
+    is_alone = len(commands) == 1
+    final, at_start = ({CONFIGURATION}, {FINE, CANNOT_REACH}) if is_alone else (set(), set())
+    children = [
+        ChildCommand(str(one["name"]), one["command"], {}, Silence(), frozenset(final), frozenset(at_start))
+        for one in commands
+    ]
+    return Supervisor(children, name="ingest", is_piped=not is_alone).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(json.loads(sys.argv[1])))

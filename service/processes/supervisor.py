@@ -37,14 +37,15 @@ class Silence:
 class ChildCommand:
     """The command of a child. `name` goes before each line that the child prints; `environment` is added to our own.
 
-    `silence` is None for a child that sends no beats over its lifeline. `final_at_start`: exit codes of its first life
-    that end everything, because nothing ever worked.
+    `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end everything;
+    `final_at_start`: those of its first life that do, because nothing ever worked.
     """
 
     name: str
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     silence: Silence | None = None
+    final: frozenset[int] = frozenset({CONFIGURATION})
     final_at_start: frozenset[int] = frozenset()
 
 
@@ -80,8 +81,8 @@ class Supervisor:
         self._children = [_Child(command, pauses, self._out, is_piped=is_piped) for command in commands]
 
     def run(self) -> int:
-        """Runs until SIGTERM or SIGINT (0), or until a child ends with CONFIGURATION (2) or, in its first life, with a
-        final code. Returns that code. No child outlives the call."""
+        """Runs until SIGTERM or SIGINT (0), or until a child ends with a final code, CONFIGURATION (2) unless said
+        otherwise. Returns that code. No child outlives the call."""
         taken = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         # children take a stopped supervisor for a dead one
         taken[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
@@ -118,9 +119,10 @@ class Supervisor:
         return 0
 
     def _is_final(self, child: _Child, code: int) -> bool:
-        if code == CONFIGURATION:
+        is_final = child.is_final(code)
+        if is_final and code == CONFIGURATION:
             self._out.say(f"{child.name} cannot run with this configuration: ending")
-        return code == CONFIGURATION or child.is_final(code)
+        return is_final
 
     def _listen(self, child: _Child, now: float) -> None:
         child.beat()
@@ -165,7 +167,7 @@ class _Child:
     def __init__(self, command: ChildCommand, pauses: Pauses, out: _Output, *, is_piped: bool) -> None:
         self.name = command.name
         self._arguments, self._environment = list(command.arguments), dict(command.environment)
-        self._silence, self._final_at_start = command.silence, command.final_at_start
+        self._silence, self._final, self._final_at_start = command.silence, command.final, command.final_at_start
         self._out, self._is_piped = out, is_piped
         self._pump: threading.Thread | None = None
         self._lifeline: Ours | None = None
@@ -188,7 +190,7 @@ class _Child:
         self.start()
 
     def is_final(self, code: int) -> bool:
-        return self._lives == 1 and code in self._final_at_start
+        return code in self._final or (self._lives == 1 and code in self._final_at_start)
 
     def is_gone(self) -> bool:
         """Returns whether the process and everything that it started have ended."""

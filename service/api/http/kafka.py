@@ -7,8 +7,8 @@ Questions and markers have a connection each, so that no question delays a marke
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from fastapi import Request
@@ -117,15 +117,29 @@ class Kafka:
             client.close()
 
 
-def kafka_of(request: Request) -> Kafka:
-    """Returns the connection for questions, of the application that answers the request."""
-    kafka = request.app.state.kafka
-    assert isinstance(kafka, Kafka)
-    return kafka
+class Brokers:
+    """The connections of one purpose: one for each of `clusters`, by name, and one that leads to all other clusters."""
+
+    def __init__(self, other: ClientSettings | None, clusters: Mapping[str, ClientSettings]) -> None:
+        self._other = Kafka(other)
+        self._of_clusters = {name: Kafka(settings) for name, settings in clusters.items()}
+
+    def asking(self, cluster: ClusterRow) -> AbstractContextManager[KafkaClient]:
+        """As `Kafka.asking`, of the connection to the cluster's brokers."""
+        return self._of_clusters.get(cluster.name, self._other).asking(cluster)
+
+    def close(self) -> None:
+        for one in (self._other, *self._of_clusters.values()):
+            one.close()
 
 
-def remediation_kafka_of(request: Request) -> Kafka:
-    """Returns the connection for markers, of the application that answers the request."""
-    kafka = request.app.state.remediation_kafka
-    assert isinstance(kafka, Kafka)
-    return kafka
+def kafka_of(request: Request) -> Brokers:
+    """Returns the connections for questions, of the application that answers the request."""
+    brokers: Brokers = request.app.state.kafka
+    return brokers
+
+
+def remediation_kafka_of(request: Request) -> Brokers:
+    """Returns the connections for markers, of the application that answers the request."""
+    brokers: Brokers = request.app.state.remediation_kafka
+    return brokers

@@ -1,25 +1,28 @@
-"""`txnscope ingest`: keeps the streaming application running, as `txnscope watch` does, but without the service."""
+"""`txnscope ingest`: keeps the streaming applications running, as `txnscope watch` does, but without the service."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from argparse import Namespace
 from typing import NoReturn
 
-from service.cli.errors import store_failures
-from service.cli.kafka import ingest_arguments
+from service.cli.errors import CommandFailed, store_failures
+from service.cli.kafka import ingest_children
 from service.settings import Settings, for_ingest
 from service.store.engine import open_reader
 
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
     """Replaces this process by the supervisor, so that no flag of the store stays on a command line. Never returns."""
-    arguments = ingest_arguments(settings)
-    if settings.liveness is not None:
-        arguments += ["--liveness", settings.liveness]
+    children = ingest_children(settings)
+    liveness = [] if settings.liveness is None else ["--liveness", settings.liveness]
+    if liveness and len(children) > 1:
+        raise CommandFailed("--liveness is of one cluster: run an ingest for each, with --cluster")
+    commands = [{"name": child.name, "command": [*child.arguments, *liveness]} for child in children]
     with store_failures():
         open_reader(settings.store).dispose()
     sys.stderr.flush()
-    supervisor = [sys.executable, "-m", "service.processes", "ingest", *arguments]
+    supervisor = [sys.executable, "-m", "service.processes", json.dumps(commands)]
     os.execve(sys.executable, supervisor, os.environ | for_ingest(settings))  # noqa: S606 - no shell wanted

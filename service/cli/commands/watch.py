@@ -1,4 +1,4 @@
-"""`txnscope watch`: migrates the store, then keeps the streaming application and the service running."""
+"""`txnscope watch`: migrates the store, then keeps the service and an application for each cluster running."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from argparse import Namespace
 from service.cli.commands.serve import listen
 from service.cli.errors import FINE
 from service.cli.exposure import check_exposure, service_arguments, tls_of
-from service.cli.kafka import broker_arguments, ingest_arguments
+from service.cli.kafka import broker_arguments, ingest_children
 from service.processes.supervisor import ChildCommand, Silence, Supervisor
-from service.settings import Settings, for_children, for_ingest, for_service
+from service.settings import Settings, for_children, for_service
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Supervises both until SIGTERM or SIGINT (0), or until a setting cannot work (2, or 3 for port and store)."""
+    """Supervises all until SIGTERM or SIGINT (0), or until a setting cannot work (2, or 3 for port and store)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
-    ingest = ingest_arguments(settings)
+    ingests = ingest_children(settings)
     check_exposure(settings)
     tls_of(settings)
     listen(settings.host, settings.port).close()
@@ -29,11 +29,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     if migrated.returncode:
         return migrated.returncode
     serve = [*_own("serve"), *service_arguments(settings), *broker_arguments(settings)]
-    children = (
-        ChildCommand("ingest", ingest, for_ingest(settings), Silence()),
-        ChildCommand("serve", serve, for_service(settings), Silence()),
-    )
-    return Supervisor(children).run()
+    return Supervisor([*ingests, ChildCommand("serve", serve, for_service(settings), Silence())]).run()
 
 
 def _own(command: str) -> list[str]:

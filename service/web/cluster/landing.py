@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -26,6 +26,10 @@ from service.web.shared.render import render_bare
 router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
+_WORST_FIRST: Final = ("critical", "warning", "unknown", "info", "ok")
+"""Tones of verdicts."""
+
+
 class Listed(NamedTuple):
     """A cluster of the list, with its verdict."""
 
@@ -35,19 +39,23 @@ class Listed(NamedTuple):
 
 @router.get("/")
 def get_landing(request: Request) -> Response:
-    """Returns the list of clusters; 503, still with the links, while the store cannot be read."""
+    """Returns the list of clusters, worst first; 503, still with the links, while the store cannot be read."""
     now_ms = request.app.state.now_ms()
-    listed, trouble = [], None
+    principal = principal_of(request)
+    listed: list[Listed] = []
+    unseen, trouble = set(filter(principal.sees, request.app.state.configured_clusters)), None
     try:
         with store_of(request).read() as connection:
-            seen = [one for one in clusters.all_clusters(connection) if principal_of(request).sees(one.name)]
-            listed = [_listed(connection, cluster, now_ms) for cluster in seen]
+            seen = [one for one in clusters.all_clusters(connection) if principal.sees(one.name)]
+            listed = sorted((_listed(connection, cluster, now_ms) for cluster in seen), key=_rank)
+            unseen.difference_update(one.name for one in seen)
     except StoreError as error:
         trouble = str(error)
     page = render_bare(
         "landing.html",
         200 if trouble is None else 503,
         listed=listed,
+        unseen=sorted(unseen),
         trouble=trouble,
         version=request.app.version,
         api=API,
@@ -66,6 +74,10 @@ def go(request: Request, cluster: str) -> Response:
     with store_of(request).read() as connection:
         name = known_cluster(connection, cluster).name
     return RedirectResponse(cluster_page(name), 303)
+
+
+def _rank(one: Listed) -> tuple[int, str]:
+    return _WORST_FIRST.index(one.verdict.tone), one.frame.name
 
 
 def _listed(connection: Connection, cluster: ClusterRow, now_ms: int) -> Listed:

@@ -98,10 +98,10 @@ def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
     resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
     with ThreadPoolExecutor(2) as threads:
         question = threads.submit(client.get, EXPLAIN)
-        wait_for(state.kafka._turn.locked, "a question that asks Kafka")
+        wait_for(state.kafka._other._turn.locked, "a question that asks Kafka")
         marker = threads.submit(client.post, resolve, json={}, headers={"Authorization": f"Bearer {KEY}"})
-        wait_for(state.remediation_kafka._turn.locked, "the marker's turn")
-        assert state.kafka._turn.locked(), "while the question still waits for its answer"
+        wait_for(state.remediation_kafka._other._turn.locked, "the marker's turn")
+        assert state.kafka._other._turn.locked(), "while the question still waits for its answer"
         assert question.result(ANSWER_S).status_code == marker.result(ANSWER_S).status_code == 503
 
 

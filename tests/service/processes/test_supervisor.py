@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -276,7 +277,34 @@ def test_nothing_that_is_stopped_or_left_its_group_is_left_behind(start: Start) 
     assert not is_alive(stopped)
 
 
+def test_one_of_several_that_cannot_run_ends_none_of_the_others(tmp_path: Path) -> None:
+    """One cluster of several whose settings do not work, or whose brokers are away."""
+    log = tmp_path / "log"
+    commands = [
+        {"name": "wrong", "command": [sys.executable, "-c", "import sys; sys.exit(2)"]},
+        {"name": "away", "command": [sys.executable, "-c", "import sys; sys.exit(3)"]},
+        {"name": "fine", "command": [sys.executable, "-uc", "import time; print('works'); time.sleep(999)"]},
+    ]
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            [sys.executable, "-m", "service.processes", json.dumps(commands)], cwd=ROOT, stderr=out
+        ) as all_,
+    ):
+        try:
+            wanted = ("wrong ended with exit code 2, starting", "away ended with exit code 3, starting", "works")
+            wait_until_equal(lambda: [told for told in wanted if told not in log.read_text()], [], "what is not told")
+            assert all_.poll() is None
+        finally:
+            all_.terminate()
+    assert all_.returncode == 0
+
+
 def test_who_never_worked_is_not_started_again() -> None:
     job = [sys.executable, "-c", "import sys; sys.exit(3)"]
-    ended = subprocess.run([sys.executable, "-m", "service.processes", "job", *job], cwd=ROOT, timeout=LIMIT_S)
+    ended = subprocess.run(
+        [sys.executable, "-m", "service.processes", json.dumps([{"name": "job", "command": job}])],
+        cwd=ROOT,
+        timeout=LIMIT_S,
+    )
     assert ended.returncode == 3

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
+from service.kafka.settings import ClientSettings
 from tests.helpers.partitions import WithPartitions, entry, moving_partition
 from tests.helpers.stores import NOW_MS, Id, client_of
 from tests.service.web.page_text import PageText
@@ -49,6 +50,21 @@ def test_each_cluster_has_its_verdict(cluster: WithPartitions, url: str) -> None
     assert "0 open transactions, 1 blocked partition, 1 open finding." in page.texts["cluster-1"]
     assert page.texts["cluster-2"].startswith("quiet Nothing hangs. Nothing is blocked.")
     assert page.links["quiet"] == "/clusters/quiet"
+
+
+def test_the_worst_comes_first_and_one_that_was_never_reached_is_named(cluster: WithPartitions, url: str) -> None:
+    quiet = empty_store(url, "a-quiet-one")
+    quiet.read([Id(b"a")])
+    quiet.look(moving_partition())
+    quiet.close()
+    brokers = ClientSettings.load("nowhere:1", None)
+    app = create_app(url, "1.2.3", now_ms=lambda: NOW_MS + 1_200, clusters={"a-quiet-one": brokers, "far": brokers})
+    with TestClient(app) as client:
+        page = PageText(client.get("/").text)
+    assert page.texts["cluster-1"].startswith('o"><i>& /x 1 transaction hangs.')
+    assert page.texts["cluster-2"].startswith("a-quiet-one Nothing hangs.")
+    assert page.texts["unseen-1"].startswith("far Unknown: nothing was ever read of it.")
+    assert "unseen-2" not in page.texts
 
 
 def test_old_data_are_said_to_be_old(cluster: WithPartitions, url: str) -> None:

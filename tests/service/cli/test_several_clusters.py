@@ -1,0 +1,122 @@
+"""`[[clusters]]`: each is watched by a process of its own, as its table says; mistakes are one line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from service.cli.errors import CommandFailed
+from service.cli.kafka import clients_of_clusters, ingest_children, single_cluster, watched_clusters
+from service.settings import Settings, SettingsError, for_service, load
+from service.watched_clusters import parse
+
+TWO = """
+checkpoint = "scratch"
+
+[[clusters]]
+name = "orders"
+bootstrap_servers = "orders-1:9092"
+kafka_config = "orders.properties"
+topics = ["orders-*"]
+partitions = "all"
+
+[[clusters]]
+name = "billing/eu"
+bootstrap_servers = "billing-1:9092"
+mirrored = ["eu.*"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "orders.properties").write_text("client.id=us\n")
+
+
+def settings(text: str = TWO.replace("billing/eu", "billing"), **flags: str) -> Settings:
+    Path("txnscope.toml").write_text(text)
+    return load(flags, "txnscope.toml")
+
+
+def test_each_cluster_has_an_application_as_its_table_says() -> None:
+    orders, billing = ingest_children(settings())
+    assert (orders.name, billing.name) == ("ingest orders", "ingest billing")
+    assert orders.arguments[3:] == [
+        *("--bootstrap-servers", "orders-1:9092", "--kafka-config", "orders.properties"),
+        *("--cluster", "orders", "--checkpoint", "scratch/orders", "--partitions", "all", "--topics", "orders-*"),
+    ]
+    assert billing.arguments[3:] == [
+        *("--bootstrap-servers", "billing-1:9092", "--cluster", "billing"),
+        *("--checkpoint", "scratch/billing", "--mirrored", "eu.*"),
+    ]
+    assert orders.final == billing.final == frozenset(), "none ends the others"
+
+
+def test_the_flag_chooses_one() -> None:
+    (billing,) = ingest_children(settings(cluster="billing"))
+    assert billing.name == "ingest"
+    assert "billing-1:9092" in billing.arguments
+    assert single_cluster(settings(cluster="orders")).bootstrap_servers == "orders-1:9092"
+
+
+def test_the_service_has_the_brokers_of_each() -> None:
+    clients = clients_of_clusters(settings())
+    assert {name: one.bootstrap_servers for name, one in clients.items()} == {
+        "orders": ("orders-1:9092",),
+        "billing": ("billing-1:9092",),
+    }
+    told = json.loads(for_service(settings())["TXNSCOPE_CLUSTERS"])
+    assert parse(told) == settings().clusters
+    assert clients_of_clusters(load({})) == {}
+
+
+def test_without_tables_there_is_the_cluster_of_the_flags() -> None:
+    (one,) = watched_clusters(load({"bootstrap_servers": "a:1"}))
+    assert one.bootstrap_servers == "a:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (TWO, "cluster 'billing/eu': not a name: empty, a dot, or with a slash"),
+        ("clusters = 5", "not a list of tables: write [[clusters]]"),
+        ("[[clusters]]\nbootstrap_servers = 'a:1'", "a cluster has no name"),
+        ("[[clusters]]\nname = 'a'", "cluster 'a': bootstrap_servers is missing: give HOST:PORT[,…]"),
+        ("[[clusters]]\nname = 'a'\nbootstrap_server = 'a:1'", "unknown key 'bootstrap_server' (did you mean boot"),
+        ("[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\ntopics = ['?!/']", "cluster 'a': '?!/' is neither"),
+        ("[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\npartitions = 'all'", "cluster 'a': all needs --topics"),
+        ("[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\n" * 2, "two clusters have the name 'a'"),
+    ],
+)
+def test_a_mistake_in_a_table_is_named(text: str, complaint: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        settings(text)
+    told = str(raised.value)
+    assert told.startswith("--config txnscope.toml: clusters: ")
+    assert complaint in told
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ({"bootstrap_servers": "a:1"}, "--bootstrap-servers: [[clusters]] says that for each cluster: leave it out"),
+        ({"topics": "a"}, "--topics: [[clusters]] says that for each cluster: leave it out"),
+        ({"cluster": "payments"}, "--cluster payments: [[clusters]] has orders, billing"),
+    ],
+)
+def test_flags_that_do_not_fit_the_tables_are_named(flags: dict[str, str], complaint: str) -> None:
+    with pytest.raises(CommandFailed) as raised:
+        watched_clusters(settings(**flags))
+    assert str(raised.value) == complaint
+
+
+def test_a_command_about_one_cluster_asks_which() -> None:
+    with pytest.raises(CommandFailed) as raised:
+        single_cluster(settings())
+    assert str(raised.value) == "--cluster is missing: one of orders, billing"
