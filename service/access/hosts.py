@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -23,7 +23,7 @@ class AllowedHosts:
     def __init__(self, bound: str, names: Iterable[str] = ()) -> None:
         self._names = {name.lower() for name in names}
         if bound not in _WILDCARDS:
-            self._names.add(bound.lower())
+            self._names.add(_plain(bound.lower()))
 
     def allows(self, host: str, local: str | None) -> bool:
         """Returns whether the Host header may be answered. `local`: our own address of the connection, which a service
@@ -31,8 +31,8 @@ class AllowedHosts:
         found = _HOST.fullmatch(host)
         if found is None:
             return False
-        name = found["name"].strip("[]").rstrip(".").lower()
-        return name in self._names or name == local or is_loopback(name)
+        name = _plain(found["name"].strip("[]").rstrip(".").lower())
+        return name in self._names or is_loopback(name) or (local is not None and name == _plain(local))
 
 
 def is_loopback(name: str) -> bool:
@@ -47,7 +47,16 @@ def parse_host(text: str) -> str:
     name = text.strip("[]").rstrip(".").lower()
     if not _NAME.fullmatch(name) and not _is_address(name):
         raise ValueError(f"{text!r} is no host: give a name or an address, without a port")
-    return name
+    return _plain(name)
+
+
+def _plain(name: str) -> str:
+    """Returns an address in its shortest form, an IPv4 address within IPv6 as itself; a name as it is."""
+    if not _is_address(name):
+        return name
+    address = ip_address(name)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
 
 
 def _is_address(name: str) -> bool:

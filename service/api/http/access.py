@@ -39,6 +39,7 @@ from service.api.http.problems import (
     ProblemError,
     describe,
 )
+from service.store.display import printable
 from service.store.engine import StoreError
 
 log = logging.getLogger(__name__)
@@ -284,8 +285,9 @@ def _check_site(headers: Headers) -> None:
 
 def _refusal(action: str, scope: Scope, who: str, why: str) -> Refusal:
     need = needs.need_of(scope["method"], scope["path"])
-    request = f"{scope['method']} {scope['path'][:200]}"
-    return Refusal(action, address_of(scope), who, None if need is None else need.cluster, request, why)
+    request = printable(f"{scope['method']} {scope['path'][:200]}")
+    cluster = None if need is None else need.cluster
+    return Refusal(action, address_of(scope), printable(who[:100]), cluster, request, printable(why))
 
 
 def _too_many() -> ProblemError:

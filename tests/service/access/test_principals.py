@@ -109,6 +109,15 @@ def test_on_every_interface_the_address_of_the_connection_is_ours() -> None:
     assert not hosts.allows("0.0.0.0:8080", "10.0.0.7")
 
 
+def test_an_address_has_many_forms() -> None:
+    hosts = AllowedHosts("::")
+    assert hosts.allows("10.0.0.7:8080", "::ffff:10.0.0.7")
+    assert hosts.allows("[2001:DB8:0::0007]:8080", "2001:db8::7")
+    assert AllowedHosts("2001:db8::7").allows("[2001:db8:0:0::7]", None)
+    assert AllowedHosts("127.0.0.1").allows("[::ffff:127.0.0.1]", None)
+    assert not hosts.allows("[::ffff:10.0.0.8]", "::ffff:10.0.0.7")
+
+
 def test_only_loopback_is_loopback() -> None:
     assert [is_loopback(name) for name in ("127.9.9.9", "::1", "localhost", "0.0.0.0", "10.0.0.1", "::", "x")] == [
         True,

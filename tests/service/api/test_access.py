@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import pytest
+from fastapi import APIRouter
 
+from service.api.http.access import check_declared
 from service.app import create_app
 from tests.helpers.access import Guarded, guarded
 
@@ -142,6 +144,15 @@ def test_a_route_asks_who_it_is(here: Guarded, method: str, path: str) -> None:
     row = TABLE[method, path]
     who = (None, "viewer", "viewer of another", "operator", "viewer of all", "scraper")
     assert [asked(here, one, method, path, row) for one in who] == list(row[:6])
+
+
+def test_a_route_that_nobody_declared_keeps_the_service_from_starting() -> None:
+    router = APIRouter()
+    router.add_api_route("/api/v1/clusters/{cluster}/findings", lambda: None, methods=["GET"])
+    check_declared(router.routes)
+    router.add_api_route("/api/v1/clusters/{cluster}/findings", lambda: None, methods=["POST"])
+    with pytest.raises(RuntimeError, match=r"POST /api/v1/clusters/{cluster}/findings: .* does not say who may"):
+        check_declared(router.routes)
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1/nothing", "/clusters/orders/nothing", "/api/v1/clusters/x/y"])

@@ -202,6 +202,14 @@ def test_the_sum_of_wrong_keys_is_recorded_when_the_service_ends(url: str, caplo
     assert not [key for key in keys.values() if key in caplog.text]
 
 
+def test_a_line_of_the_log_is_one_line(here: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    for headers in (bearer("x"), basic("ann\n2026-11-26 WARNING all is well", "x")):
+        assert here.client.get("/clusters/a%0Ab%1b", headers=headers).status_code == 401
+    told = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused")]
+    assert len(told) == 2
+    assert all(line.isprintable() for line in told), told
+
+
 def test_many_wrong_ones_at_once_are_turned_away(here: Guarded) -> None:
     with ThreadPoolExecutor(25) as at_once:
         asked = [at_once.submit(here.client.get, C, headers=bearer("wrong")) for _ in range(25)]
