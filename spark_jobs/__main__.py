@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from service.kafka.errors import KafkaFailure, KafkaUnavailable
+from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.processes import lifeline
 from service.processes.linux import descendants
 from service.store.engine import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
                 return _run(settings, stopping, liveness, watchdog, scratch)
             finally:
                 watchdog.end()
-    except (KafkaUnavailable, StoreUnavailable, StoreDamaged) as e:
+    except (KafkaUnavailable, KafkaRefused, StoreUnavailable, StoreDamaged) as e:
         log.error("%s", e)
         return CANNOT_REACH
     except (KafkaFailure, StoreError, JavaNotFound, BadLiveness) as e:

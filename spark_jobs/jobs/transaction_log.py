@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlalchemy import Engine
 
 from service.clock import wall_clock_ms
+from service.domain.reasons.unread import PartitionsUnreadable
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import late_indexes, trigram_index
@@ -14,7 +18,7 @@ from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.first_read import FirstReadProgress, initial_positions
 from spark_jobs.fold.rows import batches_from_rows
-from spark_jobs.runtime.error_summary import store_failures
+from spark_jobs.runtime.error_summary import reason_of, store_failures
 from spark_jobs.runtime.liveness import Part
 from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.sinks import StoreSink
@@ -36,14 +40,26 @@ class TransactionLogJob:
     def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
         self._queries, self._engine, self._client = queries, engine, settings.client
         self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
+        self._unreadable: PartitionsUnreadable | None = None
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """Runs the query until `ending` is set. Raises what ended it otherwise: a StoreError, a KafkaFailure, Spark's
         own exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._kept)
         writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept)
-        with store_failures(writer):
+        with store_failures(writer), self._noting_unreadable():
             self._run(writer, lease, ending, part)
+
+    @contextmanager
+    def _noting_unreadable(self) -> Iterator[None]:
+        """Keeps which partitions ended a query: the next ones read the others until these can be read again."""
+        try:
+            yield
+        except Exception as e:
+            if isinstance(found := reason_of(e), PartitionsUnreadable):
+                known = _offsets(self._unreadable) | _offsets(found)
+                self._unreadable = replace(found, partitions=tuple(known), offsets=tuple(known.values()))
+            raise
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
         positions = initial_positions(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
@@ -62,6 +78,13 @@ class TransactionLogJob:
             else:
                 trigram_index.extend(self._engine)
 
-        options = source_options(self._client, positions, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse)
+        options = source_options(
+            self._client, positions, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse, self._unreadable
+        )
         sink = StoreSink(batches_from_rows, apply, part.step)
         self._queries.run(SOURCE, TransactionLogSource, options, sink, ending)
+
+
+def _offsets(unreadable: PartitionsUnreadable | None) -> dict[int, int]:
+    """Returns the first offset that could not be read, by partition."""
+    return {} if unreadable is None else dict(zip(unreadable.partitions, unreadable.offsets, strict=True))

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
 from service.kafka.errors import KafkaFailure
-from service.store.engine import StoreError
+from service.store.engine import StoreError, StoreUnavailable
 from service.store.writers.source import SourceWriter
 from spark_jobs.source.encoded_failure import encoded_reason
 
@@ -37,6 +37,11 @@ def reason_of(failure: BaseException) -> Reason:
     if isinstance(failure, KafkaFailure):
         return failure.reason
     return encoded_reason(str(failure)) or ErrorText(_line(str(failure)) or type(failure).__name__)
+
+
+def heals(failure: BaseException) -> bool:
+    """Returns True for a failure of Kafka, also in a worker of Spark's, or of the store: they end by themselves."""
+    return isinstance(failure, KafkaFailure | StoreUnavailable) or encoded_reason(str(failure)) is not None
 
 
 def error_summary(failure: BaseException) -> str:

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from service.kafka.errors import KafkaFailure
 from service.processes.backoff import Backoff
-from service.store.engine import LeaseLost, StoreLost, StoreUnavailable
+from service.store.engine import LeaseLost, StoreLost
 from service.store.lease import Lease
 from spark_jobs.runtime.cluster import SessionEnded
-from spark_jobs.runtime.error_summary import error_summary
+from spark_jobs.runtime.error_summary import error_summary, heals
 from spark_jobs.runtime.liveness import SOURCE_S, SOURCE_START_S, Liveness, Part
 from spark_jobs.runtime.queries import StillStoring
 
@@ -99,7 +98,7 @@ def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _Share
                 if time.monotonic() - began > STEADY_AFTER_S:
                     failures = 0
                     backoff.reset()
-                failures += not isinstance(e, KafkaFailure | StoreUnavailable)  # these two heal: they do not count
+                failures += not heals(e)
                 if failures >= MOST_FAILURES:
                     shared_end.end(
                         TooManyFailures(f"{job.name}: reading stopped {failures} times in a row: {error_summary(e)}")

@@ -7,14 +7,16 @@ plans, because a restart begins at the store's positions, not at Spark's checkpo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import TopicGone
+from service.domain.reasons.reason import Reason, combined
+from service.domain.reasons.unread import PartitionsUnreadable, TopicGone
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
+from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
+from service.kafka.fetch import PartitionFetch, fetch
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.admission import Limits, admit
@@ -28,6 +30,10 @@ from spark_jobs.source.log_identity import (
 )
 
 LAYOUT_MAX_AGE_MS = 1_000
+TRY_AGAIN_MS = 5_000
+"""Time between two attempts to fetch from a partition that could not be read."""
+_TRY_BYTES = 1 << 20
+_TRY_TIMEOUT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,9 @@ class Plan:
 
 
 class LogPlanner:
-    """Plans batches over one topic that begin at `positions`. Time comes from `now_ms`."""
+    """Plans batches over one topic that begin at `positions`. Time comes from `now_ms`. `unreadable`: the partitions
+    that ended an earlier query, and why; they wait until a fetch from them succeeds, and the others do not wait for
+    them."""
 
     def __init__(
         self,
@@ -53,7 +61,9 @@ class LogPlanner:
         positions: dict[int, LogPosition],
         limits: Limits,
         now_ms: Callable[[], int],
+        unreadable: PartitionsUnreadable | None = None,
     ) -> None:
+        self._unreadable, self._tried_at_ms = unreadable, 0
         self._settings, self._topic, self._limits, self._now_ms = settings, topic, limits, now_ms
         self._positions = dict(positions)
         self._client: KafkaClient | None = None
@@ -101,9 +111,37 @@ class LogPlanner:
         client = self._client
         assert client is not None
         followed = follow(seen, self._positions, lambda p, position: divergence(client, seen, p, position))
-        ranges = ranges_to(admit(followed.positions, seen.ends, self._limits), seen, followed)
+        self._try_again(client, seen, followed.positions)
+        waiting = set() if self._unreadable is None else {*self._unreadable.partitions}
+        ends = {p: followed.positions[p].next_offset if p in waiting else end for p, end in seen.ends.items()}
+        ranges = ranges_to(admit(followed.positions, ends, self._limits), seen, followed)
         self._positions = followed.positions
-        return Plan(ranges, unanswered_reason(seen))
+        return Plan(ranges, combined([unanswered_reason(seen), self._unreadable]))
+
+    def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
+        """Fetches from the partitions that could not be read, and keeps those that still cannot."""
+        if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
+            return
+        self._tried_at_ms = self._now_ms()
+        still = {
+            p: offset
+            for p, offset in zip(self._unreadable.partitions, self._unreadable.offsets, strict=True)
+            if p in seen.ends and positions[p].next_offset < seen.ends[p]
+            if not _can_fetch(client, seen.layout, p, offset)
+        }
+        self._unreadable = (
+            replace(self._unreadable, partitions=tuple(still), offsets=tuple(still.values())) if still else None
+        )
+
+
+def _can_fetch(client: KafkaClient, layout: TopicLayout, partition: int, offset: int) -> bool:
+    leader = layout.leaders[partition]
+    wanted = [PartitionFetch(partition, offset, leader.epoch, _TRY_BYTES)]
+    try:
+        (answer,) = fetch(client, leader.node, layout.topic, wanted, _TRY_BYTES, 0, _TRY_TIMEOUT_MS)
+    except KafkaFailure:
+        return False
+    return answer.error in (errors.NONE, errors.OFFSET_OUT_OF_RANGE)  # the reader goes on behind what was deleted
 
 
 class Followed(NamedTuple):

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark import TaskContext
 
-from service.domain.reasons.unread import READ, NoPermission
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import READ, ErrorAnswer, ErrorText, NoPermission, PartitionsUnreadable
 from service.domain.transaction_log.facts import Gap, RangeRead, Reject
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -54,6 +55,7 @@ MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
 FETCH_TIMEOUT_MS = 5_000  # after that another broker may lead; nothing else is read while it lasts
 PATIENCE_S = 20.0  # without any progress
 PATIENCE_AGAIN_S = 1.0  # on a retry of the task by Spark: the first try was patient
+PATIENCE_ERROR_S = 5.0  # with a leader that answers with an error which no other leader explains
 
 
 def read_ranges(
@@ -102,22 +104,30 @@ class RangeReader(ABC):
         """Sends one Fetch to each leader. If one does not answer, refreshes the leaders."""
         before = dict(self._next_offsets)
         failure: KafkaUnavailable | None = None
-        try:
-            client = shared_client(self._settings)
-            for node, partitions in self._by_leader().items():
+        for node, partitions in self._by_leader().items():
+            try:
+                client = shared_client(self._settings)
                 answers = fetch(client, node, self._topic, partitions, FETCH_BYTES, 100, FETCH_TIMEOUT_MS)
                 self._handle_answers(client, answers)
-        except KafkaUnavailable as e:
-            failure = e
+            except KafkaUnavailable as e:  # the other leaders are read nevertheless
+                failure = e
         if self._next_offsets != before:
             self._last_progress = time.monotonic()
-        elif time.monotonic() - self._last_progress > self._patience_s:  # empty answers may never end
-            p = self.unfinished[0]
-            raise failure or KafkaUnavailable(
-                f"{self._topic}-{p}: nothing comes from offset {self._next_offsets[p]} on"
-            )
+        elif time.monotonic() - self._last_progress > self._patience_with(failure):  # empty answers may never end
+            raise KafkaUnavailable(self._why_unreadable(failure))
         if failure is not None:
             self._recover()
+
+    def _patience_with(self, failure: KafkaUnavailable | None) -> float:
+        error = failure.reason.error if failure is not None and isinstance(failure.reason, ErrorAnswer) else None
+        is_lasting = error is not None and error not in errors.TRANSIENT
+        return min(self._patience_s, PATIENCE_ERROR_S) if is_lasting else self._patience_s
+
+    def _why_unreadable(self, failure: KafkaUnavailable | None) -> Reason:
+        left = tuple(self.unfinished)
+        nothing = ErrorText(f"{self._topic}-{left[0]}: nothing comes from offset {self._next_offsets[left[0]]} on")
+        offsets = tuple(self._next_offsets[p] for p in left)
+        return PartitionsUnreadable(self._topic, left, offsets, nothing if failure is None else failure.reason)
 
     def _by_leader(self) -> dict[int, list[PartitionFetch]]:
         """Returns the unfinished ranges by leader. Partitions with the fewest bytes read come first, since a broker
@@ -129,21 +139,28 @@ class RangeReader(ABC):
         return groups
 
     def _handle_answers(self, client: KafkaClient, answers: list[Fetched]) -> None:
+        """Keeps what came. Raises KafkaUnavailable after that for a partition with an error, KafkaRefused (READ on the
+        topic)."""
         chunks = []
+        failure: KafkaUnavailable | None = None
         for answer in answers:
             p = answer.partition
             if answer.error == errors.OFFSET_OUT_OF_RANGE:
-                self._skip_deleted(client, p)
-            elif answer.error in errors.TRANSIENT or answer.error == errors.CORRUPT_MESSAGE:
-                raise KafkaUnavailable(f"{self._topic}-{p}: fetch error {answer.error}")
+                try:
+                    self._skip_deleted(client, p)
+                except KafkaUnavailable as e:
+                    failure = e
             elif answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
                 raise errors.KafkaRefused(NoPermission(self._topic, (READ,)))
             elif answer.error:
-                raise errors.KafkaRefused(f"{self._topic}-{p}: fetch error {answer.error}")
+                what = f"a fetch of {self._topic}-{p} at offset {self._next_offsets[p]}"
+                failure = KafkaUnavailable(ErrorAnswer(self._leader[p][0], what, answer.error))
             elif answer.records:
                 chunks.append(Chunk(p, self._next_offsets[p], self._ranges[p].hi, answer.records))
         if chunks:
             self._keep(chunks)
+        if failure is not None:
+            raise failure
 
     def _skip_deleted(self, client: KafkaClient, p: int) -> None:
         layout = topic_layout(client, self._topic)

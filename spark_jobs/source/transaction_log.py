@@ -11,7 +11,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from service.clock import wall_clock_ms
+from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import PartitionsUnreadable
 from service.domain.transaction_log.facts import RangeRead
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.settings import ClientSettings
@@ -39,9 +41,11 @@ class TransactionLogReader(PlanningReader[Plan]):
         self._history_prefixes = tuple(prefix.encode() for prefix in json.loads(options["historyprefixes"]))
         self._limits = Limits(records=int(options["records"]))
         self._cores = int(options["cores"])
+        unreadable = decode_if(options["unreadable"] or None)
+        self._unreadable = unreadable if isinstance(unreadable, PartitionsUnreadable) else None
 
     def planner(self) -> LogPlanner:
-        return LogPlanner(self._settings, TOPIC, self._positions, self._limits, wall_clock_ms)
+        return LogPlanner(self._settings, TOPIC, self._positions, self._limits, wall_clock_ms, self._unreadable)
 
     def tasks(self, plan: Plan) -> Sequence[LogTask]:
         tasks = into_tasks(plan.ranges, self._cores)
@@ -75,11 +79,12 @@ def source_options(
     heartbeat_ms: int,
     history_prefixes: Sequence[str] = (),
     pulse: str = "",
+    unreadable: PartitionsUnreadable | None = None,
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
     `history_prefixes`: prefixes of ids; of these ids every transition is handed over. `pulse`: a file that is touched
-    at each step.
+    at each step. `unreadable`: the partitions that ended the query before.
     """
     return {
         "client": settings.to_json(),
@@ -89,4 +94,5 @@ def source_options(
         "heartbeatms": str(heartbeat_ms),
         "pulse": pulse,
         "historyprefixes": json.dumps(list(history_prefixes)),
+        "unreadable": encode_if(unreadable) or "",
     }

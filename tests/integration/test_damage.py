@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.transaction_log.states import TOPIC
-from service.store.schema import rejects
+from service.domain.reasons.coding import decode
+from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.store.schema import rejects, source_status
 from service.wire.batches import Batch, read_batches
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import free_ports
+from tests.helpers.waiting import wait_for
 from tests.integration.application import ingesting
 from tests.integration.producers import create_topic, open_producer, transact
 from tests.integration.wire_tap import WireTap
@@ -79,6 +82,33 @@ def test_a_batch_that_is_broken_on_the_disk_is_kept_raw_and_the_stream_goes_on(
             "after": "CompleteCommit",
         }
         assert app.gaps() == []
+
+
+def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: MakeBroker, tmp_path: Path) -> None:
+    """Behind a batch without a length the broker finds no offset any more: every fetch fails, until retention."""
+    broker = make_broker("4.3.1", **{"transaction.state.log.num.partitions": 2})
+    create_topic(broker.bootstrap, "poisoned")
+    names = [f"id-{n}" for n in range(8)]
+    for name in names:
+        transact(open_producer(broker.bootstrap, name), "poisoned")
+    segments = {p: broker.data / f"{TOPIC}-{p}" / f"{0:020}.log" for p in (0, 1)}
+    bad = next(p for p, segment in segments.items() if names[0].encode() in segment.read_bytes())
+    healthy = [name for name in names if name.encode() in segments[1 - bad].read_bytes()]
+    assert healthy
+    _, second, *_ = [batch for batch in read_batches(segments[bad].read_bytes()) if isinstance(batch, Batch)]
+    with segments[bad].open("r+b") as file:  # while the broker runs: it does not start from such a file
+        file.seek(second.position + 8)
+        file.write(bytes(4))
+    began = time.monotonic()
+    with ingesting(broker.bootstrap, tmp_path) as app:
+        wait_for(lambda: set(healthy) <= app.ids().keys(), "the ids of the other partition", 120)
+        print(f"the others are read after {time.monotonic() - began:.1f} s")  # noqa: T201
+        transact(open_producer(broker.bootstrap, healthy[0]), "poisoned")
+        wait_for(lambda: app.ids()[healthy[0]].commits == 1, "the commit after that", 120)
+        (error,) = [row.error for row in app.rows(source_status) if row.source == SOURCE]
+        assert f"{TOPIC}-{bad} cannot be read: broker 1 answers a fetch of {TOPIC}-{bad} at offset" in str(
+            decode(error)
+        )
 
 
 def break_last_batch(segment: Path, transactional_id: bytes) -> tuple[int, bytes]:

@@ -10,6 +10,7 @@ from service.domain.reasons.reason import Reason, parts
 
 DESCRIBE: Final = "DESCRIBE"
 READ: Final = "READ"
+_NAMED: Final = 5
 
 
 def _one_line(text: str) -> str:
@@ -113,6 +114,23 @@ class NoBatch(Reason):
     offset: int
     code = "no_batch"
     sentence = "{0.topic}-{0.partition}: the bytes at offset {0.offset} are no record batch"
+
+
+@dataclass(frozen=True)
+class PartitionsUnreadable(Reason):
+    """The leaders answer, but records of these partitions of one topic could not be fetched. `offsets`: the first one
+    that could not, of each."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    offsets: tuple[int, ...]
+    because: Reason
+    code = "partitions_unreadable"
+
+    def __str__(self) -> str:
+        names = ", ".join(f"{self.topic}-{p}" for p in self.partitions[:_NAMED])
+        more = " …" if len(self.partitions) > _NAMED else ""
+        return f"{names}{more} cannot be read: {self.because}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
+from service.domain.reasons.unread import ErrorAnswer, PartitionsUnreadable
 from service.domain.transaction_log.facts import LogBatch, RangeRead
+from service.kafka import errors
+from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import batches_from_rows
@@ -86,3 +89,34 @@ def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.Mo
     batch = read(monkeypatch, [good(0), odd, good(2)])
     assert [(reject.offset, reject.transactional_id) for reject in batch.rejects] == [(1, b"odd")]
     assert [(one.missing, one.hole_end) for one in batch.ranges] == [(0, 2)]
+
+
+def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[int]] = []
+
+    def answer(
+        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+    ) -> list[Fetched]:
+        asked.append([w.partition for w in wanted])
+        return [
+            Fetched(
+                w.partition,
+                errors.CORRUPT_MESSAGE if w.partition == 0 else 0,
+                1,
+                0,
+                b"" if w.partition == 0 else good(0),
+            )
+            for w in wanted
+        ]
+
+    monkeypatch.setattr(reader, "fetch", answer)
+    monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
+    ranges = [RangeRead(p, "T", 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, None) for p in (0, 1, 2)]
+    with pytest.raises(KafkaUnavailable) as failure:
+        list(reader.read_ranges(SETTINGS, "topic", ranges))
+    assert asked[0] == [0, 1, 2]
+    assert {tuple(one) for one in asked[1:]} == {(0,)}, "the others are read already"
+    because = ErrorAnswer(1, "a fetch of topic-0 at offset 0", errors.CORRUPT_MESSAGE)
+    assert failure.value.reason == PartitionsUnreadable("topic", (0,), (0,), because)
