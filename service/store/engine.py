@@ -283,7 +283,8 @@ class _SqliteSessions:
         """Returns the exception to raise instead of the driver's, or None to keep the driver's."""
         code = getattr(error, "sqlite_errorcode", None)
         if is_damaged(error):
-            text = f"store {self._name}: {_line(error)}; {_SQLITE_REMEDY}"
+            may_be_foreign = "if it was a store, " if code == sqlite3.SQLITE_NOTADB else ""
+            text = f"store {self._name}: {_line(error)}; {may_be_foreign}{_SQLITE_REMEDY}"
             self._file.note_damage(text)
             return StoreDamaged(text)
         if code == sqlite3.SQLITE_CANTOPEN and not self._file.is_there():

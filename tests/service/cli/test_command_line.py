@@ -16,6 +16,7 @@ import pytest
 
 from service.cli import main, parser
 from tests.helpers.builders import transaction_log as build
+from tests.helpers.damaged_pages import overwrite
 from tests.helpers.paths import ROOT
 
 GOLDEN = next((ROOT / "tests/golden/4.3.1/mixed/__transaction_state-0").glob("*.log"))
@@ -115,7 +116,7 @@ def test_a_mistake_of_the_user_is_one_line_and_2(line: str, names: str, capsys: 
 def test_a_foreign_file_is_no_store(capsys: pytest.CaptureFixture[str]) -> None:
     Path("foreign.db").write_text("something else")
     assert ended("migrate", "--store", "sqlite:///foreign.db") == 2
-    assert "sqlite:///foreign.db" in complaint(capsys)
+    assert "sqlite:///foreign.db: file is not a database; if it was a store, `txnscope" in complaint(capsys)
 
 
 def test_a_store_of_another_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,6 +126,25 @@ def test_a_store_of_another_version_is_refused(capsys: pytest.CaptureFixture[str
         store.commit()
     assert ended("migrate", "--store", "sqlite:///new.db") == 2
     assert "it is newer than this version of txnscope" in complaint(capsys)
+
+
+def test_a_rebuild_reports_what_was_saved_and_where_the_old_file_is(capsys: pytest.CaptureFixture[str]) -> None:
+    store = ("--store", "sqlite:///old.db")
+    assert ended("migrate", "--rebuild", *store) == 3
+    assert "there is no such file" in complaint(capsys)
+    assert ended("migrate", *store) == 0
+    assert ended("migrate", "--rebuild", *store) == 0
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[1:]) == (
+        "",
+        ["the transaction log is read again at the next start of the application"],
+    )
+    assert err.startswith("saved 0 rows; the old file is old.db.damaged-")
+    overwrite(Path("old.db"), [1])
+    assert ended("migrate", "--rebuild", *store) == 0
+    said = capsys.readouterr().err
+    assert "not read whole: " in said
+    assert "counts begin anew: how far the log was counted cannot be read\n" in said
 
 
 @pytest.mark.parametrize("command", ["serve", "watch --bootstrap-servers 127.0.0.1:1"])
