@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from service.access.hosts import AllowedHosts
 from service.access.keys import new_key
 from service.access.principal import parse_grants
 from service.access.slowdown import EACH_S
+from service.api.routes.event_feed import FeedEvent
+from service.api.routes.events import Listening, stream_events
 from service.app import create_app
 from service.store import api_keys
 from service.store.engine import StoreError
@@ -132,6 +135,31 @@ def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> Non
         assert ("payments" in everything, "payments" in one) == (True, False)
         etag = here.ask("admin", "/api/v1/clusters").headers["ETag"]
         assert here.ask("viewer", "/api/v1/clusters", headers={"If-None-Match": etag}).status_code == 200
+
+
+class _Feed:
+    """Two events of orders, and one of payments between them."""
+
+    async def follow(self, _: int) -> AsyncIterator[FeedEvent]:
+        for number, cluster in enumerate(("orders", "payments", "orders"), 1):
+            yield FeedEvent(number, "opened", cluster, "{}")
+
+
+def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> None:
+    def told(*answers: bool | None) -> list[str | None]:
+        found = iter(answers)
+
+        async def may_see(_: str) -> bool | None:
+            return next(found)
+
+        async def read() -> list[str | None]:
+            client = Listening(_Feed(), None, 0, False, may_see)  # type: ignore[arg-type]
+            return [event.id async for event in stream_events(client)]
+
+        return asyncio.run(read())[1:]
+
+    assert told(True, False, True) == ["1", "3"]
+    assert told(True, None, True) == ["1"]
 
 
 # other sites
