@@ -24,9 +24,13 @@ _REVISIONS: Final = "alembic_version"
 _SEQUENCES: Final = "sqlite_sequence"
 
 _CLUSTERS: Final = "clusters"
+_COUNTERS: Final = "counters"
 _POSITIONS: Final = "log_partitions"
-_COUNTED: Final = ("counters", "transactional_ids", "coordinator_states", "open_participants", _POSITIONS)
-"""Tables that begin anew where it is not known how far the log was counted."""
+_COUNTED: Final = (_COUNTERS, "transactional_ids", "coordinator_states", "open_participants", _POSITIONS)
+"""Tables that begin anew where it is not known what was counted, or how far the log was."""
+
+_LARGEST_CLUSTER_ID: Final = 10_000
+"""A larger number comes from a damaged page."""
 
 
 class Rebuilt(NamedTuple):
@@ -37,12 +41,12 @@ class Rebuilt(NamedTuple):
 
     @property
     def counts_go_on(self) -> bool:
-        """Returns False if it is not known how far the log was counted, so that counting begins anew."""
+        """Returns False if it is not known what was counted, so that counting begins anew."""
         return _is_counted(self.tables)
 
 
 def _is_counted(tables: Sequence[Salvaged]) -> bool:
-    return all(one.is_whole for one in tables if one.table in (_POSITIONS, _CLUSTERS))
+    return all(one.is_whole for one in tables if one.table in (_CLUSTERS, _COUNTERS, _POSITIONS))
 
 
 def rebuild(url: str, now_ms: int) -> Rebuilt:
@@ -65,7 +69,7 @@ def rebuild(url: str, now_ms: int) -> Rebuilt:
     _remove(fresh)
     try:
         with closing(DamagedFile(path, _LOCK_WAIT_S)) as old:
-            tables = _bring_over(old, fresh, name)
+            tables = _bring_over(old, fresh, name, now_ms)
             aside = _take_place(fresh, path, now_ms, name)
     except sqlite3.Error as error:
         raise StoreUnavailable(f"store {name}: {error}") from error
@@ -74,7 +78,7 @@ def rebuild(url: str, now_ms: int) -> Rebuilt:
     return Rebuilt(tables, aside)
 
 
-def _bring_over(old: DamagedFile, fresh: str, name: str) -> tuple[Salvaged, ...]:
+def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[Salvaged, ...]:
     """Copies the tables at the old file's own revision, then migrates them as any store."""
     revision = old.revision() or migrate.head() or ""
     if not migrate.is_known(revision):
@@ -86,6 +90,7 @@ def _bring_over(old: DamagedFile, fresh: str, name: str) -> tuple[Salvaged, ...]
         with closing(sqlite3.connect(fresh)) as new:
             tables = tuple(_copy(old, new))
             _prepare_reading(new, tables)
+            _name_lost_clusters(new, now_ms)
         migrate.upgrade(engine)
         return tables
     finally:
@@ -113,7 +118,7 @@ def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: 
 
 def _prepare_reading(new: sqlite3.Connection, tables: Sequence[Salvaged]) -> None:
     """Has the job read the log again from its start: what was counted is not counted again. Ends every lease, because
-    what its holder knows of the store is not true any more. Deletes rows of clusters that are lost."""
+    what its holder knows of the store is not true any more."""
     new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")
     if _is_counted(tables):
         new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SOURCE,))  # noqa: S608
@@ -121,8 +126,21 @@ def _prepare_reading(new: sqlite3.Connection, tables: Sequence[Salvaged]) -> Non
         for table in _COUNTED:
             new.execute(f"DELETE FROM {table}")  # noqa: S608
         new.execute("UPDATE clusters SET counted_since_ms = NULL")
-    for table in (one.table for one in tables if "cluster_id" in columns_of(new, one.table)):
-        new.execute(f"DELETE FROM {table} WHERE cluster_id NOT IN (SELECT id FROM clusters)")  # noqa: S608
+    new.commit()
+
+
+def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
+    """Gives rows whose cluster could not be read a cluster `lost-N`: their audit and history are still needed."""
+    tables = [table for (table,) in new.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()]
+    for table in tables:
+        if "cluster_id" in columns_of(new, table):
+            new.execute(
+                f"INSERT INTO {_CLUSTERS} (id, name, kafka_cluster_id, bound_at_ms)"  # noqa: S608
+                f" SELECT DISTINCT cluster_id, 'lost-' || cluster_id, 'lost-' || cluster_id, ? FROM {table}"
+                f" WHERE cluster_id BETWEEN 1 AND ? AND cluster_id NOT IN (SELECT id FROM {_CLUSTERS})",
+                (now_ms, _LARGEST_CLUSTER_ID),
+            )
+            new.execute(f"DELETE FROM {table} WHERE cluster_id NOT IN (SELECT id FROM {_CLUSTERS})")  # noqa: S608
     new.commit()
 
 

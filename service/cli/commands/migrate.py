@@ -35,5 +35,5 @@ def _show(rebuilt: Rebuilt) -> None:
     if lost:
         print(f"not read whole: {', '.join(lost)}", file=sys.stderr)
     if not rebuilt.counts_go_on:
-        print("counts begin anew: how far the log was counted cannot be read", file=sys.stderr)
+        print("counts begin anew: what was counted cannot be read", file=sys.stderr)
     print("the transaction log is read again at the next start of the application", file=sys.stderr)

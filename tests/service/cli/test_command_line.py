@@ -144,7 +144,7 @@ def test_a_rebuild_reports_what_was_saved_and_where_the_old_file_is(capsys: pyte
     assert ended("migrate", "--rebuild", *store) == 0
     said = capsys.readouterr().err
     assert "not read whole: " in said
-    assert "counts begin anew: how far the log was counted cannot be read\n" in said
+    assert "counts begin anew: what was counted cannot be read\n" in said
 
 
 @pytest.mark.parametrize("command", ["serve", "watch --bootstrap-servers 127.0.0.1:1"])

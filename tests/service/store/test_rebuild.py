@@ -141,14 +141,27 @@ def test_the_log_that_is_read_again_is_not_counted_again_and_what_follows_is(
     engine.dispose()
 
 
-def test_without_positions_counting_begins_anew(seeded: Cluster, url: str, file: Path) -> None:
-    overwrite(file, pages_of(file, "log_partitions"))
+@pytest.mark.parametrize("table", ["log_partitions", "counters"])
+def test_without_positions_or_counters_counting_begins_anew(seeded: Cluster, url: str, file: Path, table: str) -> None:
+    overwrite(file, pages_of(file, table))
     rebuilt = rebuild(url, NOW_MS)
-    assert (lost(rebuilt), rebuilt.counts_go_on) == ({"log_partitions"}, False)
+    assert (lost(rebuilt), rebuilt.counts_go_on) == ({table}, False)
     engine = open_engine(url)
     assert (counters(engine, seeded.id), kept(url)) == ({}, set(range(ATTEMPTS)))
     with engine.connect() as connection:
         assert connection.scalar(select(schema.clusters.c.counted_since_ms)) is None
+    engine.dispose()
+
+
+def test_the_audit_of_a_cluster_that_cannot_be_read_is_kept(seeded: Cluster, url: str, file: Path) -> None:
+    overwrite(file, pages_of(file, "clusters"))
+    rebuilt = rebuild(url, NOW_MS)
+    assert (lost(rebuilt), rebuilt.counts_go_on) == ({"clusters"}, False)
+    assert kept(url) == set(range(ATTEMPTS))
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        assert connection.scalars(select(schema.clusters.c.name)).all() == [f"lost-{seeded.id}"]
+    assert clusters.bind(engine, "orders", "kafka-orders", NOW_MS) == seeded.id + 1
     engine.dispose()
 
 
