@@ -73,10 +73,9 @@ class Program:
         """Stops all that its supervisor has started. The supervisor kills it 15 s later."""
         send(signal.SIGSTOP, self.tree.processes()[1:])
 
-    def freeze_planner(self) -> None:
-        """Stops one of the processes that plan what is read."""
-        planners = [one for one in self.tree.processes() if one.name() == PLANNER]
-        send(signal.SIGSTOP, planners[-1:])
+    def freeze_planners(self) -> None:
+        """Stops the processes that plan what is read."""
+        send(signal.SIGSTOP, [one for one in self.tree.processes() if one.name() == PLANNER])
 
     def _all_said(self) -> str:
         return "\n".join(line for _, line in self.said)

@@ -24,7 +24,7 @@ HOUR_S: Final = 3_600
 HARMS: Final[dict[str, Callable[[Program], None]]] = {
     "kill -9": Program.kill,
     "SIGSTOP": Program.freeze,
-    "SIGSTOP of a planner": Program.freeze_planner,
+    "SIGSTOP of its planners": Program.freeze_planners,
 }
 
 
