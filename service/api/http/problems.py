@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from service.api.http.principals import principal_of
 from service.api.http.security import HEADERS
@@ -152,7 +153,21 @@ def _on_http(request: Request, error: Exception) -> Response:
         instance=request.url.path,
         errors=None,
     )
-    return _respond(problem, error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (methods := _methods(request)):
+        headers["Allow"] = ", ".join(sorted(methods))
+    return _respond(problem, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """Returns the methods of all routes of the path: the router names only those of the first one."""
+    found: set[str] = set()
+    for router in request.app.routes:
+        for route in getattr(router, "effective_route_contexts", lambda router=router: [router])():
+            match, _ = route.matches(request.scope)
+            if match is not Match.NONE:
+                found |= set(getattr(route, "methods", None) or ())
+    return found
 
 
 def _on_bug(request: Request, _: Exception) -> Response:

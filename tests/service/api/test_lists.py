@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.access import actions
 from service.api.http.fields import encode_bytes
 from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.store import audit_events, mutes
+from service.store.audit_events import AuditEvent
+from service.store.mutes import Wish
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.store.writers.ledger import LedgerWriter
 from tests.helpers.findings import observe
@@ -60,6 +64,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     volumes = tuple(Volume("orders", 0, MINUTE - 60_000 * number, 3, 300, 1, 1, 0) for number in range(3))
     tailed = TopicRange("orders", read(0, 3, asked_at_ms=NOW_MS))
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((tailed,), volumes, markers), NOW_MS)
+    done = AuditEvent(NOW_MS, actions.MUTE, audit_events.SET, "ann", "10.0.0.1", detail="why")
+    with cluster.engine.begin() as connection:
+        for number in range(3):
+            wish = Wish(None, f"prefix-{number}", None, NOW_MS + 1_000, "known")
+            mutes.set_mute(connection, cluster.id, wish, done)
     with client_of(url) as client:
         yield client
     for one in (cluster, *others):
