@@ -18,7 +18,7 @@ $(VENV)/.complete: requirements.lock pyproject.toml
 	@echo "installing into $(VENV) (the first time downloads about 700 MB) …"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m spark_jobs.runtime.rehearsal >$(VENV)/rehearsal.log 2>&1 && grep archived $(VENV)/rehearsal.log || cat $(VENV)/rehearsal.log
 	@touch $@
 
@@ -75,8 +75,15 @@ soak: venv ## brokers that freeze, die and restart amid load (half an hour: MINU
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) --hangs $(or $(HANGS),20)
 	$(BIN)/python -m tests.harm --report docs/reliability.md
 
+.PHONY: sbom
+sbom: venv ## what is installed in .venv, as a CycloneDX document: sbom.cdx.json
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-format JSON --output-file sbom.cdx.json $(BIN)/python
+
+.PHONY: audit
+audit: venv ## packages of requirements.lock with known vulnerabilities; says so if the package index knows none
+	@$(BIN)/python -m deploy.vulnerabilities
+
 .PHONY: lock
 lock: venv ## bring requirements.lock up to date with pyproject.toml
-	$(PYTHON) -m pip install --quiet --target $(VENV)/uv uv
-	$(VENV)/uv/bin/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-header \
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --group build --universal --generate-hashes --no-header \
 	  --no-emit-index-url --quiet --output-file requirements.lock

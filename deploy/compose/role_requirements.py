@@ -1,4 +1,5 @@
-"""The part of requirements.lock that an image needs: `python role_requirements.py EXTRA…` prints it, hashes and all.
+"""The part of requirements.lock that an image needs: `python role_requirements.py EXTRA…` prints it, hashes and all;
+`--group build` prints what builds the project itself.
 
 The lock names for every package the packages that require it (`# via`), so nothing has to be resolved again.
 """
@@ -10,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 LOCK: Final = "requirements.lock"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -27,10 +28,22 @@ class Locked(NamedTuple):
 def role(root: Path, extras: Iterable[str]) -> str:
     """Returns the lock's lines for the dependencies in pyproject.toml, those of `extras`, and all that these
     require."""
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = {_name(line) for line in project["dependencies"]}
-    for extra in extras:
-        wanted |= {_name(line) for line in project["optional-dependencies"][extra]}
+    project = _read(root)["project"]
+    lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+    return _locked(root, lines)
+
+
+def group(root: Path, name: str) -> str:
+    """Returns the lock's lines for a dependency group in pyproject.toml, and all that it requires."""
+    return _locked(root, _read(root)["dependency-groups"][name])
+
+
+def _read(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+
+
+def _locked(root: Path, requirements: Iterable[str]) -> str:
+    wanted = {_name(line) for line in requirements}
     locked = parse((root / LOCK).read_text("utf-8"))
     if missing := wanted - locked.keys():
         raise SystemExit(f"{LOCK} lacks {', '.join(sorted(missing))}: make lock")
@@ -60,4 +73,5 @@ def _name(requirement: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(role(Path(__file__).parent, sys.argv[1:]))
+    here, words = Path(__file__).parent, sys.argv[1:]
+    sys.stdout.write(group(here, words[1]) if words[:1] == ["--group"] else role(here, words))

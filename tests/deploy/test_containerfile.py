@@ -72,13 +72,15 @@ def test_nothing_that_builds_is_left_in_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_packages_come_by_hash(name: str) -> None:
-    """`--no-deps` is the project itself."""
+    """`--no-deps` is the project itself, built by the hatchling of the lock."""
     installs = [
         line for stage in lineage(f"build-{name}") for line in stage.all("RUN") if re.search(r"pip .*\binstall\b", line)
     ]
-    assert len(installs) == 2
-    assert sum("--require-hashes" in line for line in installs) == 1
-    assert sum("--no-deps ." in line for line in installs) == 1
+    assert len(installs) == 3
+    assert sum("--require-hashes" in line for line in installs) == 2
+    (own,) = (line for line in installs if "--no-deps" in line)
+    assert "pip wheel --no-deps --no-build-isolation" in own
+    assert "--no-index" in own
 
 
 def test_the_java_home_is_looked_for_where_it_was_written() -> None:
