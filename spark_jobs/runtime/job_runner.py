@@ -46,7 +46,7 @@ def run_jobs(
     """Runs `jobs` until `stopping` is set (returns None), or until no job may write under this lease any more (returns
     the exception behind that). All jobs have ended by then.
 
-    `renew` keeps the lease, and is called while every part that writes under it makes progress; it raises LeaseLost.
+    `renew` keeps the lease, and is called when every part that writes under it has made a step; it raises LeaseLost.
     Raises TooManyFailures, and StoreLost.
     """
     shared_end = _SharedEnd()
@@ -57,7 +57,7 @@ def run_jobs(
         thread.start()
     try:
         while not shared_end.ending.is_set() and not stopping.wait(RENEW_EVERY_S):
-            if liveness.keeps_lease():
+            if liveness.earns_renewal():
                 renew()
     except LeaseLost as e:
         shared_end.end(e)

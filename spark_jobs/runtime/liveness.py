@@ -39,11 +39,6 @@ BACKGROUND_S: Final = 120.0
 END_S: Final = 20.0
 """Limit for stopping Spark. A frozen JVM never stops."""
 
-LEASE_S: Final = 1.0
-"""Time without progress of a part under the lease after which the lease is not renewed. A standby takes over another
-ten seconds later: some 13 s after the last step, counting the seconds between checks and renewals, and not before the
-longest legal pause has passed twice."""
-
 
 class Stuck(NamedTuple):
     """A part without progress. `idle_s`: the seconds since its last step in which it could have worked."""
@@ -62,6 +57,7 @@ class Part:
         self._steps = 0
         self._seen: tuple[int, int] = (0, 0)
         self._is_starting = True
+        self._is_renewal_earned = False
         self.idle_s = 0.0
         self._quiet_checks = 0
 
@@ -85,6 +81,7 @@ class Part:
             self._quiet_checks += 1
             return False
         self._seen, self._quiet_checks, self._is_starting, self.idle_s = seen, 0, False, 0.0
+        self._is_renewal_earned = True
         return True
 
     @property
@@ -96,8 +93,12 @@ class Part:
         return self.idle_s > (self._start_s if self._is_starting else self._limit_s)
 
     @property
-    def keeps_lease(self) -> bool:
-        return not self.holds_lease or self.idle_s <= (SOURCE_S if self._is_starting else LEASE_S)
+    def may_renew(self) -> bool:
+        """Returns True if there was a step since `note_renewal`, or the part starts, which may take SOURCE_S."""
+        return self._is_renewal_earned or (self._is_starting and self.idle_s <= SOURCE_S)
+
+    def note_renewal(self) -> None:
+        self._is_renewal_earned = False
 
 
 class Liveness:
@@ -140,10 +141,17 @@ class Liveness:
             part.idle_s += seconds
         return [Stuck(part.name, part.idle_s) for part in still if part.is_stuck]
 
-    def keeps_lease(self) -> bool:
-        """Returns True if every part that writes under the lease makes progress."""
+    def earns_renewal(self) -> bool:
+        """Returns True if every part that writes under the lease has made a step since this last returned True. So a
+        part that is stuck earns at most one renewal more, and one that makes a step only every few seconds keeps the
+        lease."""
         with self._lock:
-            return all(part.keeps_lease for part in self._parts)
+            parts = [part for part in self._parts if part.holds_lease]
+        if not all(part.may_renew for part in parts):
+            return False
+        for part in parts:
+            part.note_renewal()
+        return True
 
 
 def _changed_ns(file: Path) -> int:

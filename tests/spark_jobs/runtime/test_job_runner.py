@@ -150,13 +150,13 @@ def test_the_lease_is_renewed_only_while_all_make_progress(monkeypatch: pytest.M
     renewals: list[int] = []
     stopping = threading.Event()
     liveness = nobody()
-    monkeypatch.setattr(liveness, "keeps_lease", lambda: False)
+    monkeypatch.setattr(liveness, "earns_renewal", lambda: False)
     job = Job("partitions")
     running = threading.Thread(target=run_jobs, args=([job], LEASE, liveness, lambda: renewals.append(1), stopping))
     running.start()
     time.sleep(0.3)
     assert renewals == []
-    monkeypatch.setattr(liveness, "keeps_lease", lambda: True)
+    monkeypatch.setattr(liveness, "earns_renewal", lambda: True)
     wait_for(lambda: renewals, "a renewal")
     stopping.set()
     running.join(LIMIT_S)

@@ -12,7 +12,7 @@ from service.processes.linux import ProcessorTime
 from service.processes.progress import touch
 from service.processes.working_time import WorkingTime
 from spark_jobs.runtime import liveness
-from spark_jobs.runtime.liveness import LEASE_S, SOURCE_S, START_S, Liveness, Part
+from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
 
 
 class Machine:
@@ -69,17 +69,49 @@ def test_a_part_that_has_ended_is_missed_by_nobody(machine: Machine) -> None:
     assert machine.seconds(watch, 1_000) == []
 
 
-def test_a_lease_is_kept_only_while_all_that_it_protects_moves(machine: Machine) -> None:
+def test_a_lease_is_renewed_only_when_all_that_it_protects_has_moved(machine: Machine) -> None:
     watch = Liveness(list)
     with watch.part("log", SOURCE_S, holds_lease=True) as log, watch.part("groups", 120) as groups:
-        assert watch.keeps_lease()
-        machine.seconds(watch, 1, log, groups)
-        machine.seconds(watch, int(LEASE_S) + 5, log)
-        assert watch.keeps_lease()
-        machine.seconds(watch, int(LEASE_S) + 2, groups)
-        assert not watch.keeps_lease()
+        assert watch.earns_renewal()
+        machine.seconds(watch, 5, log)
+        assert watch.earns_renewal()
+        machine.seconds(watch, 5, groups)
+        assert not watch.earns_renewal()
         machine.seconds(watch, 1, log)
-        assert watch.keeps_lease()
+        assert watch.earns_renewal()
+
+
+def test_a_stuck_part_earns_one_renewal_more_and_slow_ones_as_many_as_they_make_steps(machine: Machine) -> None:
+    watch = Liveness(list)
+    with (
+        watch.part("log", SOURCE_S, holds_lease=True) as log,
+        watch.part("partitions", SOURCE_S, holds_lease=True) as partitions,
+    ):
+        earned = 0
+        for _ in range(5):  # never in the same second
+            machine.seconds(watch, 1, log)
+            earned += watch.earns_renewal()
+            machine.seconds(watch, 3)
+            machine.seconds(watch, 1, partitions)
+            earned += watch.earns_renewal()
+        assert earned == 5
+        machine.seconds(watch, 1, log, partitions)
+        assert watch.earns_renewal()
+        for _ in range(20):
+            machine.seconds(watch, 1, log)
+            assert not watch.earns_renewal()
+
+
+def test_a_part_that_begins_again_has_time_for_its_first_step(machine: Machine) -> None:
+    watch = Liveness(list)
+    with watch.part("log", SOURCE_S, holds_lease=True) as log:
+        machine.seconds(watch, 1, log)
+        log.note_start()
+        for _ in range(int(SOURCE_S)):
+            assert watch.earns_renewal()
+            machine.seconds(watch, 1)
+        machine.seconds(watch, 1)
+        assert not watch.earns_renewal()
 
 
 def test_seconds_without_a_processor_count_in_part(machine: Machine) -> None:
