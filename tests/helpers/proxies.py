@@ -51,12 +51,18 @@ def silent(response: bytes) -> None:
 
 class Proxies:
     """`with Proxies({1: "127.0.0.1:9092", …}) as proxies`: one proxy for each broker; all of them at `bootstrap`.
-    `proxies.misbehave(2, garbage)` until `proxies.behave(2)`. `change`: gets every response as it came, and the API."""
+    `proxies.misbehave(2, garbage)` until `proxies.behave(2)`. `host`: where they listen, at `ports` if given; `name`:
+    the host that clients see, which has as many letters as 127.0.0.1."""
 
     def __init__(
-        self, brokers: Mapping[int, str], change: Callable[[int, int, bytes], bytes] = lambda _api, _version, r: r
+        self,
+        brokers: Mapping[int, str],
+        *,
+        host: str = "127.0.0.1",
+        ports: Mapping[int, int] | None = None,
+        name: str | None = None,
     ) -> None:
-        self._brokers, self._change = dict(brokers), change
+        self._brokers, self._host, self._name, self._ports = dict(brokers), host, name or host, dict(ports or {})
         self._misbehaviour: dict[int, Misbehaviour] = {}
         self._servers: dict[int, socket.socket] = {}
         self._sockets: list[tuple[int, socket.socket]] = []
@@ -69,7 +75,10 @@ class Proxies:
         return ",".join(self.address(node) for node in self._brokers)
 
     def address(self, node: int) -> str:
-        return f"127.0.0.1:{self._servers[node].getsockname()[1]}"
+        return f"{self._name}:{self.port(node)}"
+
+    def port(self, node: int) -> int:
+        return int(self._servers[node].getsockname()[1])
 
     def misbehave(self, node: int, how: Misbehaviour) -> None:
         self._misbehaviour[node] = how
@@ -81,7 +90,7 @@ class Proxies:
                 _end(connection)
 
     def __enter__(self) -> Proxies:
-        self._servers = {node: socket.create_server(("127.0.0.1", 0)) for node in self._brokers}
+        self._servers = {node: socket.create_server((self._host, self._ports.get(node, 0))) for node in self._brokers}
         self._renamed = {_address(self._brokers[node]): _address(self.address(node)) for node in self._brokers}
         for node in self._brokers:
             self._begin(self._accept, node)
@@ -108,27 +117,20 @@ class Proxies:
                 self._sockets.append((node, client))
                 broker = socket.create_connection((host, int(port)))
                 self._sockets.append((node, broker))
-                asked: dict[int, tuple[int, int]] = {}
-                self._begin(self._pass_requests, client, broker, asked)
-                self._begin(self._pass_responses, node, broker, client, asked)
+                self._begin(self._pass_requests, client, broker)
+                self._begin(self._pass_responses, node, broker, client)
 
-    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
+    def _pass_requests(self, client: socket.socket, broker: socket.socket) -> None:
         with suppress(OSError):
             while request := _frame(client):
-                api, version, correlation = struct.unpack_from(">hhi", request)
-                asked[correlation] = api, version
                 broker.sendall(framed(request))
         _end(broker)
 
-    def _pass_responses(
-        self, node: int, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]
-    ) -> None:
+    def _pass_responses(self, node: int, broker: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
             while response := _frame(broker):
                 for theirs, ours in self._renamed.items():
                     response = response.replace(theirs, ours)
-                (correlation,) = struct.unpack_from(">i", response)
-                response = self._change(*asked.pop(correlation), response)
                 how = self._misbehaviour.get(node, framed)
                 sent = how(response)
                 if sent is not None:

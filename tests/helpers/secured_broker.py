@@ -101,11 +101,15 @@ class SecuredBroker:
 
     def __enter__(self) -> SecuredBroker:
         self.issuer.__enter__()
+        self.start()
+        self.set_scram(SCRAM_SECRET)
+        return self
+
+    def start(self) -> None:
+        """Starts the broker, as it was left by `broker.stop()`."""
         # the only way to tell the broker, and Kafka's tools, which URLs of OAuth they may use
         with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": self.java_options}):
             self.broker.start()
-        self.set_scram(SCRAM_SECRET)
-        return self
 
     @property
     def java_options(self) -> str:

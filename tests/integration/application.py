@@ -256,5 +256,5 @@ def running(app: AnyIngest) -> Iterator[AnyIngest]:
             assert app.stop() == 0
 
 
-def ingesting(bootstrap: str, directory: Path) -> AbstractContextManager[Ingest]:
-    return running(Ingest(bootstrap, directory))
+def ingesting(bootstrap: str, directory: Path, *more: str) -> AbstractContextManager[Ingest]:
+    return running(Ingest(bootstrap, directory, *more))

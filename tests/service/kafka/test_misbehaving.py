@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import struct
 import time
 import tracemalloc
@@ -10,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deploy.demo.broker import Broker
 from service.kafka import client as client_module
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
@@ -143,6 +146,31 @@ class TestOneOfThreeBrokers:
             wait_until(lambda: unread(watcher, layouts), lambda found: found == set(), "that all are read again")
             print(f"{how.__name__}: read again after {time.monotonic() - began:.1f} s")  # noqa: T201
             assert cluster_id(client)
+
+
+@pytest.mark.broker
+def test_a_host_name_that_leads_elsewhere_later_is_looked_up_again(
+    broker_431: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the names are not real: no test changes those of its machine."""
+    where = {"kafka.one": "127.0.0.1"}
+    look_up = socket.getaddrinfo
+
+    def found(host: str, *more: Any, **options: Any) -> Any:
+        return look_up(where.get(host, host), *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with Proxies({1: broker_431.bootstrap}, name="kafka.one") as old:
+        port = old.port(1)
+        client = KafkaClient(ClientSettings.load(old.bootstrap, None))
+        assert cluster_id(client)
+    with client, Proxies({1: broker_431.bootstrap}, host="127.0.0.2", ports={1: port}, name="kafka.one"):
+        with pytest.raises(KafkaUnavailable, match=rf"^broker 1 \(kafka.one:{port}\) does not answer: "):
+            cluster_id(client)
+        where["kafka.one"] = "127.0.0.2"
+        began = time.monotonic()
+        wait_for(lambda: cluster_id(client), "an answer from the new address", retry_on=(KafkaUnavailable,))
+        print(f"answers again after {time.monotonic() - began:.1f} s")  # noqa: T201
 
 
 def unread(watcher: EndsWatcher, layouts: Mapping[str, TopicLayout]) -> set[int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
+from tests.helpers.paths import ROOT
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
@@ -114,3 +117,21 @@ def test_several_servers_and_ipv6() -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadClientConfig, match=r"--kafka-config .*gone\.properties: No such file"):
         ClientSettings.load("a:1", tmp_path / "gone.properties")
+
+
+def test_the_examples_of_the_guide_can_be_used(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/running.md").read_text()
+    section = guide.partition("## Logging in to Kafka\n")[2].partition("\n## ")[0]
+    (tmp_path / "some.pem").write_text(PEM)
+    logins = []
+    for example in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE):
+        text = re.sub(r"/etc/txnscope/\w+\.pem", f"{tmp_path}/some.pem", textwrap.dedent(example))
+        arguments = load(tmp_path, text).kafka_python()
+        logins.append((arguments["security_protocol"], arguments.get("sasl_mechanism")))
+    assert logins == [
+        ("SSL", None),
+        ("SSL", None),
+        ("SASL_SSL", "SCRAM-SHA-512"),
+        ("SASL_SSL", "OAUTHBEARER"),
+        ("SASL_SSL", "OAUTHBEARER"),
+    ]
