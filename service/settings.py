@@ -71,19 +71,19 @@ class Settings(BaseSettings):
     bootstrap_servers: str | None = None
     kafka_config: Path | None = None
     cluster: str | None = None
-    store: str = Field(default="sqlite:///txnscope.db", min_length=1)
+    store: str = Field(default="sqlite:///txnscope.db", min_length=1, repr=False)
     checkpoint: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65535)
-    url: str = "http://127.0.0.1:8080"
+    url: str = Field(default="http://127.0.0.1:8080", repr=False)
     topics: Globs = ()
     mirrored: Globs = ()
     partitions: str = STALLED
     clusters: WatchedClusters = ()
     liveness: str | None = Field(default=None, min_length=1)
     spark_master: str | None = Field(default=None, min_length=1)
-    spark_conf: SparkConf = Field(default_factory=dict)
-    operators: dict[str, str] = Field(default_factory=dict)
+    spark_conf: SparkConf = Field(default_factory=dict, repr=False)
+    operators: dict[str, str] = Field(default_factory=dict, repr=False)
     operator_key_file: Path | None = None
     auth: AuthConfig = AuthConfig()
     allowed_hosts: Globs = ()

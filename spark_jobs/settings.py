@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
@@ -30,7 +30,7 @@ class IngestSettings:
 
     client: ClientSettings
     cluster: str | None
-    store: str
+    store: str = field(repr=False)
     checkpoint: Path | None
     rules: Rules
     keep: Keep

@@ -35,6 +35,9 @@ class _Given(NamedTuple):
     scheme: str
     text: str
 
+    def __repr__(self) -> str:
+        return f"_Given({self.scheme}, …)"
+
     @property
     def is_token(self) -> bool:
         """Whether a bearer token has the form of a JWT, which no key of ours has."""

@@ -29,6 +29,9 @@ class Hashed(NamedTuple):
     salt: bytes
     hash: bytes
 
+    def __repr__(self) -> str:
+        return "Hashed(…)"
+
     @classmethod
     def of(cls, password: str) -> Hashed:
         salt = secrets.token_bytes(16)

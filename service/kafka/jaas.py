@@ -29,6 +29,9 @@ class Login(NamedTuple):
     module: str
     options: dict[str, str]
 
+    def __repr__(self) -> str:
+        return f"Login({self.module}, …)"
+
 
 class _Token(NamedTuple):
     text: str

@@ -52,6 +52,9 @@ class Token(NamedTuple):
     text: str
     expires_at_ms: int | None
 
+    def __repr__(self) -> str:
+        return f"Token(…, expires_at_ms={self.expires_at_ms})"
+
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:

@@ -43,7 +43,7 @@ class ChildCommand:
 
     name: str
     arguments: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     silence: Silence | None = None
     final: frozenset[int] = frozenset({CONFIGURATION})
     final_at_start: frozenset[int] = frozenset()

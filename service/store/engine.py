@@ -21,6 +21,8 @@ _CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
 """Matches, in a text that no parser takes for a URL, everything after the scheme up to the last @."""
 _IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")  # libpq's password, sslpassword
 
+_SECRET_IN_QUERY: Final = ("password", "sslpassword")
+
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
 _BUSY_TIMEOUT_S = 5.0
 
@@ -198,6 +200,10 @@ def _check_folder(url: URL) -> None:
 
 
 def _create(url: URL, **options: Any) -> Engine:
+    # SQLAlchemy hides the password before the host where it shows an engine, and shows those behind the question mark
+    secret = {name: url.normalized_query[name][-1] for name in _SECRET_IN_QUERY if name in url.query}
+    options["connect_args"] |= secret
+    url = url.difference_update_query(secret)
     try:
         engine = create_engine(url, **options)
     except ModuleNotFoundError as error:

@@ -1,0 +1,165 @@
+"""Secrets are never shown: not by repr or str of what holds them, not by errors, not after a way through pickle."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from service.access.authenticator import Authenticator, _given
+from service.access.configuration import parse as parse_auth
+from service.access.passwords import Hashed, Passwords
+from service.api.http.kafka import Kafka
+from service.app import create_app
+from service.cli import main
+from service.kafka import jaas, oauth
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure
+from service.kafka.settings import ClientSettings
+from service.processes.supervisor import ChildCommand, Supervisor
+from service.settings import SettingsError, for_service, load
+from service.store.engine import StoreError, open_engine, open_reader
+from spark_jobs.runtime.master import Master
+from spark_jobs.settings import parse as parse_ingest
+
+MARK: Final = "m4rk3d-s3cr3t-0f-th3-t3st"
+LOGIN: Final = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{MARK}";'
+STORE: Final = f"postgresql://user:{MARK}@127.0.0.1:1/db"
+STORE_QUERY: Final = f"postgresql://user@127.0.0.1:1/db?password={MARK}&sslpassword={MARK}"
+PROPERTIES: Final = f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={LOGIN}\n"
+OAUTH: Final = {
+    oauth.ENDPOINT: "https://127.0.0.1:1/token",
+    oauth.CLIENT_ID: "id",
+    oauth.CLIENT_SECRET: MARK,
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "client.properties"
+    file.write_text(PROPERTIES + f"ssl.key.password={MARK}\nssl.keystore.key={MARK}\n")
+    return file
+
+
+def client_of(file: Path) -> ClientSettings:
+    file.write_text(PROPERTIES)
+    return ClientSettings.load("127.0.0.1:1", file)
+
+
+def ingest_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TXNSCOPE_STORE", STORE)
+    monkeypatch.setenv("TXNSCOPE_SPARK_CONF", json.dumps({"spark.ssl.keyPassword": MARK}))
+    file.write_text(PROPERTIES)
+    return parse_ingest(["--bootstrap-servers", "127.0.0.1:1", "--kafka-config", str(file)])
+
+
+SETTINGS: Final = {
+    "store": STORE,
+    "url": f"http://user:{MARK}@127.0.0.1:8080",
+    "operators": {"ann": MARK},
+    "spark_conf": {"spark.ssl.keyPassword": MARK},
+    "auth": {"keys": True, "basic": {"ann": {"password": Hashed.of(MARK).text, "roles": ["viewer"]}}},
+}
+HASH: Final = repr(Hashed.parse(SETTINGS["auth"]["basic"]["ann"]["password"]).hash)[2:-1]  # type: ignore[index]
+
+
+def settings() -> Any:
+    return load(SETTINGS)  # type: ignore[arg-type]
+
+
+HOLDERS: Final[dict[str, Callable[[Path, pytest.MonkeyPatch], Any]]] = {
+    "settings": lambda _, __: settings(),
+    "settings of ingest": ingest_of,
+    "Spark's master": lambda _, __: Master("local", (("spark.ssl.keyPassword", MARK),)),
+    "client settings": lambda file, _: client_of(file),
+    "client settings, pickled": lambda file, _: pickle.loads(pickle.dumps(client_of(file))),
+    "client settings, as Spark has them": lambda file, _: ClientSettings.from_json(client_of(file).to_json()),
+    "a connection of the service": lambda file, _: Kafka(client_of(file)),
+    "a JAAS login": lambda _, __: jaas.parse(LOGIN),
+    "a token source": lambda _, __: oauth.source_of(OAUTH, {}),
+    "a token provider": lambda _, __: oauth.TokenProvider(oauth.source_of(OAUTH, {})),
+    "a token command": lambda _, __: oauth.source_of({oauth.COMMAND: f"print {MARK}"}, {}),
+    "a token": lambda _, __: oauth.Token(MARK, None),
+    "an engine": lambda _, __: open_engine(STORE),
+    "an engine's address": lambda _, __: open_engine(STORE).url,
+    "an engine, password behind the ?": lambda _, __: open_engine(STORE_QUERY),
+    "a reader, password behind the ?": lambda _, __: open_reader(STORE_QUERY),
+    "[auth]": lambda _, __: parse_auth(SETTINGS["auth"]),
+    "an authenticator": lambda _, __: Authenticator(parse_auth(SETTINGS["auth"]), {"ann": MARK}, list),
+    "passwords": lambda _, __: Passwords({}),
+    "a header": lambda _, __: _given(f"Bearer {MARK}"),
+    "a child": lambda _, __: ChildCommand("serve", ["x"], for_service(settings())),
+    "a supervisor": lambda _, __: Supervisor([ChildCommand("serve", ["x"], for_service(settings()))]),
+    "the application": lambda file, _: create_app(STORE, kafka=client_of(file), operators={"ann": MARK}),
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_what_holds_a_secret_does_not_show_it(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = HOLDERS[name](file, monkeypatch)
+    for shown in (repr(held), str(held), repr([held]), f"{held}", f"{held!r}"):
+        assert MARK not in shown
+        assert HASH not in shown
+
+
+FAILING: Final[dict[str, Callable[[Path], Any]]] = {
+    "a key of operators that is weak": lambda _: load({"operators": {"ann": MARK[:9]}}),  # type: ignore[dict-item]
+    "operators that are a text": lambda _: load({"operators": MARK}),
+    "a password that is no hash": lambda _: load(
+        {"auth": {"basic": {"ann": {"password": MARK, "roles": ["viewer"]}}}}  # type: ignore[dict-item]
+    ),
+    "settings of Spark's without =": lambda _: load({"spark_conf": {"x": MARK}}),  # type: ignore[dict-item]
+    "a store of another kind": lambda _: open_engine(f"mysql://user:{MARK}@host/db"),
+    "a store with a bad port": lambda _: open_engine(f"postgresql://user:{MARK}@host:port/db"),
+    "a store that does not answer": lambda _: open_engine(STORE).connect(),
+    "a store that does not answer, password behind the ?": lambda _: open_reader(STORE_QUERY).connect(),
+    "a login without its end": lambda file: ClientSettings.load("h:1", changed(file, LOGIN, LOGIN[:-1])),
+    "a password without quotes": lambda file: ClientSettings.load("h:1", changed(file, f'"{MARK}"', f"{MARK}!x")),
+    "a key that is no PEM": lambda file: ClientSettings.load(
+        "h:1", added(file, f"ssl.keystore.certificate.chain={MARK}\nssl.keystore.key={MARK}\n")
+    ),
+    "a broker that does not answer": lambda file: KafkaClient(client_of(file)),
+}
+
+
+def changed(file: Path, old: str, new: str) -> Path:
+    file.write_text(PROPERTIES.replace(old, new))
+    return file
+
+
+def added(file: Path, more: str) -> Path:
+    file.write_text(PROPERTIES + more)
+    return file
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_an_error_does_not_show_it(name: str, file: Path) -> None:
+    """Also with its causes, as a traceback in a log would have them."""
+    with pytest.raises((SettingsError, StoreError, KafkaFailure)) as caught:
+        FAILING[name](file)
+    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    said = [line for line in told.splitlines() if not line.lstrip().startswith(("return", "def"))]
+    assert not [line for line in said if MARK[:9] in line]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("serve", "--store", f"mysql://user:{MARK}@host/db"),
+        ("serve", "--store", f"postgresql://u:{MARK}@h:x/db?password={MARK}"),
+        ("hanging", "--url", f"http://user:{MARK}@127.0.0.1:1 "),
+        ("hanging", "--url", f"http://user:{MARK}@127.0.0.1:1"),
+        ("migrate", "--store", STORE_QUERY),
+    ],
+    ids=["another kind", "a bad port", "a bad address", "no service", "no store"],
+)
+def test_a_command_that_fails_does_not_show_it(arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) != 0
+    told = capfd.readouterr()
+    assert MARK not in told.out + told.err
+    assert len(told.err.splitlines()) == 1
