@@ -205,6 +205,7 @@ class TestRotation:
         with KafkaClient(ClientSettings.load(secured.login, file)) as client:
             assert cluster_id(client)
             secured.set_scram("new", user)
+            assert cluster_id(client), "a connection that exists stays"
             cut(client)
             with pytest.raises(KafkaRefused, match=r"^broker 1 \(127.0.0.1:\d+\) refuses: "):
                 cluster_id(client)
@@ -213,7 +214,7 @@ class TestRotation:
             eventually(client)
 
     def test_certificates_and_their_authority(self, secured: SecuredBroker, tmp_path: Path) -> None:
-        expired = Authority(tmp_path / "here", "here")
+        other = Authority(tmp_path / "other", "other")
         trust, own = tmp_path / "trust.pem", tmp_path / "own.pem"
         trust.write_text(secured.authority.certificate.read_text())
         own.write_text(secured.authority.issue("first").read_text())
@@ -221,7 +222,8 @@ class TestRotation:
         with KafkaClient(ClientSettings.load(secured.mutual, secured.properties("mutual", *lines))) as client:
             assert cluster_id(client)
             own.write_text(secured.authority.issue("second", life=-timedelta(hours=1)).read_text())
-            trust.write_text(expired.certificate.read_text())
+            trust.write_text(other.certificate.read_text())
+            assert cluster_id(client), "a connection that exists stays"
             cut(client)
             with pytest.raises(KafkaUnavailable, match="TLS: the certificate is refused: unable to get local issuer"):
                 cluster_id(client)
