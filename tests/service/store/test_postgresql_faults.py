@@ -3,7 +3,6 @@ counted twice. Restarts are in test_postgresql.py."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -50,6 +49,7 @@ def reader(url: str) -> Iterator[Engine]:
 
 
 SESSIONS = "SELECT count(*) FROM pg_stat_activity"
+SHOW_READ_ONLY = "SHOW default_transaction_read_only"
 
 
 def ids(reader: Engine) -> int:
@@ -84,6 +84,8 @@ def test_a_server_that_becomes_read_only_is_unavailable_to_all_until_it_is_not(
     assert ids(reader) == 0
     set_read_only(server, "on")
     try:
+        for engine in (cluster.engine, reader):
+            wait_until_equal(partial(is_told, engine), True, "its session")
         for _ in range(2):  # over the connection that is there, and over a new one
             with pytest.raises(StoreUnavailable, match="read-only"):
                 cluster.writer.apply(NEW, NOW_MS)
@@ -96,11 +98,18 @@ def test_a_server_that_becomes_read_only_is_unavailable_to_all_until_it_is_not(
 
 
 def set_read_only(server: Postgres, value: str) -> None:
-    """Sets it for all sessions, and waits until those that are there have it, too: they are asked in turn."""
     server.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
     server.execute("SELECT pg_reload_conf()")
-    wait_until_equal(lambda: server.execute("SHOW default_transaction_read_only"), [(value,)], "the setting")
-    time.sleep(0.1)
+    wait_until_equal(lambda: server.execute(SHOW_READ_ONLY), [(value,)], "the setting")
+
+
+def is_told(engine: Engine) -> bool:
+    """Returns whether the connection that the engine has knows of it: a session reads the setting by itself."""
+    try:
+        with engine.connect() as connection:
+            return bool(connection.exec_driver_sql(SHOW_READ_ONLY).scalar_one() == "on")
+    except StoreUnavailable:
+        return True
 
 
 def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
