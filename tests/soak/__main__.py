@@ -1,4 +1,4 @@
-"""`python -m tests.soak [--minutes N] [--hangs N] [--version V]`: three brokers, faults, healthy and hanging ones."""
+"""`python -m tests.soak [--minutes N] [--hangs N] [--version V [--roll-to V]]`: three brokers, faults, many clients."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--hangs", type=int, default=20, help="how many are injected (default: 20)")
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
+    parser.add_argument("--roll-to", choices=VERSIONS, help="upgrade the brokers in turn, instead of other faults")
     parser.add_argument("--seed", type=int, default=1, help="which brokers are hit (default: 1)")
     options = parser.parse_args()
     interrupt_on_signals()
-    result = run(plan(options.version, options.minutes, options.hangs), options.seed)
+    result = run(plan(options.version, options.minutes, options.hangs, options.roll_to), options.seed)
     bars = lines(result)
     sys.stdout.writelines(f"{line}\n" for line in told(result, bars))
     return 0 if all(line.is_reached for line in bars) else 1

@@ -1,4 +1,5 @@
-"""Makes faults of brokers as in production: they freeze, slow down, restart, die, and lose the lead of partitions."""
+"""Makes faults of brokers as in production: they freeze, slow down, restart, die, lose the lead of partitions, and are
+upgraded."""
 
 from __future__ import annotations
 
@@ -28,6 +29,10 @@ COORDINATORS: Final = "coordinators move"
 LEADERS: Final = "leaders move"
 RESTARTED: Final = "restarted"
 KILLED: Final = "killed"
+UPGRADED: Final = "upgraded"
+FEATURES: Final = "features of the new version"
+ROLL: Final = (UPGRADED, UPGRADED, UPGRADED, FEATURES)
+"""The steps of a rolling upgrade: each broker, then what only all of them together can do (TV2)."""
 KINDS: Final = (FROZEN, COORDINATORS, KILLED, HICCUP, LEADERS, LIMPING, RESTARTED)
 
 _PREFERRED = 0
@@ -44,10 +49,10 @@ class Done(NamedTuple):
 
 
 class Faults:
-    """Makes faults, one at a time. `away`: brokers that do not answer now."""
+    """Makes faults, one at a time. `away`: brokers that do not answer now. `roll_to`: the version of upgrades."""
 
-    def __init__(self, cluster: Cluster, seed: int) -> None:
-        self._cluster, self._chance = cluster, random.Random(seed)
+    def __init__(self, cluster: Cluster, seed: int, roll_to: str | None = None) -> None:
+        self._cluster, self._chance, self._roll_to = cluster, random.Random(seed), roll_to
         self.away: frozenset[int] = frozenset()
         self.done: list[Done] = []
 
@@ -55,7 +60,9 @@ class Faults:
         """Makes a fault, and returns it when it is over. Replicas may have to catch up then (`settle`)."""
         began = time.time()
         node = self._victim(kind)
-        if node is None:
+        if kind == FEATURES:
+            self._upgrade_features()
+        elif node is None:
             self._move([TOPIC] if kind == COORDINATORS else TOPICS)
         else:
             self._harm(kind, node)
@@ -73,8 +80,10 @@ class Faults:
         wait_for(whole, "all replicas in sync")
 
     def _victim(self, kind: str) -> int | None:
-        if kind in (COORDINATORS, LEADERS):
+        if kind in (COORDINATORS, LEADERS, FEATURES):
             return None
+        if kind == UPGRADED:
+            return min(node for node, broker in self._cluster.nodes.items() if broker.version != self._roll_to)
         with connect(self._cluster.bootstrap) as client:
             leading = {leader.node for leader in all_topics(client).layouts[TOPIC].leaders.values()}
         return self._chance.choice(sorted(leading))
@@ -94,8 +103,16 @@ class Faults:
                 time.sleep(SESSION_S + 2)
             else:
                 broker.stop()
+            if kind == UPGRADED and self._roll_to is not None:
+                broker.version = self._roll_to
             broker.start()
             self.away = frozenset()
+
+    def _upgrade_features(self) -> None:
+        release = str(self._roll_to).rpartition(".")[0]
+        broker = next(iter(self._cluster.nodes.values()))
+        where = ("--bootstrap-server", self._cluster.bootstrap)
+        broker.tool("org.apache.kafka.tools.FeatureCommand", *where, "upgrade", "--release-version", release)
 
     def _freeze(self, node: int, seconds: float) -> None:
         broker = self._cluster.nodes[node]

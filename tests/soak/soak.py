@@ -27,7 +27,7 @@ from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.lab.asking import open_on
 from tests.lab.hangs import UNGUARDED
 from tests.soak.clients import HANGS, PARTITIONS, TOPICS, prepare_topics
-from tests.soak.faults import KINDS, PROPERTIES, Done, Faults
+from tests.soak.faults import KINDS, PROPERTIES, ROLL, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
 from tests.soak.working import Work, working
@@ -50,6 +50,8 @@ class Plan(NamedTuple):
     faults: Sequence[str]
     every_s: float
     """Planned time from the beginning of one fault to the beginning of the next. A slow fault delays the next one."""
+    roll_to: str | None = None
+    """The version to which the brokers are upgraded, one after another."""
 
 
 class Result(NamedTuple):
@@ -75,7 +77,9 @@ class Result(NamedTuple):
         return max((s if s is not None else float("inf") for _, s in self.again_s), default=0.0)
 
 
-def plan(version: str, minutes: float, hangs: int) -> Plan:
+def plan(version: str, minutes: float, hangs: int, roll_to: str | None = None) -> Plan:
+    if roll_to is not None:
+        return Plan(version, minutes * 60, hangs, ROLL, minutes * 60 / len(ROLL), roll_to)
     every_s = 60.0 if minutes >= 10 else 30.0
     count = max(int(minutes * 60 / every_s), 1)
     return Plan(version, minutes * 60, hangs, [KINDS[n % len(KINDS)] for n in range(count)], every_s)
@@ -91,7 +95,7 @@ def run(plan: Plan, seed: int = 1) -> Result:
         with watching(cluster.bootstrap) as watched:
             with working(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as work:
                 _wait_until_judged(watched)
-                faults = Faults(cluster, seed)
+                faults = Faults(cluster, seed, plan.roll_to)
                 with Watching(watched, cluster, lambda: faults.away) as watch:
                     with Injecting(cluster.bootstrap, plan.hangs, plan.seconds) as injecting:
                         _disturb(faults, plan, work)
