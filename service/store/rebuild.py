@@ -3,11 +3,13 @@ does not hold any more (the audit, findings, history, counts) is brought over as
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from stat import S_IMODE
 from typing import Final, NamedTuple
 
 from alembic import command
@@ -145,7 +147,9 @@ def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
 
 
 def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
-    """Moves the old file aside with its log, and the new one to its place. Returns where the old one is."""
+    """Moves the old file aside with its log, and the new one to its place, for the same users. Returns where the old
+    one is."""
+    _copy_owner(path, fresh)
     aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_ms / 1000))}"
     Path(path).rename(aside)
     for suffix in _BESIDE:  # under its old name the log would be taken for that of the new file
@@ -157,6 +161,14 @@ def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
         )
     Path(fresh).rename(path)
     return aside
+
+
+def _copy_owner(path: str, fresh: str) -> None:
+    """Gives the new file the owner and the mode of the old one: an administrator may run this for the service."""
+    old = Path(path).stat()
+    with suppress(PermissionError):  # only an administrator can
+        os.chown(fresh, old.st_uid, old.st_gid)
+    Path(fresh).chmod(S_IMODE(old.st_mode))
 
 
 def _remove(path: str) -> None:

@@ -176,6 +176,17 @@ def test_a_writer_and_a_holder_of_the_lease_from_before_have_to_start_again(seed
     engine.dispose()
 
 
+def test_the_new_file_is_for_the_same_users(seeded: Cluster, url: str, file: Path) -> None:
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 65534, 65534)
+    before = file.stat()
+    rebuild(url, NOW_MS)
+    after = file.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert after.st_ino != before.st_ino
+
+
 def test_an_older_store_is_brought_over_and_migrated(tmp_path: Path, url: str) -> None:
     engine = open_engine(url)
     with engine.begin() as connection:
