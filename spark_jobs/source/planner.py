@@ -6,6 +6,7 @@ plans, because a restart begins at the store's positions, not at Spark's checkpo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -119,16 +120,22 @@ class LogPlanner:
         return Plan(ranges, combined([unanswered_reason(seen), self._unreadable]))
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
-        """Fetches from the partitions that could not be read, and keeps those that still cannot."""
+        """Fetches from the partitions that could not be read, and keeps those that still cannot be. No attempt begins
+        after _TRY_TIMEOUT_MS."""
         if self._unreadable is None or self._now_ms() - self._tried_at_ms < TRY_AGAIN_MS:
             return
         self._tried_at_ms = self._now_ms()
-        still = {
-            p: offset
-            for p, offset in zip(self._unreadable.partitions, self._unreadable.offsets, strict=True)
-            if p in seen.ends and positions[p].next_offset < seen.ends[p]
-            if not _can_fetch(client, seen.layout, p, offset)
-        }
+        give_up = time.monotonic() + _TRY_TIMEOUT_MS / 1000
+        untried: dict[int, int] = {}
+        failing: dict[int, int] = {}
+        for p, offset in zip(self._unreadable.partitions, self._unreadable.offsets, strict=True):
+            if p not in seen.ends or positions[p].next_offset >= seen.ends[p]:
+                continue
+            if time.monotonic() >= give_up:
+                untried[p] = offset
+            elif not _can_fetch(client, seen.layout, p, offset):
+                failing[p] = offset
+        still = untried | failing  # in the order of the next attempts
         self._unreadable = (
             replace(self._unreadable, partitions=tuple(still), offsets=tuple(still.values())) if still else None
         )
