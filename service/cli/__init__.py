@@ -14,6 +14,8 @@ from typing import Final
 from service import settings
 from service.cli.errors import FINE, UNREACHABLE, USAGE, CommandFailed
 from service.cli.parser import Command, parse
+from service.cli.readable_secrets import warnings
+from service.processes.lifeline import LIFELINE
 
 _INTERRUPTED = 130
 _CREDENTIALS: Final = re.compile(r"(?<=://)\S*@")
@@ -28,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Command = flags.command
     try:
         loaded = _settings(flags, command)
+        _warn_of_readable_secrets(flags, command, loaded)
         code: int = importlib.import_module(f"service.cli.commands.{command.module}").run(flags, loaded)
         sys.stdout.flush()
         return code
@@ -52,6 +55,14 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
     if not command.settings:
         return settings.Settings.model_construct()
     return settings.load({name: getattr(flags, name) for name in command.settings}, flags.config)
+
+
+def _warn_of_readable_secrets(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
+    """Prints a line for each file with secrets that others can read; a supervisor has done so for its children."""
+    if command.settings and LIFELINE not in os.environ:
+        config = flags.config or os.environ.get(f"{settings.ENV_PREFIX}CONFIG")
+        for text in warnings(loaded, command.settings, config):
+            print(f"txnscope {command.name}: warning: {text}", file=sys.stderr)
 
 
 def _failed(command: Command, text: str, code: int) -> int:

@@ -56,6 +56,16 @@ class ClientSettings:
         BadClientConfig."""
         return self if self.file is None else replace(self, properties=tuple(_read_properties(self.file).items()))
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether a password, a client secret or a private key is among the properties."""
+        return any(key in _SECRETS or (key == _JAAS and _SECRET_OPTION.search(value)) for key, value in self.properties)
+
+    @property
+    def pem_files(self) -> tuple[Path, ...]:
+        """The files with certificates and keys that the properties name."""
+        return tuple(Path(value) for key, value in self.properties if key in tls.FILES)
+
     def to_json(self) -> str:
         """Returns the settings as text for another process (Spark passes options on as strings)."""
         return json.dumps([self.bootstrap_servers, self.properties, self.file and str(self.file)])
@@ -189,6 +199,8 @@ _OAUTH = "OAUTHBEARER"
 _JAAS = "sasl.jaas.config"
 _HANDLER = "sasl.login.callback.handler.class"
 _COMMAND = oauth.COMMAND
+_SECRETS = ("ssl.key.password", "ssl.keystore.password", tls.KEY, oauth.CLIENT_SECRET)
+_SECRET_OPTION = re.compile(r"(?i)password|secret")
 
 _TRANSLATE: dict[str, Any] = {
     "client.id": _plain("client_id"),

@@ -15,6 +15,7 @@ TEXTS: Final = (TRUSTED, CHAIN, KEY)
 
 # Java's PEM key store holds certificate and key in one file
 _TEXT_FOR_FILE: Final = {"ssl.truststore.location": TRUSTED, "ssl.keystore.location": CHAIN}
+FILES: Final = tuple(_TEXT_FOR_FILE)
 
 
 def with_texts(properties: Mapping[str, str]) -> dict[str, str]:

@@ -248,8 +248,10 @@ class _SqliteSessions:
         event.listen(engine, "handle_error", self._translate)
 
     def _connect(self, dialect: Dialect, _: object, arguments: list[Any], more: dict[str, Any]) -> DBAPIConnection:
-        uri = self._file.uri(may_create=self._may_create and self._kept is None)
-        return dialect.connect(uri, *arguments[1:], **{**more, "uri": True})
+        may_create = self._may_create and self._kept is None
+        if may_create:
+            self._file.create()
+        return dialect.connect(self._file.uri(may_create=may_create), *arguments[1:], **{**more, "uri": True})
 
     def _prepare(self, raw: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
         seen = self._file.note_opened(record.info)

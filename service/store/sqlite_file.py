@@ -42,6 +42,12 @@ class StoreFile:
         """Returns the URI with which SQLite opens the file; without `may_create` it never makes a new one."""
         return f"file:{quote(self.path)}?mode={'rwc' if may_create else 'rw'}"
 
+    def create(self) -> None:
+        """Creates the file, if it is missing, for its owner alone: SQLite would let everybody read it. Its -wal and
+        -shm get the same mode. Errors are left to SQLite, which reports them."""
+        with suppress(OSError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
     def is_there(self) -> bool:
         return _identity(self.path) is not None
 

@@ -50,7 +50,7 @@ class Queries:
             self._spark.dataSource.register(source)
             self._registered.add(source)
         if self._scratch is not None:
-            self._scratch.mkdir(parents=True, exist_ok=True)
+            self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         checkpoint = tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch)
         direct = tempfile.mkdtemp(prefix=f"{name}-direct-", dir=self._scratch)
         sink.take_from(DirectBatches(direct))

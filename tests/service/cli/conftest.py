@@ -1,0 +1,16 @@
+"""What commands need in every test of theirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _files_for_their_owner_alone() -> Iterator[None]:
+    """Has tests write their keys and settings with the mode 0600: commands warn of files that others can read."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)

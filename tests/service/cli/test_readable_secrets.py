@@ -1,0 +1,146 @@
+"""Files with secrets: ours are for their owner alone, and a command warns of those of others that are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from service.cli import main
+from service.cli.readable_secrets import warnings
+from service.settings import load
+from service.store.engine import open_engine
+from spark_jobs.runtime.scratch import scratch_folder
+from tests.helpers.waiting import LIMIT_S
+
+KAFKA = ("kafka_config", "tls_key", "key_file", "operator_key_file", "client_cert")
+LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+
+
+@pytest.fixture(autouse=True)
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def written(path: Path, content: str, mode: int = 0o644) -> Path:
+    path.write_text(content)
+    path.chmod(mode)
+    return path
+
+
+def told(settings: dict[str, str], config: Path | None = None) -> list[str]:
+    name = None if config is None else str(config)
+    return list(warnings(load(settings, name), KAFKA, name))
+
+
+def test_a_store_that_a_command_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    command = [sys.executable, "-m", "service.cli", "migrate", "--store", f"sqlite:///{store}"]
+    subprocess.run(command, check=True, umask=0, timeout=LIMIT_S)
+    assert mode_of(store) == 0o600
+    engine = open_engine(f"sqlite:///{store}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE t (x)"))
+        modes = {file.name: mode_of(file) for file in tmp_path.iterdir()}
+    engine.dispose()
+    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+
+
+def test_a_store_that_exists_keeps_its_mode(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    engine = open_engine(f"sqlite:///{store}")
+    engine.connect().close()
+    engine.dispose()
+    store.chmod(0o640)
+    engine = open_engine(f"sqlite:///{store}")
+    engine.connect().close()
+    engine.dispose()
+    assert mode_of(store) == 0o640
+
+
+def test_the_scratch_folder_is_for_its_owner_alone() -> None:
+    with scratch_folder() as folder:
+        assert mode_of(folder) == 0o700
+
+
+@pytest.mark.parametrize(("mode", "who"), [(0o644, "everybody on this machine"), (0o640, "its group"), (0o600, None)])
+def test_client_properties_with_a_password(tmp_path: Path, mode: int, who: str | None) -> None:
+    file = written(tmp_path / "client.properties", f"sasl.jaas.config={LOGIN}\n", mode)
+    lines = told({"kafka_config": str(file)})
+    assert lines == ([] if who is None else [f"{file}: {who} can read it, and it has a secret: chmod 600 {file}"])
+
+
+def test_client_properties_without_a_secret_may_be_read_by_all(tmp_path: Path) -> None:
+    file = written(tmp_path / "client.properties", "security.protocol=SSL\n")
+    assert told({"kafka_config": str(file)}) == []
+
+
+def test_a_private_key_that_client_properties_name(tmp_path: Path) -> None:
+    key_store = written(tmp_path / "client.pem", "-----BEGIN PRIVATE KEY-----\n")
+    trusted = written(tmp_path / "ca.pem", "-----BEGIN CERTIFICATE-----\n")
+    properties = f"ssl.keystore.location={key_store}\nssl.truststore.location={trusted}\n"
+    file = written(tmp_path / "client.properties", properties)
+    assert [line.partition(":")[0] for line in told({"kafka_config": str(file)})] == [str(key_store)]
+
+
+@pytest.mark.parametrize("setting", ["key_file", "operator_key_file", "client_cert"])
+def test_a_key_of_the_service(tmp_path: Path, setting: str) -> None:
+    file = written(tmp_path / "my key", "secret")
+    (line,) = told({setting: str(file)})
+    assert line.endswith(f"chmod 600 '{file}'")
+
+
+@pytest.mark.parametrize(
+    ("content", "has_secret"),
+    [
+        ("[operators]\nann = 'wP3nQ7vK9xR2mT5z'\n", True),
+        ("store = 'postgresql://u:p@h/db'\n", True),
+        ("store = 'postgresql://u@h/db?password=p'\n", True),
+        ("store = 'postgresql://u@h/db'\n[keep]\nhistory = '7d'\n", False),
+        ("[auth]\nkeys = true\n", False),
+    ],
+)
+def test_the_file_of_settings(tmp_path: Path, content: str, has_secret: bool) -> None:
+    assert len(told({}, written(tmp_path / "txnscope.toml", content))) == has_secret
+
+
+def test_a_file_of_each_of_several_clusters(tmp_path: Path) -> None:
+    files = [written(tmp_path / name, f"sasl.jaas.config={LOGIN}\n") for name in ("a.properties", "b.properties")]
+    tables = "".join(
+        f"[[clusters]]\nname = '{file.stem}'\nbootstrap_servers = 'h:1'\nkafka_config = '{file}'\n" for file in files
+    )
+    assert len(told({}, written(tmp_path / "txnscope.toml", tables))) == 2
+
+
+def test_a_command_warns_once_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`serve` fails here for another reason, after the warning."""
+    file = written(tmp_path / "client.properties", f"sasl.jaas.config={LOGIN}\n")
+    code = main(["serve", "--kafka-config", str(file), "--bootstrap-servers", "h:1", "--store", "sqlite:///no/dir.db"])
+    lines = capfd.readouterr().err.splitlines()
+    assert code == 2
+    assert len(lines) == 2
+    assert lines[0].startswith(f"txnscope serve: warning: {file}: everybody")
+
+
+def test_a_child_of_a_supervisor_does_not_repeat_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path / "key", "k")
+    monkeypatch.setenv("TXNSCOPE_LIFELINE", "7")
+    main(["hanging", "--key-file", str(file), "--url", "http://127.0.0.1:1"])
+    assert "warning" not in capfd.readouterr().err
+
+
+def test_a_file_that_is_no_file_is_left_to_the_command(tmp_path: Path) -> None:
+    assert told({"key_file": "/dev/null", "kafka_config": str(tmp_path / "none")}) == []
