@@ -41,7 +41,7 @@ from service.api.routes import (
 )
 from service.api.routes.event_feed import EventFeed
 from service.clock import wall_clock_ms
-from service.kafka.settings import ClientSettings
+from service.kafka.settings import Clients, ClientSettings
 from service.metrics import create_metrics
 from service.metrics.requests import HttpMetrics
 from service.processes.lifeline import BEAT_EVERY_S
@@ -62,22 +62,24 @@ def create_app(
     beat: Callable[[], None] | None = None,
     access: AccessConfig | None = None,
     clusters: Mapping[str, ClientSettings] | None = None,
+    remediation: Clients | None = None,
 ) -> FastAPI:
     """Returns an ASGI application that reads the store; it connects to nothing before the first request.
 
     Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head. The
     few requests that need Kafka also answer 503 if `kafka` is None and the cluster is none of `clusters`, which have
-    brokers of their own. `access`: who may ask, and as which host; None:
-    whoever reaches the service may read. `operators`: keys by name of those who may change things in all clusters.
-    `now_ms`: the clock for the ages on pages, and for the sources that REST reports as stalled. `beat` is called once a
-    second while requests are answered.
+    brokers of their own. `remediation`: the clients that write markers; None: as those that ask. `access`: who may
+    ask, and as which host; None: whoever reaches the service may read. `operators`: keys by name of those who may
+    change things in all clusters. `now_ms`: the clock for the ages on pages, and for the sources that REST reports as
+    stalled. `beat` is called once a second while requests are answered.
     """
     engine, watching = open_reader(store_url), open_reader(store_url)
     moments = Moments(engine)
     app = _application((engine, watching), moments, version, beat)
     app.state.store, app.state.watched_store = Store(engine), Store(watching)
     app.state.store_url = store_url
-    app.state.kafka, app.state.remediation_kafka = (Brokers(kafka, clusters or {}) for _ in range(2))
+    asking = Clients(kafka, clusters or {})
+    app.state.kafka, app.state.remediation_kafka = Brokers(*asking), Brokers(*(remediation or asking))
     app.state.configured_clusters = tuple(clusters or ())
     app.state.access = _access(access or AccessConfig(), operators or {}, app.state.store, store_url)
     app.state.now_ms = now_ms

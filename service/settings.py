@@ -70,6 +70,7 @@ class Settings(BaseSettings):
 
     bootstrap_servers: str | None = None
     kafka_config: Path | None = None
+    remediation_config: Path | None = None
     cluster: str | None = None
     store: str = Field(default="sqlite:///txnscope.db", min_length=1, repr=False)
     checkpoint: Path | None = None

@@ -22,6 +22,7 @@ class WatchedCluster:
     name: str
     bootstrap_servers: str
     kafka_config: Path | None = None
+    remediation_config: Path | None = None
     topics: tuple[str, ...] = ()
     mirrored: tuple[str, ...] = ()
     partitions: str = STALLED
@@ -94,17 +95,23 @@ def _parse_one(table: object) -> WatchedCluster:
         raise ValueError(f"cluster {name!r}: {error}") from None
 
 
+def _file(table: dict[str, Any], key: str) -> Path | None:
+    name = table.get(key)
+    if name is not None and (not isinstance(name, str) or not name):
+        raise ValueError(f"{key} is not the name of a file")
+    return None if name is None else Path(name)
+
+
 def _checked(name: str, table: dict[str, Any]) -> WatchedCluster:
-    servers, config = table.get("bootstrap_servers"), table.get("kafka_config")
+    servers = table.get("bootstrap_servers")
     if not isinstance(servers, str) or not servers:
         raise ValueError("bootstrap_servers is missing: give HOST:PORT[,…]")
-    if config is not None and (not isinstance(config, str) or not config):
-        raise ValueError("kafka_config is not the name of a file")
     topics = topic_globs(table.get("topics", ()))
     return WatchedCluster(
         cluster_name(name),
         servers,
-        None if config is None else Path(config),
+        _file(table, "kafka_config"),
+        _file(table, "remediation_config"),
         topics,
         topic_globs(table.get("mirrored", ())),
         partitions_mode(str(table.get("partitions", STALLED)), topics),

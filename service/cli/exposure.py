@@ -45,6 +45,7 @@ def service_arguments(settings: Settings) -> list[str]:
         "--tls-cert": settings.tls_cert,
         "--tls-key": settings.tls_key,
         "--tls-client-ca": settings.tls_client_ca,
+        "--remediation-config": settings.remediation_config,
     }
     for flag, file in files.items():
         arguments += [] if file is None else [flag, str(file)]

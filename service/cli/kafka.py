@@ -6,12 +6,13 @@ The check comes first because a JVM takes seconds to report a bad setting.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from urllib.parse import quote
 
 from service.cli.errors import CommandFailed
 from service.domain.retention_policy import DEFAULT
 from service.kafka.errors import BadClientConfig
-from service.kafka.settings import ClientSettings
+from service.kafka.settings import Clients, ClientSettings
 from service.processes.supervisor import ChildCommand, Silence
 from service.settings import Settings, flag, for_ingest
 from service.watched_clusters import STALLED, WatchedCluster
@@ -50,7 +51,7 @@ def watched_clusters(settings: Settings) -> list[Settings]:
     """
     if not settings.clusters:
         return [settings]
-    for name in ("bootstrap_servers", "kafka_config", "topics", "mirrored"):
+    for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):
         if getattr(settings, name):
             raise CommandFailed(f"{flag(name)}: [[clusters]] says that for each cluster: leave it out")
     names = [one.name for one in settings.clusters]
@@ -65,6 +66,7 @@ def _for_cluster(settings: Settings, one: WatchedCluster) -> Settings:
         "clusters": (),
         "bootstrap_servers": one.bootstrap_servers,
         "kafka_config": one.kafka_config,
+        "remediation_config": one.remediation_config,
         "topics": one.topics,
         "mirrored": one.mirrored,
         "partitions": one.partitions,
@@ -97,10 +99,26 @@ def ingest_children(settings: Settings) -> list[ChildCommand]:
     ]
 
 
-def clients_of_clusters(settings: Settings) -> dict[str, ClientSettings]:
-    """Returns the settings of a Kafka client for each cluster of `[[clusters]]`, by name. Errors as
-    `client_settings`."""
-    return {str(one.cluster): client_settings(one) for one in watched_clusters(settings) if settings.clusters}
+def service_clients(settings: Settings) -> Clients:
+    """Returns the settings of the clients with which the service asks: of each cluster of `[[clusters]]`, and of
+    --bootstrap-servers. Errors as `client_settings`."""
+    return _clients(settings, client_settings)
+
+
+def remediation_clients(settings: Settings) -> Clients:
+    """Returns the settings of the clients with which the service writes markers: by --remediation-config, where it is
+    given. Errors as `client_settings`."""
+    return _clients(settings, _remediation_settings)
+
+
+def _clients(settings: Settings, client_of: Callable[[Settings], ClientSettings]) -> Clients:
+    by_name = {str(one.cluster): client_of(one) for one in watched_clusters(settings) if settings.clusters}
+    return Clients(client_of(settings) if settings.bootstrap_servers else None, by_name)
+
+
+def _remediation_settings(settings: Settings) -> ClientSettings:
+    writing = settings.remediation_config or settings.kafka_config
+    return client_settings(settings.model_copy(update={"kafka_config": writing}))
 
 
 def client_settings(settings: Settings) -> ClientSettings:

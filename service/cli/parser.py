@@ -16,6 +16,10 @@ from service.settings import Settings, flag
 _HELP: Final = {
     "bootstrap_servers": ("H:P[,…]", "bootstrap brokers"),
     "kafka_config": ("FILE", "client.properties, in the format of Kafka's own tools"),
+    "remediation_config": (
+        "FILE",
+        "client.properties of the principal that writes markers (default: that of --kafka-config)",
+    ),
     "cluster": ("NAME", "name of the cluster"),
     "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
     "checkpoint": ("DIR", "directory for Spark's scratch files"),
@@ -56,7 +60,16 @@ _KAFKA: Final = (
     "spark_conf",
 )
 _SERVICE: Final = ("url", "cluster", "key_file", "ca", "client_cert")
-_SERVED: Final = ("host", "port", "tls_cert", "tls_key", "tls_client_ca", "insecure", "allowed_hosts")
+_SERVED: Final = (
+    "host",
+    "port",
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+    "insecure",
+    "allowed_hosts",
+    "remediation_config",
+)
 
 
 class Command(NamedTuple):

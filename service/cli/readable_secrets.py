@@ -32,8 +32,10 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
     if "kafka_config" in used:
         if config is not None and _has_secret(Path(config)):
             yield Path(config)
-        of_clusters = (one.kafka_config for one in settings.clusters)
-        for file in (settings.kafka_config, *of_clusters):
+        files = [settings.kafka_config, settings.remediation_config]
+        for one in settings.clusters:
+            files += [one.kafka_config, one.remediation_config]
+        for file in files:
             yield from _of_kafka(file)
     for name in ("tls_key", "client_cert", "key_file", "operator_key_file"):
         if name in used and (file := getattr(settings, name)) is not None:

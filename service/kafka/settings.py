@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import javaproperties
 
@@ -101,6 +102,13 @@ class ClientSettings:
         return out
 
 
+class Clients(NamedTuple):
+    """Settings for the brokers of the clusters in `by_name`, and for those of all others (None: no brokers)."""
+
+    other: ClientSettings | None
+    by_name: Mapping[str, ClientSettings]
+
+
 def _context(properties: dict[str, str], out: dict[str, Any]) -> ssl.SSLContext:
     """Returns the context from certificates and keys as text, and removes from `out` what is in it now."""
     texts: dict[str, str] = {key: properties[key] for key in tls.TEXTS if key in properties}
@@ -120,9 +128,9 @@ def _read_properties(path: Path) -> dict[str, str]:
     try:
         raw = path.read_bytes()
     except OSError as e:
-        raise BadClientConfig(f"--kafka-config {path}: {e.strerror}") from e
+        raise BadClientConfig(f"client properties {path}: {e.strerror}") from e
     if b"\0" in raw:
-        raise BadClientConfig(f"--kafka-config {path}: not a text file")
+        raise BadClientConfig(f"client properties {path}: not a text file")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -132,10 +140,10 @@ def _read_properties(path: Path) -> dict[str, str]:
         for entry in javaproperties.parse(text):
             if isinstance(entry, javaproperties.KeyValue):
                 if not entry.value and not re.search("[=:]", entry.source):
-                    raise BadClientConfig(f"--kafka-config {path}: no value for {entry.key!r}")
+                    raise BadClientConfig(f"client properties {path}: no value for {entry.key!r}")
                 properties[entry.key] = entry.value
     except javaproperties.InvalidUEscapeError as e:
-        raise BadClientConfig(f"--kafka-config {path}: {e}") from e
+        raise BadClientConfig(f"client properties {path}: {e}") from e
     return properties
 
 

@@ -116,6 +116,15 @@ def test_only_the_service_knows_the_keys_of_operators() -> None:
     assert [name for name in sorted(services) if any(key in text for text in texts(services[name]))] == ["service"]
 
 
+def test_only_the_service_sees_the_login_that_may_write(services: dict[str, Any]) -> None:
+    sees = [name for name in OURS if any(mount.source == COMPOSE / "remediation" for mount in mounts(services[name]))]
+    assert sees == ["service"]
+    path = "/etc/txnscope-remediation/client.properties"
+    given = compose(example_environment() | {"REMEDIATION_CONFIG": path})["services"]
+    assert [name for name in OURS if path in texts(given[name])] == ["service"]
+    assert behind(given["service"], path).parent == COMPOSE / "remediation"
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_our_containers_may_do_little(services: dict[str, Any], name: str) -> None:
     container = services[name]

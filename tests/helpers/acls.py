@@ -97,6 +97,7 @@ class BrokerWithAcls:
     def properties(self, user: str) -> Path:
         file = self._directory / f"{user}.properties"
         login = escaped(f'{_LOGIN} required username="{user}" password={_quoted(self._passwords[user])};')
+        file.touch(0o600)
         file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
         return file
 

@@ -138,6 +138,7 @@ def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
     """`bootstrap`: of all brokers."""
     kafka = ClientSettings.load(bootstrap, None)
     key_file = lab.app.directory / "ann.key"
+    key_file.touch(0o600)
     key_file.write_text(f"{KEYS['ann']}\n")
     with ExitStack() as everything:
         rest, replica = (

@@ -266,6 +266,7 @@ def test_who_cannot_log_in_is_told_so_in_one_line(
 ) -> None:
     there = guarded("4.3.1")
     wrong = tmp_path / "wrong.properties"
+    wrong.touch(0o600)
     wrong.write_text(there.properties("old").read_text().replace("old-secret", "guess"))
     assert main(["doctor", "--bootstrap-servers", there.bootstrap, "--kafka-config", str(wrong)]) == 3
     told = capsys.readouterr()

@@ -103,8 +103,10 @@ def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveC
     assert pasteable.endswith(f"abort --topic r-cli --partition 0 --start-offset {hang.start_offset}")
     assert json.loads(here.cli(finding, "--json").stdout)["executed"] is False
 
-    (here.key_file.parent / "two.key").write_text(f"{KEYS['ann']}\n{KEYS['bob']}\n")
-    (here.key_file.parent / "other.key").write_text("the-key-of-nobody-0\n")
+    for name, text in (("two", f"{KEYS['ann']}\n{KEYS['bob']}\n"), ("other", "the-key-of-nobody-0\n")):
+        file = here.key_file.with_name(f"{name}.key")
+        file.touch(0o600)
+        file.write_text(text)
     for code, says, arguments in (
         (2, "the key of an operator", ["--operator-key-file", str(here.key_file.with_name("other.key"))]),
         (2, "the file has to contain one key", ["--operator-key-file", str(here.key_file.with_name("two.key"))]),

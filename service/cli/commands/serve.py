@@ -15,7 +15,7 @@ from argparse import Namespace
 from service.access.hosts import AllowedHosts
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed, store_failures
 from service.cli.exposure import check_exposure, tls_of
-from service.cli.kafka import client_settings, clients_of_clusters
+from service.cli.kafka import remediation_clients, service_clients
 from service.cli.version import version
 from service.processes import lifeline
 from service.server.log_limit import LogLimit
@@ -50,8 +50,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
     beat = lifeline.hold()
-    kafka = client_settings(settings) if settings.bootstrap_servers else None
-    clusters = clients_of_clusters(settings)
+    kafka, remediation = service_clients(settings), remediation_clients(settings)
     with store_failures():
         open_reader(settings.store).dispose()
     check_exposure(settings)
@@ -67,7 +66,16 @@ def run(_flags: Namespace, settings: Settings) -> int:
     from service.server.running import Server
 
     access = AccessConfig(settings.auth, AllowedHosts(settings.host, settings.allowed_hosts))
-    app = create_app(settings.store, version(), kafka, settings.operators, beat=beat, access=access, clusters=clusters)
+    app = create_app(
+        settings.store,
+        version(),
+        kafka.other,
+        settings.operators,
+        beat=beat,
+        access=access,
+        clusters=kafka.by_name,
+        remediation=remediation,
+    )
     try:
         app.state.store.check()
     except StoreError as error:

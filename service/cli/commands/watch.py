@@ -11,7 +11,7 @@ from argparse import Namespace
 from service.cli.commands.serve import listen
 from service.cli.errors import FINE
 from service.cli.exposure import check_exposure, service_arguments, tls_of
-from service.cli.kafka import broker_arguments, ingest_children
+from service.cli.kafka import broker_arguments, ingest_children, remediation_clients
 from service.processes.supervisor import ChildCommand, Silence, Supervisor
 from service.settings import Settings, for_children, for_service
 
@@ -21,6 +21,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
     ingests = ingest_children(settings)
+    remediation_clients(settings)
     check_exposure(settings)
     tls_of(settings)
     listen(settings.host, settings.port).close()

@@ -105,6 +105,24 @@ def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
         assert question.result(ANSWER_S).status_code == marker.result(ANSWER_S).status_code == 503
 
 
+def test_markers_are_written_over_brokers_of_their_own_settings(silent: SilentBroker, tmp_path: Path) -> None:
+    cluster = WithFindings(f"sqlite:///{tmp_path}/other.db")
+    cluster.read()
+    cluster.see(observe())
+    asks = ClientSettings.load("127.0.0.1:1", None)
+    writes = Clients(ClientSettings.load(silent.address, None), {})
+    app = create_app(cluster.url, "1.2.3", asks, {"ann": KEY}, remediation=writes)
+    with TestClient(app) as client, ThreadPoolExecutor(1) as threads:
+        assert client.get(EXPLAIN).status_code == 503
+        assert silent.accepted() == 0
+        (finding,) = client.get("/api/v1/clusters/orders/findings").json()["items"]
+        resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
+        marker = threads.submit(client.post, resolve, json={}, headers={"Authorization": f"Bearer {KEY}"})
+        wait_until(silent.accepted, lambda number: number > 0, "the marker's connection")
+        assert marker.result(ANSWER_S).status_code == 503
+    cluster.close()
+
+
 def test_places_are_free_again_after_failures(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise KafkaUnavailable("the broker is gone")

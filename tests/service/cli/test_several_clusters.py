@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from service.cli.errors import CommandFailed
-from service.cli.kafka import clients_of_clusters, ingest_children, single_cluster, watched_clusters
+from service.cli.exposure import service_arguments
+from service.cli.kafka import (
+    ingest_children,
+    remediation_clients,
+    service_clients,
+    single_cluster,
+    watched_clusters,
+)
 from service.settings import Settings, SettingsError, for_service, load
 from service.watched_clusters import parse
 
@@ -65,14 +72,39 @@ def test_the_flag_chooses_one() -> None:
 
 
 def test_the_service_has_the_brokers_of_each() -> None:
-    clients = clients_of_clusters(settings())
-    assert {name: one.bootstrap_servers for name, one in clients.items()} == {
+    clients = service_clients(settings())
+    assert {name: one.bootstrap_servers for name, one in clients.by_name.items()} == {
         "orders": ("orders-1:9092",),
         "billing": ("billing-1:9092",),
     }
     told = json.loads(for_service(settings())["TXNSCOPE_CLUSTERS"])
     assert parse(told) == settings().clusters
-    assert clients_of_clusters(load({})) == {}
+    assert service_clients(load({})) == (None, {})
+
+
+def test_markers_are_written_by_a_principal_of_their_own() -> None:
+    Path("writer.properties").write_text("client.id=writer\n")
+    text = TWO.replace("billing/eu", "billing").replace(
+        'mirrored = ["eu.*"]', 'kafka_config = "orders.properties"\nremediation_config = "writer.properties"'
+    )
+    told = settings(text)
+    assert parse(json.loads(for_service(told)["TXNSCOPE_CLUSTERS"])) == told.clusters
+    asking, writing = service_clients(told), remediation_clients(told)
+    files = {name: (asking.by_name[name].file, writing.by_name[name].file) for name in ("orders", "billing")}
+    here = Path.cwd()
+    assert files == {
+        "orders": (here / "orders.properties", here / "orders.properties"),
+        "billing": (here / "orders.properties", here / "writer.properties"),
+    }
+
+
+def test_the_flag_of_the_writing_principal_is_for_the_service_alone() -> None:
+    Path("writer.properties").write_text("client.id=writer\n")
+    told = load({"bootstrap_servers": "a:1", "remediation_config": "writer.properties"})
+    assert remediation_clients(told).other != service_clients(told).other
+    assert service_arguments(told)[-2:] == ["--remediation-config", "writer.properties"]
+    (ingest,) = ingest_children(told)
+    assert "writer.properties" not in " ".join(ingest.arguments)
 
 
 def test_without_tables_there_is_the_cluster_of_the_flags() -> None:
@@ -106,6 +138,7 @@ def test_a_mistake_in_a_table_is_named(text: str, complaint: str) -> None:
     ("flags", "complaint"),
     [
         ({"bootstrap_servers": "a:1"}, "--bootstrap-servers: [[clusters]] says that for each cluster: leave it out"),
+        ({"remediation_config": "a"}, "--remediation-config: [[clusters]] says that for each cluster: leave it out"),
         ({"topics": "a"}, "--topics: [[clusters]] says that for each cluster: leave it out"),
         ({"cluster": "payments"}, "--cluster payments: [[clusters]] has orders, billing"),
     ],

@@ -115,7 +115,7 @@ def test_several_servers_and_ipv6() -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadClientConfig, match=r"--kafka-config .*gone\.properties: No such file"):
+    with pytest.raises(BadClientConfig, match=r"client properties .*gone\.properties: No such file"):
         ClientSettings.load("a:1", tmp_path / "gone.properties")
 
 
