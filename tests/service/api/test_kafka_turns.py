@@ -17,7 +17,7 @@ from service.api.http import kafka
 from service.api.http.kafka import MOST_AT_ONCE, Kafka
 from service.app import create_app
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.settings import ClientSettings
+from service.kafka.settings import Clients, ClientSettings
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
 
@@ -114,11 +114,11 @@ def test_markers_are_written_over_brokers_of_their_own_settings(silent: SilentBr
     app = create_app(cluster.url, "1.2.3", asks, {"ann": KEY}, remediation=writes)
     with TestClient(app) as client, ThreadPoolExecutor(1) as threads:
         assert client.get(EXPLAIN).status_code == 503
-        assert silent.accepted() == 0
+        assert silent.accepted == 0
         (finding,) = client.get("/api/v1/clusters/orders/findings").json()["items"]
         resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
         marker = threads.submit(client.post, resolve, json={}, headers={"Authorization": f"Bearer {KEY}"})
-        wait_until(silent.accepted, lambda number: number > 0, "the marker's connection")
+        wait_until(lambda: silent.accepted, lambda number: number > 0, "the marker's connection")
         assert marker.result(ANSWER_S).status_code == 503
     cluster.close()
 
