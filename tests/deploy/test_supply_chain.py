@@ -73,7 +73,11 @@ def test_the_licence_is_apache_2() -> None:
 def test_the_sbom_names_every_package_of_both_images(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
     (command,) = re.findall(r"^sbom:.*\n\t@?\$\(BIN\)/cyclonedx-py (.+)$", MAKEFILE, re.MULTILINE)
-    words = command.replace("$(BIN)/python", sys.executable).replace("sbom.cdx.json", str(file)).split()
+    # `make sbom` also compares the document with its schema, which takes 10 s
+    words = [
+        *command.replace("$(BIN)/python", sys.executable).replace("sbom.cdx.json", str(file)).split(),
+        "--no-validate",
+    ]
     maker = Path(sys.executable).with_name("cyclonedx-py")
     told = subprocess.run([str(maker), *words], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert told.returncode == 0, told.stderr
