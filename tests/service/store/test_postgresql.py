@@ -152,6 +152,18 @@ def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgr
         one.dispose()
 
 
+@only_on("postgresql")
+@pytest.mark.parametrize("opens", [open_engine, open_reader])
+def test_a_password_behind_the_question_mark_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
+    """The engine does not show it, and passes it on."""
+    password = "m4rk%2Bed"
+    engine = opens(f"{url}{'&' if '?' in url else '?'}password={password}")
+    with engine.connect() as connection:
+        assert connection.connection.dbapi_connection.info.password == "m4rk+ed"  # type: ignore[union-attr]
+    assert "m4rk" not in repr(engine)
+    engine.dispose()
+
+
 def waiting_for_a_lock(postgres: Postgres, engine: Engine) -> int:
     """The number of sessions in the database of `engine` that do."""
     waiting = f"datname = '{engine.url.database}' AND wait_event_type = 'Lock'"
