@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -38,12 +37,10 @@ def test_a_password_is_changed_without_a_restart(tmp_path: Path) -> None:
             secured.broker.stop()  # which ends all connections
             secured.start()
             transact(open_producer(secured.admin, "after"), "guarded")
-            wait_for(lambda: "refuses: Authentication failed" in trouble(app), "that the old password is refused", 90)
+            wait_for(lambda: "refuses: Authentication failed" in trouble(app), "that the old password is refused")
             assert secured.login in trouble(app)
             file.write_text(file.read_text().replace('"old"', '"new"'))
-            began = time.monotonic()
             app.wait_for_counts({"before": (1, 0), "after": (1, 0)})
-            print(f"read again after {time.monotonic() - began:.1f} s")  # noqa: T201
             assert app.process.poll() is None
             assert app.gaps() == []
             log = app.log.read_text()

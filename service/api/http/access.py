@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from anyio import CapacityLimiter, to_thread
-from anyio.lowlevel import RunVar
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -39,18 +38,15 @@ from service.api.http.problems import (
     ProblemError,
     describe,
 )
+from service.api.http.threads import OwnThreads
 from service.store.display import printable
 from service.store.engine import StoreError
 
 log = logging.getLogger(__name__)
 
-_THREADS: Final = 2
-"""Threads that check passwords and tokens (a password takes 60 ms of a core, and 32 MB), and as many that read keys:
-those with keys do not wait for somebody who guesses passwords.
-"""
-
-_slow: RunVar[CapacityLimiter] = RunVar("threads that check passwords and tokens")
-_fast: RunVar[CapacityLimiter] = RunVar("threads that read keys")
+_slow: Final = OwnThreads("passwords and tokens", 2)
+"""A password takes 60 ms of a core, and 32 MB. Those with keys do not wait for somebody who guesses passwords."""
+_fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
 
@@ -99,8 +95,8 @@ class Access:
         is_slow = self.authenticator.is_slow(header)
         if is_slow and self.slowdown.is_full(address, now_s):
             raise _too_many()
-        limiter = _limiter(_slow if is_slow else _fast)
-        return await to_thread.run_sync(self.authenticator.check, header, now_s, limiter=limiter)
+        threads = _slow if is_slow else _fast
+        return await threads.run(lambda: self.authenticator.check(header, now_s))
 
     async def refuse(self, refusal: Refusal) -> None:
         """Records the refusal: a line in the log, and a row in the audit; many of one sender become few."""
@@ -259,14 +255,6 @@ def describe_access(document: dict[str, Any]) -> None:
 
 def _responses(*statuses: int) -> dict[str, Any]:
     return {str(status): one for status, one in describe(*statuses).items()}
-
-
-def _limiter(variable: RunVar[CapacityLimiter]) -> CapacityLimiter:
-    limiter = variable.get(None)
-    if limiter is None:
-        limiter = CapacityLimiter(_THREADS)
-        variable.set(limiter)
-    return limiter
 
 
 def _check_site(headers: Headers) -> None:

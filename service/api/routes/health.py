@@ -5,24 +5,19 @@ They have threads and connections to the store of their own, and answer while ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from anyio import CapacityLimiter, to_thread
-from anyio.lowlevel import RunVar
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.api.http.problems import describe
 from service.api.http.store import Store
+from service.api.http.threads import OwnThreads
 from service.metrics.page import Metrics
 
 router = APIRouter(tags=["service"])
 
-Answer = TypeVar("Answer")
-
-_THREADS: Final = 4
-_threads: RunVar[CapacityLimiter] = RunVar("threads of health and metrics")
+_threads: Final = OwnThreads("health and metrics", 4)
 
 _EXPOSITION: Final[dict[str, Any]] = {"schema": {"type": "string"}}
 
@@ -42,7 +37,7 @@ async def get_metrics(request: Request) -> Response:
     assert isinstance(metrics, Metrics)
     now_ms = request.app.state.now_ms()
     accept, encoding = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
-    body, headers = await _in_own_thread(lambda: metrics.render(accept, encoding, now_ms))
+    body, headers = await _threads.run(lambda: metrics.render(accept, encoding, now_ms))
     return Response(body, headers=headers)
 
 
@@ -67,7 +62,7 @@ async def get_ready(request: Request) -> Response:
     """Answers OK if the store answers and its schema is at head. `/api/v1/clusters` shows what can be judged."""
     store = request.app.state.watched_store
     assert isinstance(store, Store)
-    await _in_own_thread(store.check)
+    await _threads.run(store.check)
     return Response("OK\n", media_type="text/plain")
 
 
@@ -75,11 +70,3 @@ async def get_ready(request: Request) -> Response:
 async def get_version(request: Request) -> Version:
     """Returns the version of txnscope."""
     return Version(name="txnscope", version=request.app.version)
-
-
-async def _in_own_thread(work: Callable[[], Answer]) -> Answer:
-    limiter = _threads.get(None)
-    if limiter is None:
-        limiter = CapacityLimiter(_THREADS)
-        _threads.set(limiter)
-    return await to_thread.run_sync(work, limiter=limiter)

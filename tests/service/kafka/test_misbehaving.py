@@ -138,13 +138,11 @@ class TestOneOfThreeBrokers:
             wait_until(lambda: unread(watcher, layouts), lambda found: found == led, "that its partitions are unread")
             began = time.monotonic()
             assert unread(watcher, layouts) == led
-            assert time.monotonic() - began < 1.0, "the others do not wait for it again"
+            assert time.monotonic() - began < LATE_S, "the others do not wait for it again"
             assert watcher.trouble is not None
             assert re.fullmatch(rf"broker 2 \({proxies.address(2)}\) does not answer: [^\n]+", watcher.trouble)
             proxies.behave(2)
-            began = time.monotonic()
             wait_until(lambda: unread(watcher, layouts), lambda found: found == set(), "that all are read again")
-            print(f"{how.__name__}: read again after {time.monotonic() - began:.1f} s")  # noqa: T201
             assert cluster_id(client)
 
 
@@ -168,9 +166,7 @@ def test_a_host_name_that_leads_elsewhere_later_is_looked_up_again(
         with pytest.raises(KafkaUnavailable, match=rf"^broker 1 \(kafka.one:{port}\) does not answer: "):
             cluster_id(client)
         where["kafka.one"] = "127.0.0.2"
-        began = time.monotonic()
         wait_for(lambda: cluster_id(client), "an answer from the new address", retry_on=(KafkaUnavailable,))
-        print(f"answers again after {time.monotonic() - began:.1f} s")  # noqa: T201
 
 
 def unread(watcher: EndsWatcher, layouts: Mapping[str, TopicLayout]) -> set[int]:

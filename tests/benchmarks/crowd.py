@@ -1,0 +1,190 @@
+"""What a service still does for those who watch it, under a crowd of hostile and clumsy clients; and whether hanging
+transactions are found meanwhile: `python -m tests.benchmarks crowd`.
+
+The attacked service has brokers that accept connections and say nothing; the application beside it has real ones.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+import psutil
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.old_producer import OldProducer
+from deploy.demo.workload.raw_producer import Connection
+from tests.benchmarks.figures import Figure, percentile, show
+from tests.benchmarks.loading import loading
+from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.watched import CLUSTER, Rest, watching
+from tests.helpers.brokers import free_port
+from tests.helpers.paths import ROOT
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for
+from tests.integration.producers import create_topic, open_producer, transact
+from tests.lab.hangs import UNGUARDED, old_producer
+
+HEALTHY_MS, METRICS_MS, LOG_BYTES, FOUND_S = 100.0, 500.0, 1_000_000, 5.0
+GROWTH_MB: Final = 20.0
+"""What counts as flat: the crowd comes and goes, and Python's allocator keeps some of it."""
+HANGS = "hangs"
+CASES: Final = 20
+SETTLING_S: Final = 60.0
+
+
+class Attacked(NamedTuple):
+    """`log`: the file of its stderr."""
+
+    port: int
+    process: psutil.Process
+    log: Path
+
+    def took_ms(self, path: str) -> float:
+        """Raises RuntimeError if the answer is not 200."""
+        began = time.monotonic()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)) as connection:
+            connection.request("GET", path, headers={"Host": "localhost"})
+            answer = connection.getresponse()
+            answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status}")
+        return (time.monotonic() - began) * 1000
+
+    def memory_mb(self) -> float:
+        return float(self.process.memory_full_info().uss) / 1e6
+
+
+def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
+    """`share`: of the crowd."""
+    with (
+        TemporaryDirectory(prefix="txnscope-bench-") as directory,
+        Broker(VERSION, free_port(), Path(directory) / "kafka", UNGUARDED) as broker,
+        watching(broker.bootstrap) as watched,
+        Connection(broker.bootstrap, threading.Event()) as connection,
+        _silent_broker() as silent,
+    ):
+        create_topic(broker.bootstrap, HANGS, partitions=CASES)
+        transact(open_producer(broker.bootstrap, "first"), HANGS)
+        watched.wait_until_read(1, LIMIT_S)
+        with (
+            _serving(watched.store, silent, Path(directory) / "log") as attacked,
+            loading("tests.benchmarks.crowd_load", attacked.port, CLUSTER, share) as load,
+        ):
+            figures = list(_measure(attacked, connection, seconds))
+        show(f"crowd: {seconds / 60:.0f} minutes, {share:.0%} of it", figures)
+        print("answers by client and status:", *load.said)
+    return figures
+
+
+def _measure(attacked: Attacked, connection: Connection, seconds: float) -> Iterator[Figure]:
+    watch = _Watch(attacked)
+    healthy, ready, metrics = [], [], []
+    found: list[float] = []
+    began = time.monotonic()
+    time.sleep(SETTLING_S)
+    before_mb = attacked.memory_mb()
+    with watch:
+        for case in range(CASES):
+            injected = _late_write(connection, case)
+            until = began + SETTLING_S + (case + 1) * (seconds - SETTLING_S) / CASES
+            while time.monotonic() < until or case not in watch.confirmed:
+                healthy.append(attacked.took_ms("/-/healthy"))
+                ready.append(attacked.took_ms("/-/ready"))
+                metrics.append(attacked.took_ms("/metrics"))
+                time.sleep(0.5)
+            found.append(watch.confirmed[case] - injected)
+    for name, took, bar in (
+        ("/-/healthy", healthy, HEALTHY_MS),
+        ("/-/ready", ready, None),
+        ("/metrics", metrics, METRICS_MS),
+    ):
+        yield Figure(f"{name}, p50 of {len(took)}", statistics.median(took), "ms")
+        yield Figure("  p99", percentile(took, 0.99), "ms", bar)
+        yield Figure("  the longest", max(took), "ms")
+    yield Figure("late write → confirmed in REST of the attacked service, p50", statistics.median(found), "s")
+    yield Figure("  the longest", max(found), "s", FOUND_S)
+    yield Figure("memory after a minute", before_mb, "MB")
+    yield Figure("  what it grew by until the end", attacked.memory_mb() - before_mb, "MB", GROWTH_MB)
+    yield Figure("size of the log", attacked.log.stat().st_size, "bytes", LOG_BYTES)
+
+
+def _late_write(connection: Connection, partition: int) -> float:
+    """The time (monotonic) at which it was acknowledged."""
+    producer: OldProducer = old_producer(connection, f"late-{partition}")
+    producer.add(HANGS, partition)
+    producer.produce(HANGS, partition, [b"in time"])
+    producer.end(commit=True)
+    producer.produce(HANGS, partition, [b"late"])
+    return time.monotonic()
+
+
+@contextmanager
+def _serving(store: str, bootstrap: str, log: Path) -> Iterator[Attacked]:
+    port = free_port()
+    command = [sys.executable, "-m", "service.cli", "serve", "--store", store, "--port", str(port)]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen([*command, "--bootstrap-servers", bootstrap], cwd=ROOT, stderr=errors) as process,
+    ):
+        attacked = Attacked(port, psutil.Process(process.pid), log)
+        try:
+            wait_for(lambda: attacked.took_ms("/-/ready"), "the service", retry_on=(OSError, RuntimeError))
+            yield attacked
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _silent_broker() -> Iterator[str]:
+    """The address of one that accepts connections and says nothing."""
+    kept: list[socket.socket] = []
+
+    def accept() -> None:
+        while True:
+            try:
+                kept.append(listening.accept()[0])
+            except OSError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+    for one in kept:
+        one.close()
+
+
+class _Watch:
+    """When (monotonic) the attacked service first showed each partition's finding as confirmed."""
+
+    def __init__(self, attacked: Attacked) -> None:
+        self._rest = Rest(attacked.port)
+        self.confirmed: dict[int, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._rest.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.2):
+            body = self._rest.get("/hanging", limit=200)
+            now = time.monotonic()
+            for one in body["items"] if body else ():
+                self.confirmed.setdefault(one["subject"]["partition"], now)
