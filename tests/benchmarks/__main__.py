@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.benchmarks import (
+    crowd,
     decode_fold,
     detection,
     executors,
@@ -45,6 +46,7 @@ NAMES = (
     "executors",
     "neighbours",
     "sizing",
+    "crowd",
 )
 ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
 STORE_IDS = 200_000
@@ -98,6 +100,7 @@ def main(argv: Sequence[str]) -> int:
         "executors": executors.run,
         "neighbours": neighbours.run,
         "sizing": sizing.run,
+        "crowd": crowd.run,
     }
     for name, run in alone.items():
         if name in names:
