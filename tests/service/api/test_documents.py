@@ -118,6 +118,7 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     names = [operation["operationId"] for operation in operations]
     assert sorted(names) == [
+        "endMute",
         "explainOffsets",
         "getCluster",
         "getFinding",
@@ -130,6 +131,7 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
         "getTransactionRates",
         "getVersion",
         "getVolume",
+        "listAudit",
         "listClusters",
         "listCoordinators",
         "listExpiring",
@@ -137,10 +139,12 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
         "listGroups",
         "listHanging",
         "listMarkers",
+        "listMutes",
         "listPartitions",
         "listProducerOwners",
         "listTransactions",
         "resolveFinding",
+        "setMute",
         "streamEvents",
     ]
     assert all(operation["description"] for operation in operations)
@@ -168,7 +172,8 @@ def test_openapi_declares_the_problems_of_each_operation(client: TestClient) -> 
         "/-/ready": {"503"},
     }.items():
         responses = document["paths"][path]["get"]["responses"]
-        assert set(responses) == {"200", *statuses}, path
+        asked_who = set() if path == "/-/ready" else {"401", "403", "429"}
+        assert set(responses) == {"200", "421", *statuses, *asked_who}, path
         for status in statuses:
             schema = responses[status]["content"]["application/problem+json"]["schema"]
             assert schema == {"$ref": "#/components/schemas/Problem"}

@@ -42,6 +42,8 @@ NO_FINDING_RESTS_ON = {
     "data_gaps": "a finding about a gap ends a quarter of an hour after it; what gaps hide is in log_partitions",
     "open_participants": "an expired id has none",
     "findings": "only those that ended are forgotten",
+    "audit_events": "what people asked for",
+    "mutes": "only those that ended are forgotten",
 }
 HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 
