@@ -12,7 +12,8 @@ import resource
 from collections import Counter
 from typing import Final, Protocol
 
-MOST: Final = 4_096
+MOST: Final = 8_192
+"""A connection that only waits takes some 25 KB."""
 BACKLOG: Final = 256
 """Connections that wait to be accepted, and that asyncio accepts in a row before any of them can give way."""
 _OTHER_FILES: Final = BACKLOG + 256

@@ -92,7 +92,7 @@ def _measure(attacked: Attacked, connection: Connection, seconds: float) -> Iter
     found: list[float] = []
     began = time.monotonic()
     time.sleep(SETTLING_S)
-    before_mb = attacked.memory_mb()
+    before_mb, cpu_s, since = attacked.memory_mb(), sum(attacked.process.cpu_times()[:2]), time.monotonic()
     with watch:
         for case in range(CASES):
             injected = _late_write(connection, case)
@@ -103,6 +103,7 @@ def _measure(attacked: Attacked, connection: Connection, seconds: float) -> Iter
                 metrics.append(attacked.took_ms("/metrics"))
                 time.sleep(0.5)
             found.append(watch.confirmed[case] - injected)
+    cores = (sum(attacked.process.cpu_times()[:2]) - cpu_s) / (time.monotonic() - since)
     for name, took, bar in (
         ("/-/healthy", healthy, HEALTHY_MS),
         ("/-/ready", ready, None),
@@ -113,6 +114,7 @@ def _measure(attacked: Attacked, connection: Connection, seconds: float) -> Iter
         yield Figure("  the longest", max(took), "ms")
     yield Figure("late write → confirmed in REST of the attacked service, p50", statistics.median(found), "s")
     yield Figure("  the longest", max(found), "s", FOUND_S)
+    yield Figure("CPU of the service", cores, "cores")
     yield Figure("memory after a minute", before_mb, "MB")
     yield Figure("  what it grew by until the end", attacked.memory_mb() - before_mb, "MB", GROWTH_MB)
     yield Figure("size of the log", attacked.log.stat().st_size, "bytes", LOG_BYTES)

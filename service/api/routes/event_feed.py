@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from service.api.http.store import Store
 from service.api.schemas.findings import Finding
 from service.api.schemas.shape import to_json
 from service.store.engine import StoreError
+from service.store.many_rows import batched
 from service.store.queries import findings
 from service.store.queries.findings import FindingEvent
 
@@ -28,6 +29,10 @@ LOOK_EVERY_S: Final = 0.5
 AT_ONCE: Final = 100
 KEPT: Final = 1_000
 MOST_STREAMS: Final = 1_000
+
+_WOKEN_AT_ONCE: Final = 20
+_PAUSE_S: Final = 0.01
+"""Between streams that are woken: an event for 500 of them at once takes 0.3 s, and health checks would wait."""
 
 
 class FeedEvent(NamedTuple):
@@ -50,7 +55,7 @@ class EventFeed:
         self._reading: asyncio.Task[None] | None = None
         self._kept: deque[FeedEvent] = deque(maxlen=kept)
         self._position = 0  # sequence up to which the store has been read
-        self._news = asyncio.Event()
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self._is_closed = False
 
     @contextmanager
@@ -71,7 +76,7 @@ class EventFeed:
         self._listening += 1
         try:
             while not self._is_closed:
-                news = self._start_reading(sequence)
+                self._start_reading(sequence)
                 try:
                     told = self._known_after(sequence)
                     if told is None:
@@ -82,7 +87,7 @@ class EventFeed:
                     sequence = one.sequence
                     yield one
                 if not told:
-                    await news.wait()
+                    await self._news()
                     if self._reading is None:
                         return
         finally:
@@ -93,13 +98,21 @@ class EventFeed:
         self._is_closed = True
         self._end_streams()
 
-    def _start_reading(self, sequence: int) -> asyncio.Event:
-        """Returns what is set at the next news. The first stream starts the reader, at its own place."""
+    def _start_reading(self, sequence: int) -> None:
+        """Starts the reader at the place of the first stream, unless it runs."""
         if self._reading is None:
             self._kept.clear()
-            self._position, self._news = sequence, asyncio.Event()
+            self._position = sequence
             self._reading = asyncio.create_task(self._run())
-        return self._news
+
+    async def _news(self) -> None:
+        """Waits for the next events, or the end."""
+        news = asyncio.get_running_loop().create_future()
+        self._waiting[news] = None
+        try:
+            await news
+        finally:
+            del self._waiting[news]
 
     async def _run(self) -> None:
         try:
@@ -108,7 +121,7 @@ class EventFeed:
                 if told:
                     self._position = told[-1].sequence
                     self._kept.extend(told)
-                    self._tell()
+                    await self._wake()
                 if len(told) < AT_ONCE:
                     await asyncio.sleep(LOOK_EVERY_S)
         except StoreError:
@@ -116,13 +129,14 @@ class EventFeed:
         finally:
             self._end_streams()
 
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+    async def _wake(self) -> None:
+        for some in batched(list(self._waiting), _WOKEN_AT_ONCE):
+            _set(some)
+            await asyncio.sleep(_PAUSE_S)
 
     def _end_streams(self) -> None:
         self._reading = None
-        self._tell()
+        _set(self._waiting)
 
     def _known_after(self, sequence: int) -> list[FeedEvent] | None:
         """Returns the kept events after `sequence`; None if some of them are not kept."""
@@ -132,6 +146,12 @@ class EventFeed:
     def _read(self, sequence: int) -> list[FeedEvent]:
         with self._store.read() as connection:
             return [_feed_event(one) for one in findings.events_after(connection, sequence, AT_ONCE)]
+
+
+def _set(waiting: Iterable[asyncio.Future[None]]) -> None:
+    for one in waiting:
+        if not one.done():  # its stream may have been cancelled
+            one.set_result(None)
 
 
 def _feed_event(told: FindingEvent) -> FeedEvent:

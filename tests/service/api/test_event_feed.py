@@ -156,3 +156,15 @@ def test_all_streams_end_at_once_when_the_service_does(streams: Streams) -> None
         return [*await asyncio.gather(*waiting), await ended(streams.feed.follow(0))]
 
     assert asyncio.run(listen()) == [True] * 4
+
+
+def test_streams_that_were_given_up_are_forgotten(streams: Streams) -> None:
+    async def listen() -> int:
+        for _ in range(3):
+            waiting = asyncio.create_task(hear(streams.feed.follow(0), 1))
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        return len(streams.feed._waiting)
+
+    assert asyncio.run(listen()) == 0

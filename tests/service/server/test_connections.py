@@ -64,10 +64,10 @@ def test_one_that_gave_way_is_forgotten_once() -> None:
     ("limits", "most", "raised"),
     [
         ((1_024, 1_024), 512, 1_024),
-        ((1_024, 1_000_000), 4_096, 4_608),
+        ((1_024, 1_000_000), 8_192, 8_704),
         ((64, 64), 16, 64),
-        ((100_000, resource.RLIM_INFINITY), 4_096, 100_000),
-        ((1_024, resource.RLIM_INFINITY), 4_096, 4_608),
+        ((100_000, resource.RLIM_INFINITY), 8_192, 100_000),
+        ((1_024, resource.RLIM_INFINITY), 8_192, 8_704),
     ],
 )
 def test_there_are_as_many_places_as_files_allow(
