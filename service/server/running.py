@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import constants
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from service.server import protocol
 from service.server.connections import BACKLOG, Connections, most_connections
 from service.server.protocol import BoundedConnection
 
@@ -22,6 +24,8 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: Any, on_exit: Callable[[], None], **more: Any) -> None:
         self._on_exit = on_exit
+        # uvicorn passes none on. A handshake has a file and no place among the connections yet: a minute is too long
+        constants.SSL_HANDSHAKE_TIMEOUT = protocol.REQUEST_WITHIN_S
         connection: Any = partial(BoundedConnection, Connections(most_connections()))
         super().__init__(
             uvicorn.Config(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
+from asyncio import constants
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from service.server import protocol
 from service.server.running import Server
+from tests.helpers.certificates import Authority
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 
 SOON_S = 2.0
@@ -56,10 +61,17 @@ class Running(NamedTuple):
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    with serving(monkeypatch) as running:
+        yield running
+
+
+@contextmanager
+def serving(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Iterator[Running]:
     monkeypatch.setattr(protocol, "REQUEST_WITHIN_S", SOON_S)
     monkeypatch.setattr(protocol, "TAKEN_WITHIN_S", SOON_S)
+    monkeypatch.setattr(constants, "SSL_HANDSHAKE_TIMEOUT", constants.SSL_HANDSHAKE_TIMEOUT)
     listening = socket.create_server(("127.0.0.1", 0))
-    server = Server(application, on_exit=lambda: None)
+    server = Server(application, lambda: None, **more)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield Running(server, listening.getsockname()[1])
@@ -91,6 +103,13 @@ def everything(client: socket.socket) -> bytes:
 )
 def test_a_client_that_stops_half_way_is_closed(running: Running, sent: bytes, answer: bytes) -> None:
     assert everything(running.connect(sent))[: len(answer)] == answer
+
+
+def test_a_client_that_begins_no_handshake_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Authority(tmp_path).issue("localhost"))
+    with serving(monkeypatch, ssl_context_factory=lambda *_: context) as running:
+        assert everything(running.connect(b"\x16\x03\x01")) == b""
 
 
 def test_a_client_that_drips_gains_no_time(running: Running) -> None:
