@@ -82,7 +82,9 @@ def free_ports(count: int) -> list[int]:
 
 def new_cluster_id() -> str:
     """Returns an id for a Kafka cluster of its own: a store binds one name to each id."""
-    return secrets.token_urlsafe(16)
+    while (found := secrets.token_urlsafe(16)).startswith("-"):  # Kafka's tool would take it for a flag
+        pass
+    return found
 
 
 class Cluster:
