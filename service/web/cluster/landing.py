@@ -28,13 +28,15 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 _WORST_FIRST: Final = ("critical", "warning", "unknown", "info", "ok")
 """Tones of verdicts."""
+_UNSEEN: Final = Verdict("unseen", "unknown", "Unknown: nothing was ever read of it.")
 
 
 class Listed(NamedTuple):
-    """A cluster of the list, with its verdict."""
+    """A cluster of the list, with its verdict. `frame` None: it is configured, and nothing was ever read of it."""
 
-    frame: Frame
+    name: str
     verdict: Verdict
+    frame: Frame | None = None
 
 
 @router.get("/")
@@ -42,20 +44,19 @@ def get_landing(request: Request) -> Response:
     """Returns the list of clusters, worst first; 503, still with the links, while the store cannot be read."""
     now_ms = request.app.state.now_ms()
     principal = principal_of(request)
-    listed: list[Listed] = []
-    unseen, trouble = set(filter(principal.sees, request.app.state.configured_clusters)), None
+    listed, trouble = [], None
     try:
         with store_of(request).read() as connection:
             seen = [one for one in clusters.all_clusters(connection) if principal.sees(one.name)]
-            listed = sorted((_listed(connection, cluster, now_ms) for cluster in seen), key=_rank)
-            unseen.difference_update(one.name for one in seen)
+            listed = [_listed(connection, cluster, now_ms) for cluster in seen]
+        unseen = {*filter(principal.sees, request.app.state.configured_clusters)} - {one.name for one in listed}
+        listed = sorted([*listed, *(Listed(name, _UNSEEN) for name in unseen)], key=_rank)
     except StoreError as error:
         trouble = str(error)
     page = render_bare(
         "landing.html",
         200 if trouble is None else 503,
         listed=listed,
-        unseen=sorted(unseen),
         trouble=trouble,
         version=request.app.version,
         api=API,
@@ -77,11 +78,11 @@ def go(request: Request, cluster: str) -> Response:
 
 
 def _rank(one: Listed) -> tuple[int, str]:
-    return _WORST_FIRST.index(one.verdict.tone), one.frame.name
+    return _WORST_FIRST.index(one.verdict.tone), one.name
 
 
 def _listed(connection: Connection, cluster: ClusterRow, now_ms: int) -> Listed:
     frame = read_frame(connection, cluster, now_ms)
     hanging, confirmed = read_confirmed(connection, frame)
     chain = read_chain(connection, frame, [*hanging, *confirmed])
-    return Listed(frame, judged(frame, hanging, chain))
+    return Listed(frame.name, judged(frame, hanging, chain), frame)
