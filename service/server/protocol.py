@@ -59,6 +59,17 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is no HTTP, also behind the head of a request that the application is answering: its own answer
+        has no place any more."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
         self._cancel()

@@ -32,7 +32,9 @@ async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
-    message = {"more_body": True}
+    message = {"more_body": scope["path"] != "/unread"}
+    if not message["more_body"]:
+        await asyncio.sleep(SOON_S / 4)
     while message.get("more_body"):
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -103,6 +105,16 @@ def everything(client: socket.socket) -> bytes:
 )
 def test_a_client_that_stops_half_way_is_closed(running: Running, sent: bytes, answer: bytes) -> None:
     assert everything(running.connect(sent))[: len(answer)] == answer
+
+
+def test_a_body_that_breaks_is_answered_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """The application is at it already, and answers as well."""
+    client = running.connect(b"POST /unread HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    time.sleep(SOON_S / 20)
+    client.sendall(b"no length\r\n")
+    assert everything(client).startswith(b"HTTP/1.1 400")
+    wait_until_equal(lambda: len(running.server.server_state.tasks), 0, "requests in work")
+    assert [one for one in caplog.records if one.exc_info] == []
 
 
 def test_a_client_that_begins_no_handshake_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
