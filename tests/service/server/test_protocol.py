@@ -19,6 +19,7 @@ from service.server import protocol
 from service.server.running import Server
 from tests.helpers.certificates import Authority
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
+from tests.service.server.receiving import everything
 
 SOON_S = 2.0
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -80,17 +81,6 @@ def serving(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Iterator[Running]:
     server.should_exit = True
     thread.join(ANSWER_S)
     assert not thread.is_alive()
-
-
-def everything(client: socket.socket) -> bytes:
-    """What the server sends until it closes the connection; a reset ends it, too."""
-    received = b""
-    try:
-        while chunk := client.recv(65_536):
-            received += chunk
-    except ConnectionResetError:
-        pass
-    return received
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.helpers.brokers import free_port
 from tests.helpers.findings import WithFindings
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for
+from tests.service.server.receiving import everything
 
 FILES, HALF_OPEN, STREAMS = 1_024, 1_100, 50
 WATCHED = ("/-/healthy", "/-/ready", "/metrics", "/clusters/orders")
@@ -97,15 +98,3 @@ def test_streams_end_quietly_with_the_service(served: Served) -> None:
     assert all(everything(stream).endswith(b"0\r\n\r\n") for stream in streams), "as a stream ends, not cut off"
     assert served.process.wait(LIMIT_S) == 0
     assert served.log.read_text().splitlines() == [f"serving http://127.0.0.1:{served.port}"]
-
-
-def everything(client: socket.socket) -> bytes:
-    """What comes until the connection is closed."""
-    received = b""
-    try:
-        while chunk := client.recv(65_536):
-            received += chunk
-    except ConnectionResetError:
-        pass
-    client.close()
-    return received
