@@ -7,7 +7,6 @@ The attacked service has brokers that accept connections and say nothing; the ap
 from __future__ import annotations
 
 import http.client
-import socket
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.watched import CLUSTER, Rest, watching
 from tests.helpers.brokers import free_port
 from tests.helpers.paths import ROOT
+from tests.helpers.servers import Served, serving
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for
 from tests.integration.producers import create_topic, open_producer, transact
 from tests.lab.hangs import UNGUARDED, old_producer
@@ -71,7 +71,7 @@ def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
         Broker(VERSION, free_port(), Path(directory) / "kafka", UNGUARDED) as broker,
         watching(broker.bootstrap) as watched,
         Connection(broker.bootstrap, threading.Event()) as connection,
-        _silent_broker() as silent,
+        serving(Served(is_silent=True)) as silent,
     ):
         create_topic(broker.bootstrap, HANGS, partitions=CASES)
         transact(open_producer(broker.bootstrap, "first"), HANGS)
@@ -144,26 +144,6 @@ def _serving(store: str, bootstrap: str, log: Path) -> Iterator[Attacked]:
             yield attacked
         finally:
             process.terminate()
-
-
-@contextmanager
-def _silent_broker() -> Iterator[str]:
-    """The address of one that accepts connections and says nothing."""
-    kept: list[socket.socket] = []
-
-    def accept() -> None:
-        while True:
-            try:
-                kept.append(listening.accept()[0])
-            except OSError:
-                return
-
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)
-    for one in kept:
-        one.close()
 
 
 class _Watch:

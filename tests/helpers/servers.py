@@ -54,10 +54,12 @@ def serving(
             yield f"{host}:{listening.getsockname()[1]}"
         finally:
             ending.set()
-            for one in (listening, *clients):
+            listening.shutdown(socket.SHUT_RDWR)
+            accepting.join(LIMIT_S)
+            for one in clients:
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
-            for thread in (accepting, *threads):
+            for thread in threads:
                 thread.join(LIMIT_S)
             for one in clients:
                 one.close()
@@ -77,3 +79,7 @@ def _serve(client: socket.socket, served: Served, context: ssl.SSLContext | None
             while served.then_every_s is not None and not ending.wait(served.then_every_s):
                 connection.sendall(served.more)
                 served.sent += len(served.more)
+            # Closed with bytes unread, a socket resets its connection, and the client may lose the answer.
+            client.shutdown(socket.SHUT_WR)
+            while connection.recv(1 << 16):
+                pass

@@ -3,11 +3,10 @@ connections and says nothing."""
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,43 +18,30 @@ from service.app import create_app
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import Clients, ClientSettings
 from tests.helpers.findings import WithFindings, observe
+from tests.helpers.servers import Served, serving
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
 
 EXPLAIN = "/api/v1/clusters/orders/partitions/orders/0/offsets/5"
 KEY = "0123456789abcdef"
 
 
+@dataclass(frozen=True, slots=True)
 class SilentBroker:
-    """Accepts connections, and answers nothing. `accepted`: how many."""
+    """Accepts connections, and answers nothing."""
 
-    def __init__(self) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._kept: list[socket.socket] = []
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+    address: str
+    served: Served
 
     @property
     def accepted(self) -> int:
-        return len(self._kept)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                self._kept.append(self._listening.accept()[0])
-            except OSError:
-                return
-
-    def close(self) -> None:
-        self._listening.close()
-        for one in self._kept:
-            one.close()
+        return self.served.accepted
 
 
 @pytest.fixture
 def silent() -> Iterator[SilentBroker]:
-    broker = SilentBroker()
-    yield broker
-    broker.close()
+    served = Served(is_silent=True)
+    with serving(served) as address:
+        yield SilentBroker(address, served)
 
 
 @pytest.fixture
