@@ -70,6 +70,10 @@ class BoundedConnection(H11Protocol):
                 return
         super().send_400_response(msg)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Says nothing: the request is answered as one that asks for no upgrade (RFC 9110, 7.8). uvicorn's words would
+        have the operator install a library."""
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
         self._cancel()

@@ -107,6 +107,14 @@ def test_a_body_that_breaks_is_answered_once(running: Running, caplog: pytest.Lo
     assert [one for one in caplog.records if one.exc_info] == []
 
 
+def test_an_upgrade_that_is_asked_for_is_passed_over_without_a_word(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = running.connect(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    assert everything(client).startswith(b"HTTP/1.1 200 OK")
+    assert caplog.records == []
+
+
 def test_a_client_that_begins_no_handshake_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(Authority(tmp_path).issue("localhost"))
