@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import threading
@@ -165,3 +166,23 @@ def test_a_connection_is_kept_for_the_next_request(running: Running) -> None:
             received += client.recv(65_536)
         time.sleep(SOON_S / 40)
     client.close()
+
+
+def test_a_closed_connection_leaves_no_garbage_behind(running: Running) -> None:
+    """Thousands that come and go would fill the memory, and a search for garbage would stop everything."""
+
+    def left() -> int:
+        return sum(isinstance(one, asyncio.Transport) for one in gc.get_objects())
+
+    gc.collect()
+    before = left()
+    gc.disable()
+    try:
+        for sent in (b"", b"GET / HTTP/1.1\r\nHost: he", REQUEST % b"") * 10:
+            client = running.connect(sent)
+            if sent.endswith(b"\r\n\r\n"):
+                client.recv(65_536)
+            client.close()
+        wait_until_equal(left, before, "transports")
+    finally:
+        gc.enable()
