@@ -19,7 +19,7 @@ from pathlib import Path
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.processes import lifeline
 from service.processes.linux import descendants
-from service.store.engine import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
+from service.store.errors import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
 from spark_jobs.runtime import fork_server
 from spark_jobs.runtime.java import JavaNotFound
 from spark_jobs.runtime.liveness import Liveness

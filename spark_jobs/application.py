@@ -20,7 +20,8 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.processes.identity import own_identity
 from service.store import clusters, lease
-from service.store.engine import StoreError, StoreLost, StoreUnavailable, open_engine
+from service.store.engine import open_engine
+from service.store.errors import StoreError, StoreLost, StoreUnavailable
 from service.store.migrate import upgrade
 from spark_jobs.housekeeping import deleting_old_data
 from spark_jobs.jobs.ledger import LedgerJob, end_tailing

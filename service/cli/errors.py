@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from service.store.engine import StoreError, StoreUnavailable
+from service.store.errors import StoreError, StoreUnavailable
 
 FINE: Final = 0
 FOUND: Final = 1

@@ -24,7 +24,7 @@ from service.metrics.catalogue import OF_CLUSTERS, RENDER_SECONDS, UP, Metric
 from service.metrics.families import clusters, coordinators, findings, groups, partitions, pipeline, transactions
 from service.metrics.requests import RequestMetrics
 from service.metrics.series import Distribution, Series, bounded, durations
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from service.store.label_text import label_text
 from service.store.queries.metrics import ClusterFacts, all_facts
 from service.store.schema_check import SchemaCheck

@@ -15,7 +15,7 @@ from service.access.keys import StoredKey, digest_of
 from service.access.principal import Grant, grant_texts, parse_grants
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from service.store.schema import api_keys
 
 _K = api_keys.c

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, or_, select, update
 
-from service.store.engine import ClusterMismatch
+from service.store.errors import ClusterMismatch
 from service.store.many_rows import Upsert
 from service.store.schema import clusters
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine, Row, Update, select, text, update
 
 from service.processes.identity import host_and_pid
-from service.store.engine import LeaseLost
+from service.store.errors import LeaseLost
 from service.store.many_rows import Upsert
 from service.store.schema import leases
 

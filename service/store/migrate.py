@@ -12,7 +12,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
 from service.store import trigram_index
-from service.store.engine import StoreError, redact_url
+from service.store.errors import StoreError
+from service.store.url import redact_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 _UPGRADE_LOCK = 7489071206341  # any number, but the same for every process that upgrades

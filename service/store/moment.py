@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 
 _QUERIES: Final = {
     "sqlite": "PRAGMA data_version",  # comparable on one connection only

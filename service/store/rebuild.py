@@ -16,8 +16,11 @@ from alembic import command
 
 from service.domain.transaction_log.states import SOURCE
 from service.store import migrate
-from service.store.engine import POSTGRESQL_REMEDY, StoreError, StoreUnavailable, open_engine, redact_url
+from service.store.backends.postgresql import REMEDY as POSTGRESQL_REMEDY
+from service.store.engine import open_engine
+from service.store.errors import StoreError, StoreUnavailable
 from service.store.salvage import DamagedFile, Salvaged, columns_of
+from service.store.url import redact_url
 
 _LOCK_WAIT_S: Final = 30.0
 _BESIDE: Final = ("-wal", "-shm")

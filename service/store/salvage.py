@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final, NamedTuple
 
-from service.store.sqlite_file import is_damaged, store_file
+from service.store.backends.sqlite_file import is_damaged, store_file
 
 _FIRST, _LAST = -(2**63), 2**63 - 1
 

@@ -6,8 +6,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from service.store import migrate
-from service.store.engine import StoreError, redact_url
+from service.store.errors import StoreError
 from service.store.queries import clusters as read
+from service.store.url import redact_url
 
 
 class SchemaCheck:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
 from service.kafka.errors import KafkaFailure
-from service.store.engine import StoreError, StoreUnavailable
+from service.store.errors import StoreError, StoreUnavailable
 from service.store.writers.source import SourceWriter
 from spark_jobs.source.encoded_failure import encoded_reason
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from service.processes.backoff import Backoff
-from service.store.engine import LeaseLost, StoreLost
+from service.store.errors import LeaseLost, StoreLost
 from service.store.lease import Lease
 from spark_jobs.runtime.cluster import SessionEnded
 from spark_jobs.runtime.error_summary import error_summary, heals

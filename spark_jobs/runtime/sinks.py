@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from service.clock import wall_clock_ms
 from service.processes.backoff import Backoff
 from service.processes.progress import heard_by
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from spark_jobs.runtime.direct_batches import DirectBatches
 
 log = logging.getLogger(__name__)

@@ -1,5 +1,5 @@
 """`python -m tests.harm`: every kind of process killed and frozen, alone and in pairs, at rest, under load and during a
-first read; then ten minutes of half a core. Writes its figures into docs/reliability.md."""
+first read; then ten minutes of half a core. Writes its figures into docs/killed-and-frozen.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from deploy.demo.broker import Broker
 from deploy.demo.signals import interrupt_on_signals
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from tests.benchmarks.prepared_broker import prepared_broker
 from tests.harm.report import of_series, of_starvation, put
 from tests.harm.rounds import FREEZE, KILL, Round, Series, harm

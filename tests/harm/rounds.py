@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import psutil
 
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from tests.benchmarks.figures import percentile
 from tests.harm.watched import SERVICE, Watch
 from tests.helpers.processes import send, still_running

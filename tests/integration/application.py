@@ -21,7 +21,8 @@ from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.settings import ClientSettings
-from service.store.engine import StoreUnavailable, open_reader
+from service.store.engine import open_reader
+from service.store.errors import StoreUnavailable
 from service.store.schema import (
     clusters,
     data_gaps,

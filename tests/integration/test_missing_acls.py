@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings import kinds
 from service.domain.transaction_log.states import TOPIC as LOG
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from service.store.schema import partition_watch
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls

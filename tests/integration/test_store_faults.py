@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from deploy.demo.broker import Broker
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from tests.helpers.damaged_pages import all_of, file_of, overwrite, pages_of
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import wait_for, wait_until_equal

@@ -23,7 +23,8 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
 from service.processes.supervisor import ChildCommand, Supervisor
 from service.settings import SettingsError, for_service, load
-from service.store.engine import StoreError, open_engine, open_reader
+from service.store.engine import open_engine, open_reader
+from service.store.errors import StoreError
 from spark_jobs.runtime.master import Master
 from spark_jobs.settings import parse as parse_ingest
 

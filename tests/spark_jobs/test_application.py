@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from service.kafka.errors import KafkaUnavailable
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs import application
 from spark_jobs.application import Application

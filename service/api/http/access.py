@@ -40,7 +40,7 @@ from service.api.http.problems import (
 )
 from service.api.http.threads import OwnThreads
 from service.store.display import printable
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from service.api.http.principals import address_of, principal_of
 from service.clock import wall_clock_ms
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
-from service.store.engine import API_WAIT_S, StoreError, open_engine
+from service.store.engine import API_WAIT_S, open_engine
+from service.store.errors import StoreError
 
 log = logging.getLogger(__name__)
 

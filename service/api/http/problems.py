@@ -14,7 +14,7 @@ from starlette.routing import Match
 
 from service.api.http.principals import principal_of
 from service.api.http.security import HEADERS
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 5

@@ -9,7 +9,7 @@ from fastapi import Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from service.store.schema_check import SchemaCheck
 
 

@@ -20,7 +20,7 @@ from service.api.http.problems import TOO_MANY_STREAMS, ProblemError
 from service.api.http.store import Store
 from service.api.schemas.findings import Finding
 from service.api.schemas.shape import to_json
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from service.store.many_rows import batched
 from service.store.queries import findings
 from service.store.queries.findings import FindingEvent

@@ -34,7 +34,8 @@ from service.remediation.refused import Refused
 from service.remediation.way_out import WayOut, steps, way_out
 from service.store import audit, audit_events
 from service.store.audit import Attempt
-from service.store.engine import API_WAIT_S, StoreError, open_engine
+from service.store.engine import API_WAIT_S, open_engine
+from service.store.errors import StoreError
 from service.store.queries import findings
 from service.store.queries.clusters import ClusterRow
 

@@ -20,7 +20,8 @@ from service.cli.version import version
 from service.processes import lifeline
 from service.server.log_limit import LogLimit
 from service.settings import Settings
-from service.store.engine import StoreError, open_reader
+from service.store.engine import open_reader
+from service.store.errors import StoreError
 
 _COLLECT_AFTER = (5_000, 20, 100)
 """As for `gc.set_threshold`. A search through all objects takes a tenth of a second with 3,000 connections, and stops

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from service.domain.transaction_log.facts import Gap, RangeRead, Run
-from service.store.engine import OutOfSequence
+from service.store.errors import OutOfSequence
 from service.store.progress import Position
 
 

@@ -15,7 +15,7 @@ from service.api.http.principals import principal_of
 from service.api.http.problems import RETRY_AFTER_S
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
 from service.web.cluster.overview import judged, read_chain, read_confirmed

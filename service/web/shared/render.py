@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from service.api.http.fields import API
 from service.api.http.problems import Problem, ProblemError
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from service.web.shared import addresses, words
 from service.web.shared.frame import Frame
 

@@ -22,7 +22,7 @@ from service.api.routes.event_feed import FeedEvent
 from service.api.routes.events import Listening, stream_events
 from service.app import create_app
 from service.store import api_keys
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from tests.helpers.access import PASSWORD, Guarded, basic, bearer, guarded
 from tests.helpers.stores import NOW_MS
 from tests.helpers.waiting import wait_until_equal

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 from service.api.http.fields import encode_bytes
 from service.api.http.store import Store
 from service.app import create_app
-from service.store.engine import StoreError
+from service.store.errors import StoreError
 from service.store.queries.clusters import find_cluster
 from tests.helpers.stores import Id, SeededCluster, client_of
 

@@ -13,7 +13,8 @@ from service.api.http.problems import ProblemError
 from service.api.http.store import Store
 from service.api.routes import event_feed
 from service.api.routes.event_feed import EventFeed, FeedEvent
-from service.store.engine import StoreError, open_reader
+from service.store.engine import open_reader
+from service.store.errors import StoreError
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.stores import NOW_MS
 from tests.helpers.waiting import LIMIT_S

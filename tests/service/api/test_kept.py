@@ -11,7 +11,8 @@ import pytest
 from fastapi import Request, Response
 
 from service.api.http.kept import KEPT_MS, Answers
-from service.store.engine import StoreUnavailable, open_reader
+from service.store.engine import open_reader
+from service.store.errors import StoreUnavailable
 from service.store.moment import Moments
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import NOW_MS, Id, SeededCluster, client_of

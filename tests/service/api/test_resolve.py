@@ -21,7 +21,7 @@ from service.domain.worlds.transactions import Range
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.store import audit
 from service.store.audit import Attempt
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from tests.helpers.builders.entry_facts import facts_of
 from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, PID, hanging_finding

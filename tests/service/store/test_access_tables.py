@@ -18,7 +18,8 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.store import api_keys, audit_events, clusters, mutes, schema
 from service.store.audit_events import AuditEvent, AuditSelection
-from service.store.engine import StoreError, open_engine
+from service.store.engine import open_engine
+from service.store.errors import StoreError
 from service.store.migrate import config, upgrade
 from service.store.mutes import Wish
 from service.store.retention import AUDIT_KEPT_MS, Retention

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import Engine, insert, select
 
 from service.store import clusters, schema
-from service.store.engine import ClusterMismatch, open_engine
+from service.store.engine import open_engine
+from service.store.errors import ClusterMismatch
 from service.store.migrate import upgrade
 from tests.helpers.waiting import LIMIT_S
 from tests.service.store.conftest import Cluster, patient

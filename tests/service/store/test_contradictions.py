@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain.findings.finding import Finding
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from service.store.writers.findings import FindingWriter, load
 from tests.helpers.builders.entry_facts import facts_of
 from tests.helpers.stores import client_of

@@ -15,7 +15,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from service.store import schema
-from service.store.engine import StoreError, StoreUnavailable, open_engine, open_reader
+from service.store.engine import open_engine, open_reader
+from service.store.errors import StoreError, StoreUnavailable
 from tests.helpers.waiting import LIMIT_S
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, batch, everything, read, transaction

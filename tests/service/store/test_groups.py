@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.store import lease
-from service.store.engine import LeaseLost
+from service.store.errors import LeaseLost
 from service.store.queries import partitions
 from service.store.writers.groups import LONGEST_NAME, GroupWriter, ObservedGroupOffset
 from tests.service.store.conftest import Cluster

@@ -17,7 +17,8 @@ from service.domain.partitions.facts import PartitionsBatch
 from service.domain.reasons.unread import DESCRIBE, PartitionsUnresponsive
 from service.domain.transaction_log import states
 from service.store import clusters, lease, schema
-from service.store.engine import LeaseLost, open_reader
+from service.store.engine import open_reader
+from service.store.errors import LeaseLost
 from service.store.queries import judge_inputs
 from service.store.queries.findings import events_after, known_sequences
 from service.store.writers.findings import EVENTS_KEPT, FindingWriter, load

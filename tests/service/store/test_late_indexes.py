@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine, Index, inspect
 
 from service.store import late_indexes
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, read, transaction
 

@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.reasons.unread import UnresponsiveBroker
 from service.store import lease
-from service.store.engine import LeaseLost
+from service.store.errors import LeaseLost
 from service.store.progress import start_positions
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.service.store.conftest import Cluster, take_over

@@ -11,7 +11,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.store import progress, schema
-from service.store.engine import LeaseLost, OutOfSequence
+from service.store.errors import LeaseLost, OutOfSequence
 from service.store.progress import Position, keep_topics, read_positions
 from service.store.queries import clusters
 from service.store.queries.ledger import counted_since_ms, read_markers, read_volume, tailed_as_of_ms

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from service.domain.transaction_log import states
-from service.store.engine import StoreUnavailable
+from service.store.errors import StoreUnavailable
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids, transitions
 from service.store.writers.ids import IdWriter
 from service.store.writers.transaction_log import TransactionLogWriter

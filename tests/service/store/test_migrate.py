@@ -13,7 +13,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, Table, inspect
 
-from service.store.engine import StoreError, StoreUnavailable, open_engine, open_reader
+from service.store.engine import open_engine, open_reader
+from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import current, head, upgrade
 from service.store.schema import metadata
 from tests.helpers.postgres import Postgres

@@ -9,7 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from service.store import clusters
-from service.store.engine import StoreUnavailable, open_reader
+from service.store.engine import open_reader
+from service.store.errors import StoreUnavailable
 from service.store.moment import Moments
 from tests.helpers.waiting import LIMIT_S
 from tests.service.store.conftest import Cluster, only_on

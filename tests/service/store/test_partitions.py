@@ -11,7 +11,7 @@ from service.domain.partitions.facts import SOURCE, StallClock, observed_values
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import ErrorText, NoBroker, NoLeader, UnresponsiveBroker
 from service.store import lease
-from service.store.engine import LeaseLost
+from service.store.errors import LeaseLost
 from service.store.queries import clusters, partitions
 from service.store.writers.partitions import GONE_KEPT_MS, Written
 from tests.service.store.conftest import Cluster, take_over

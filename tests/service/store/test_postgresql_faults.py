@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from sqlalchemy import Engine, text
 
-from service.store.engine import StoreDamaged, StoreUnavailable, open_engine, open_reader
+from service.store.engine import open_engine, open_reader
+from service.store.errors import StoreDamaged, StoreUnavailable
 from tests.helpers.migrated import migrated
 from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import wait_until_equal

@@ -15,7 +15,8 @@ from sqlalchemy import Engine, select
 from service.domain.transaction_log.facts import Gap
 from service.store import audit, clusters, lease, migrate, schema
 from service.store.audit import Attempt
-from service.store.engine import LeaseLost, StoreError, StoreReplaced, StoreUnavailable, open_engine, open_reader
+from service.store.engine import open_engine, open_reader
+from service.store.errors import LeaseLost, StoreError, StoreReplaced, StoreUnavailable
 from service.store.rebuild import Rebuilt, rebuild
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.damaged_pages import PAGE, overwrite, pages_of

@@ -19,7 +19,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap, Reject
 from service.store import audit, schema
 from service.store.audit import Attempt
-from service.store.engine import LeaseLost
+from service.store.errors import LeaseLost
 from service.store.queries import clusters
 from service.store.retention import DeletedRows, Retention
 from service.store.writers.findings import FindingWriter

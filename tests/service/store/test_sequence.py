@@ -7,7 +7,7 @@ import pytest
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap, Reject
 from service.store import schema
-from service.store.engine import OutOfSequence
+from service.store.errors import OutOfSequence
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, entry, everything, read, row, rows, transaction
 

@@ -13,15 +13,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from service.store import clusters, lease
-from service.store.engine import (
-    StoreDamaged,
-    StoreError,
-    StoreLost,
-    StoreReplaced,
-    StoreUnavailable,
-    open_engine,
-    open_reader,
-)
+from service.store.engine import open_engine, open_reader
+from service.store.errors import StoreDamaged, StoreError, StoreLost, StoreReplaced, StoreUnavailable
 from service.store.migrate import upgrade
 from service.store.schema_check import SchemaCheck
 from service.store.writers.transaction_log import TransactionLogWriter

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.kafka.errors import KafkaUnavailable
-from service.store.engine import LeaseLost, StoreUnavailable
+from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs.runtime import job_runner
 from spark_jobs.runtime.job_runner import TooManyFailures, run_jobs

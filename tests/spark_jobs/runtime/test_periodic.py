@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from service.store.engine import LeaseLost, StoreUnavailable
+from service.store.errors import LeaseLost, StoreUnavailable
 from spark_jobs.runtime import periodic
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.periodic import repeated

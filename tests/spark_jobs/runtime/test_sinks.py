@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from service.domain.reasons.reason import text_of
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import LogBatch
-from service.store.engine import OutOfSequence, StoreUnavailable
+from service.store.errors import OutOfSequence, StoreUnavailable
 from spark_jobs.fold.rows import batches_from_rows, trouble_to_rows
 from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.runtime.sinks import StoreSink

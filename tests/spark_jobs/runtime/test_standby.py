@@ -13,7 +13,8 @@ from sqlalchemy import Engine, event
 from service.processes.identity import own_identity
 from service.processes.working_time import WorkingTime
 from service.store import clusters, lease
-from service.store.engine import LeaseLost, StoreUnavailable, open_engine
+from service.store.engine import open_engine
+from service.store.errors import LeaseLost, StoreUnavailable
 from service.store.lease import EXPIRES_AFTER_MS, Lease
 from spark_jobs.runtime.standby import LOOK_EVERY_S, Standby
 from tests.helpers.migrated import migrated
