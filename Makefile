@@ -74,7 +74,7 @@ worlds: venv ## 200,000 drawn histories of transactions: no wrong marker; about 
 soak: venv ## brokers that freeze, die and restart amid load (half an hour: MINUTES, HANGS); then our own processes, two hours
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) --hangs $(or $(HANGS),20)
 	$(BIN)/python -m tests.soak --minutes 8 --hangs 8 --version 3.9.2 --roll-to 4.3.1
-	$(BIN)/python -m tests.harm --report docs/reliability.md
+	$(BIN)/python -m tests.harm --report docs/killed-and-frozen.md
 
 .PHONY: sbom
 sbom: venv ## what is installed in .venv, as a CycloneDX document: sbom.cdx.json

@@ -1,4 +1,4 @@
-"""Makes the sections of docs/reliability.md from measured rounds."""
+"""Makes the sections of docs/killed-and-frozen.md from measured rounds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tests.harm.starvation import Outcome, told
 
 _SECTION = "\n## "
 _KAFKA = ", Kafka "
-_HEAD = """# What dies or starves comes back
+_HEAD = """# Processes that are killed or frozen
 
-Written by `python -m tests.harm --report docs/reliability.md` (part of `make soak`), on two cores, broker and
+Written by `python -m tests.harm --report docs/killed-and-frozen.md` (part of `make soak`), on two cores, broker and
 clients beside. Every process of `txnscope watch` is watched by another one, which notices when it dies or freezes
 ([why and how](adr/0009-progress-keeps-the-lease.md)).
 
