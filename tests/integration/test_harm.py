@@ -1,6 +1,7 @@
 """Each kind of process of `txnscope watch` killed, and frozen, amid load: everything moves again, counts stay exact.
 
-How fast it moves again is measured by `make soak` (docs/killed-and-frozen.md); pairs, rest and the first read are there, too.
+How fast it moves again is measured by `make soak` (docs/killed-and-frozen.md); pairs, rest and the first read are
+there, too.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ can read.
 from __future__ import annotations
 
 import errno
-import gc
 import logging
 import signal
 import socket
@@ -18,18 +17,11 @@ from service.cli.exposure import check_exposure, tls_of
 from service.cli.kafka import remediation_clients, service_clients
 from service.cli.version import version
 from service.processes import lifeline
+from service.server import interpreter
 from service.server.log_limit import LogLimit
 from service.settings import Settings
 from service.store.engine import open_reader
 from service.store.errors import StoreError
-
-_COLLECT_AFTER = (5_000, 20, 100)
-"""As for `gc.set_threshold`. A search through all objects takes a tenth of a second with 3,000 connections, and stops
-everything meanwhile: it should be rare."""
-
-_SWITCH_S = 0.0005
-"""Time for which a thread keeps the interpreter while others want it. With the default, 5 ms, the event loop waits
-for several threads that make pages: under a crowd of clients, health checks took three times as long."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -104,11 +96,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    # the modules loaded so far stay: a search for garbage among them would now and then delay a request by 50 ms
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECT_AFTER)
-    sys.setswitchinterval(_SWITCH_S)
+    interpreter.prepare()
     print(f"serving {'http' if tls is None else 'https'}://{host}:{settings.port}", file=sys.stderr)
     server.run(sockets=[listening])
     return FINE if server.should_exit and server.started else UNREACHABLE
