@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,12 +15,13 @@ from deploy.demo.broker import CLUSTER_ID, Broker
 from service.store import clusters
 from service.store.engine import open_engine
 from tests.conftest import MakeBroker
+from tests.helpers.brokers import free_port
 from tests.helpers.migrated import migrated
 from tests.helpers.postgres import Postgres
-from tests.helpers.waiting import LIMIT_S
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until_equal
 from tests.integration.application import Ingest
 from tests.integration.kafka_tools import completed
-from tests.integration.producers import create_topic, load
+from tests.integration.producers import create_topic, load, open_producer, transact
 from tests.service.store.logs import NOW_MS
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -60,6 +65,83 @@ def test_two_clusters_begin_in_one_store_at_the_same_moment_and_harm_each_other_
         finally:
             for app in apps:
                 app.stop()
+
+
+class WatchOfSeveral(Ingest):
+    """`txnscope watch` with a `[[clusters]]` table for each of `brokers`."""
+
+    def __init__(self, brokers: dict[str, Broker], directory: Path) -> None:
+        super().__init__("", directory)
+        self._brokers = brokers
+        self.port = free_port()
+        self._config = directory / "txnscope.toml"
+        self._config.write_text(
+            f"store = '{self.url}'\nport = {self.port}\ncheckpoint = '{directory}/checkpoint'\n"
+            + "".join(
+                f"[[clusters]]\nname = '{name}'\nbootstrap_servers = '{broker.bootstrap}'\n"
+                for name, broker in brokers.items()
+            )
+        )
+
+    def start(self, module: str = "service.cli") -> WatchOfSeveral:
+        self._run(module, "watch", "--config", str(self._config))
+        return self
+
+    def wait_until_counting(self) -> None:
+        """Until the first start is through for every cluster."""
+        for name in self._brokers:
+            self.name = name
+            super().wait_until_counting()
+
+    def wait_until_complete(self, cluster: str, commits: int) -> None:
+        """Until the id of that cluster has so many commits in the answer of the service."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{cluster}/transaction?id=shared-0"
+
+        def counted() -> int | None:
+            self.is_running()
+            with suppress(OSError), urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
+                return int(json.load(answer)["counts"]["commits"])
+            return None
+
+        with self._showing_its_log():
+            wait_until_equal(counted, commits, f"the commits of {cluster}")
+
+    def wait_for_order(self, *clusters: str) -> None:
+        """Until `/` lists the clusters so."""
+
+        def listed() -> list[str]:
+            self.is_running()
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=ANSWER_S) as answer:
+                return re.findall(r'<h2><a href="[^"]*">([^<]*)</a>', answer.read().decode())
+
+        with self._showing_its_log():
+            wait_until_equal(listed, list(clusters), "the order of the clusters")
+
+
+def test_one_watch_goes_on_with_the_other_clusters_while_the_brokers_of_one_are_away(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    brokers = {"billing": make_broker("3.9.2"), "orders": make_broker("4.3.1")}
+    for broker in brokers.values():
+        create_topic(broker.bootstrap, "shared")
+    watch = WatchOfSeveral(brokers, tmp_path).start()
+    try:
+        watch.wait_until_counting()
+        producers = {name: open_producer(broker.bootstrap, "shared-0") for name, broker in brokers.items()}
+        for name, producer in producers.items():
+            transact(producer, "shared")
+            watch.wait_until_complete(name, 1)
+        watch.wait_for_order("billing", "orders")
+        brokers["orders"].stop()
+        watch.wait_for_order("orders", "billing")
+        transact(producers["billing"], "shared")
+        watch.wait_until_complete("billing", 2)
+        brokers["orders"].start()
+        transact(producers["orders"], "shared")
+        watch.wait_until_complete("orders", 2)
+        watch.wait_for_order("billing", "orders")
+    finally:
+        assert watch.stop() == 0
 
 
 def test_a_second_name_for_a_cluster_is_refused_in_one_line(broker_431: Broker, tmp_path: Path) -> None:
