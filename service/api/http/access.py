@@ -51,7 +51,7 @@ _fast: Final = OwnThreads("keys", 2)
 _JSON: Final = "application/json"
 
 OFF: Final = "changing anything is off: give operators keys, [auth] in the configuration of the service"
-NEEDS_KEY: Final = "this needs the key of an operator: Authorization: Bearer KEY"
+NEEDS_KEY: Final = "this needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)"
 NO_CREDENTIALS: Final = "credentials are needed: Authorization: Bearer KEY (commands: --key-file FILE)"
 
 

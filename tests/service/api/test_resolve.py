@@ -130,7 +130,7 @@ def test_no_key_and_a_wrong_one_are_the_same(here: ResolveApi) -> None:
         answer = here.client.post(path, json={"dry_run": False}, headers=headers)
         assert (answer.status_code, answer.json()["detail"]) == (
             403,
-            "this needs the key of an operator: Authorization: Bearer KEY",
+            "this needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)",
         )
     assert (here.brokers.looks, here.brokers.sent, here.audited()) == (0, [], [])
 
