@@ -1,1 +1,1 @@
-"""What differs between the databases that hold a store: sessions, limits, and the words for what goes wrong."""
+"""The databases that can hold a store: their sessions, their limits, and their errors in our words."""

@@ -14,7 +14,7 @@ from service.store.errors import StoreDamaged, StoreError, StoreUnavailable, in_
 from service.store.url import redact_url
 
 REMEDY: Final = "restore a backup of the database, or give --store a new one: the transaction log is read again"
-"""What helps where its pages are damaged."""
+"""The advice where pages of the database are damaged."""
 
 _LONGEST_READ_S: Final = 30.0
 """Time after which PostgreSQL ends a statement of a reader: each reads a bounded number of rows."""
