@@ -29,11 +29,11 @@ def open_engine(url: str, *, must_exist: bool = False, wait_s: float = _LOCK_WAI
     parsed = parse_store_url(url)
     if parsed.get_backend_name() == "sqlite":
         engine = _create(parsed, pool_size=1, max_overflow=0, connect_args=sqlite.arguments(parsed, wait_s=wait_s))
-        sqlite.watch_writer(engine, may_create=not must_exist)
+        sqlite.prepare_writer(engine, may_create=not must_exist)
     else:
         arguments = postgresql.writer_arguments(parsed, wait_s=wait_s)
         engine = _create(parsed, pool_pre_ping=True, connect_args=arguments, paramstyle="format")
-        postgresql.watch_writer(engine)
+        postgresql.prepare_writer(engine)
     return engine
 
 
@@ -46,11 +46,11 @@ def open_reader(url: str) -> Engine:
     parsed = parse_store_url(url)
     if parsed.get_backend_name() == "sqlite":
         engine = _create(parsed, connect_args=sqlite.arguments(parsed, wait_s=_LOCK_WAIT_S))
-        sqlite.watch_reader(engine)
+        sqlite.prepare_reader(engine)
     else:
         arguments = postgresql.reader_arguments(parsed, wait_s=_LOCK_WAIT_S)
         engine = _create(parsed, pool_pre_ping=True, connect_args=arguments, isolation_level="REPEATABLE READ")
-        postgresql.watch_reader(engine)
+        postgresql.prepare_reader(engine)
     return engine
 
 

@@ -93,8 +93,8 @@ class WatchOfSeveral(Ingest):
             self.name = name
             super().wait_until_counting()
 
-    def wait_until_complete(self, cluster: str, commits: int) -> None:
-        """Until the id of that cluster has so many commits in the answer of the service."""
+    def wait_for_commits(self, cluster: str, commits: int) -> None:
+        """Waits until the service answers with this number of commits for the id of that cluster."""
         url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{cluster}/transaction?id=shared-0"
 
         def counted() -> int | None:
@@ -130,15 +130,15 @@ def test_one_watch_goes_on_with_the_other_clusters_while_the_brokers_of_one_are_
         producers = {name: open_producer(broker.bootstrap, "shared-0") for name, broker in brokers.items()}
         for name, producer in producers.items():
             transact(producer, "shared")
-            watch.wait_until_complete(name, 1)
+            watch.wait_for_commits(name, 1)
         watch.wait_for_order("billing", "orders")
         brokers["orders"].stop()
         watch.wait_for_order("orders", "billing")
         transact(producers["billing"], "shared")
-        watch.wait_until_complete("billing", 2)
+        watch.wait_for_commits("billing", 2)
         brokers["orders"].start()
         transact(producers["orders"], "shared")
-        watch.wait_until_complete("orders", 2)
+        watch.wait_for_commits("orders", 2)
         watch.wait_for_order("billing", "orders")
     finally:
         assert watch.stop() == 0

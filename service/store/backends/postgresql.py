@@ -47,16 +47,16 @@ def reader_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
     return _arguments(url, options=f"-c plan_cache_mode=force_custom_plan {limits}")
 
 
-def watch_writer(engine: Engine) -> None:
-    """Many rows go to the engine's server at once, and a server that has become read-only is left for another."""
+def prepare_writer(engine: Engine) -> None:
+    """Sends the engine's many rows at once, and leaves a server that has become read-only for another."""
     event.listen(engine, "handle_error", _translate)
     event.listen(engine, "handle_error", _translate_read_only)
     many_rows.listen(engine)
 
 
-def watch_reader(engine: Engine) -> None:
-    """The engine cannot write, and reads from a server that can be written unless its URL says which servers it
-    wants: a primary that was demoted shows a past that nobody brings up to date."""
+def prepare_reader(engine: Engine) -> None:
+    """Keeps the engine from writing, and from servers that are read-only, unless its URL says which servers it wants: a
+    primary that was demoted shows a past that nobody brings up to date."""
     event.listen(engine, "handle_error", _translate)
     event.listen(engine, "begin", _read_only)
     if _SESSION_ATTRS not in engine.url.query:

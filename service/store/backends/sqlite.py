@@ -33,10 +33,11 @@ _READER_PRAGMAS = (
     "cache_size = -8192",  # KiB, for each pooled connection
 )
 
-_SQLITE_REMEDY: Final = (
+_REMEDY: Final = (
     "`txnscope migrate --rebuild` makes the store anew: what can be read is saved, and"
     " the transaction log is read again"
 )
+
 # primary result codes of SQLite that may pass by themselves or when room is made; all others are mistakes
 _PASSING = frozenset(
     {
@@ -57,14 +58,14 @@ def arguments(url: URL, *, wait_s: float) -> dict[str, float]:
     return {} if "timeout" in url.query else {"timeout": wait_s}
 
 
-def watch_writer(engine: Engine, *, may_create: bool) -> None:
-    """Every transaction of the engine takes the write lock at once. It keeps to the file that its first connection
-    opens; that one creates a missing file if it `may_create`."""
+def prepare_writer(engine: Engine, *, may_create: bool) -> None:
+    """Has every transaction of the engine take the write lock at once, and keeps the engine to the file that its first
+    connection opens. `may_create`: that connection creates a missing file."""
     _Sessions(engine, _WRITER_PRAGMAS, "BEGIN IMMEDIATE", may_create=may_create, keeps_file=True)
 
 
-def watch_reader(engine: Engine) -> None:
-    """The engine cannot write. It opens a file that takes the place of the one it had, and never creates one."""
+def prepare_reader(engine: Engine) -> None:
+    """Keeps the engine from writing. It opens a file that takes the place of the one it had, and never creates one."""
     _Sessions(engine, _READER_PRAGMAS, "BEGIN", may_create=False, keeps_file=False)
 
 
@@ -134,7 +135,7 @@ class _Sessions:
         code = getattr(error, "sqlite_errorcode", None)
         if is_damaged(error):
             may_be_foreign = "if it was a store, " if code == sqlite3.SQLITE_NOTADB else ""
-            text = f"store {self._name}: {in_one_line(error)}; {may_be_foreign}{_SQLITE_REMEDY}"
+            text = f"store {self._name}: {in_one_line(error)}; {may_be_foreign}{_REMEDY}"
             self._file.note_damage(text)
             return StoreDamaged(text)
         if code == sqlite3.SQLITE_CANTOPEN and not self._file.is_there():

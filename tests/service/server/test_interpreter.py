@@ -12,7 +12,7 @@ from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S
 
 ARENA_MB = 64
-"""What glibc reserves for an arena."""
+"""The address space that glibc reserves for an arena."""
 THREADS = 16
 PROGRAM = f"""
 import threading
