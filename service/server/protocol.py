@@ -78,7 +78,9 @@ class BoundedConnection(H11Protocol):
         self._connections.remove(self)
         self._cancel()
         super().connection_lost(exc)
-        # both lead in a circle: without them a closed connection is freed at once, and leaves no garbage to search for
+        # all three lead in a circle: without them a closed connection is freed at once, and leaves no garbage to search
+        # for. uvicorn leaves the timer where the peer broke the connection
+        self._unset_keepalive_if_required()
         self.cycle = None  # type: ignore[assignment]
         vars(self.transport).pop("_read_ready_cb", None)
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
+import struct
 import threading
 import time
 from asyncio import constants
@@ -25,6 +26,8 @@ from tests.service.server.receiving import everything
 SOON_S = 2.0
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
 LARGE = 20_000_000
+RESET = struct.pack("ii", 1, 0)
+"""The lingering (on, for 0 s) with which close() resets a connection."""
 
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -168,7 +171,8 @@ def test_a_connection_is_kept_for_the_next_request(running: Running) -> None:
     client.close()
 
 
-def test_a_closed_connection_leaves_no_garbage_behind(running: Running) -> None:
+@pytest.mark.parametrize("breaks", [False, True], ids=["closes", "breaks"])
+def test_a_lost_connection_leaves_no_garbage_behind(running: Running, breaks: bool) -> None:
     """Thousands that come and go would fill the memory, and a search for garbage would stop everything."""
 
     def left() -> int:
@@ -182,6 +186,8 @@ def test_a_closed_connection_leaves_no_garbage_behind(running: Running) -> None:
             client = running.connect(sent)
             if sent.endswith(b"\r\n\r\n"):
                 client.recv(65_536)
+            if breaks:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             client.close()
         wait_until_equal(left, before, "transports")
     finally:
