@@ -126,9 +126,13 @@ def test_an_audit_without_an_answer_is_none() -> None:
     assert "nothing was checked" in told
 
 
-def test_ci_does_not_depend_on_the_audit() -> None:
+@pytest.mark.parametrize(("audit", "goes_on"), [(CLEAN, True), (UNCHECKED, True), (VULNERABLE, False)])
+def test_ci_fails_for_a_vulnerability_only(audit: int, goes_on: bool) -> None:
     """The registry that CI reaches may know no vulnerabilities."""
-    assert "audit" not in (ROOT / ".ci" / "run").read_text("utf-8")
+    command = ".venv/bin/python -m deploy.vulnerabilities"
+    (line,) = (one for one in (ROOT / ".ci" / "run").read_text("utf-8").splitlines() if one.startswith(command))
+    script = "set -euo pipefail; " + line.replace(command, f"bash -c 'exit {audit}'")
+    assert (subprocess.run(["bash", "-c", script], timeout=LIMIT_S, check=False).returncode == 0) == goes_on
 
 
 def _normal(name: str) -> str:
