@@ -110,6 +110,13 @@ HANGING_INFO = _metric(
     "owner",
     many=True,
 )
+HANGING_MUTED_UNTIL = _metric(
+    "hanging_muted_until_timestamp_seconds",
+    "gauge",
+    "Time at which the mute of a hanging transaction ends; only while it is muted, and for those hanging longest.",
+    "finding",
+    many=True,
+)
 PARTITIONS = _metric(
     "partitions", "gauge", "Watched partitions, by whether their open transactions can be judged.", "judged"
 )
@@ -238,6 +245,7 @@ OF_CLUSTERS: Final = (
     COORDINATOR_LAG,
     HANGING,
     HANGING_INFO,
+    HANGING_MUTED_UNTIL,
     PARTITIONS,
     PARTITIONS_BLOCKED,
     PARTITION_LSO,

@@ -188,7 +188,7 @@ def _fill(cluster: WithPartitions) -> None:
         behind=3,
     )
     cluster.look(stalled_partition(7, "payments"), *(moving_partition(number) for number in range(3)))
-    cluster.see(hanging_finding(7, owner="team payments"))
+    cluster.see(hanging_finding(7, owner="team payments", muted_until_ms=NOW_MS + 3_600_000))
     waiting = ObservedGroupOffset("invoices", "payments", 7, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     with cluster.engine.begin() as connection:

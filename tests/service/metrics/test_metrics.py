@@ -13,6 +13,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from sqlalchemy import Engine, event, insert
 
+from service.access import actions
+from service.domain.findings.kinds import HANGING
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, Reject
@@ -20,8 +22,11 @@ from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics
-from service.store import clusters, lease, progress, schema
+from service.store import audit_events, clusters, lease, progress, schema
+from service.store.audit_events import AuditEvent
 from service.store.engine import open_engine, open_reader
+from service.store.mutes import Wish, set_mute
+from service.store.queries.findings import longest_open
 from service.store.writers.counters import count_detection
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.many_rows import open_ids, stalled
@@ -377,6 +382,28 @@ def test_what_hangs_is_named_the_longest_50(tmp_path: Path) -> None:
         "transactional_id": 'p"\\x{ff}',
         "owner": "team-a",
     }
+    reader.dispose()
+    cluster.close()
+
+
+def test_what_is_muted_says_until_when(tmp_path: Path) -> None:
+    """By a rule or by an operator, and no longer than that."""
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
+    reader = open_reader(cluster.url)
+    cluster.see(
+        *(hanging_finding(n, muted_until_ms=until) for n, until in ((0, SEEN_MS + 5_000), (1, None), (2, None)))
+    )
+    with cluster.engine.begin() as connection:
+        by_partition = {one.subject.partition: one.id for one in longest_open(connection, cluster.id, HANGING, 3)}
+        wish = Wish(by_partition[1], None, None, SEEN_MS + 9_000, "known")
+        set_mute(connection, cluster.id, wish, AuditEvent(SEEN_MS, actions.MUTE, audit_events.SET, "ann"))
+    found = (page(create_metrics(reader), SEEN_MS + later) for later in (1_000, 5_000, 9_000))
+    first, rule_is_over, all_is_over = (
+        by(one, "kafka_txn_hanging_muted_until_timestamp_seconds", "finding") for one in found
+    )
+    assert first == {by_partition[0]: SEEN_MS / 1000 + 5, by_partition[1]: SEEN_MS / 1000 + 9}
+    assert rule_is_over == {by_partition[1]: SEEN_MS / 1000 + 9}
+    assert all_is_over == {}
     reader.dispose()
     cluster.close()
 
