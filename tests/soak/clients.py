@@ -2,8 +2,8 @@
 some that write before AddPartitionsToTxn.
 
 `python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends, and prints the number of
-transactions by kind of client. As a process of their own the clients can be ended whatever they wait for
-(`tests.soak.working`).
+transactions by kind of client, and what clients abandoned. As a process of their own the clients can be ended whatever
+they wait for (`tests.soak.working`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused, transaction_version
 from tests.helpers.waiting import LIMIT_S
 from tests.integration.producers import create_topics, open_producer, transact
+from tests.lab.asking import open_on
 from tests.lab.hangs import old_producer
 
 CLASSIC: Final = "soak-classic"
@@ -65,7 +66,8 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
 
 class Clients:
     """Clients that work until the block ends, and then finish their transactions. `done`: number of transactions by
-    kind of client.
+    kind of client. `abandoned`: early writes (topic, partition, producer id, offset) that Kafka shows open though their
+    client, refused meanwhile, has begun again. They hang until a later transaction of the id takes them over.
 
     `on_failure` is called with the exception of a client that cannot go on. Clients of the new protocol work only if
     the cluster has TV2.
@@ -79,6 +81,7 @@ class Clients:
         with self._connection() as connection:
             self._is_modern = transaction_version(connection) >= _TV2
         self.done: Counter[str] = Counter()
+        self.abandoned: list[tuple[str, int, int, int]] = []
         work: list[tuple[Callable[..., None], tuple[object, ...]]] = [(self._long, ())]
         for n in range(_EACH):
             work.append((self._classic, (f"classic-{n}",)))
@@ -144,12 +147,19 @@ class Clients:
         with self._connection() as connection:
             producer = old_producer(connection, name, _TIMEOUT_MS)
             while not self._stop.wait(chance.uniform(0.05, 0.3)):
+                partition = chance.choice(partitions)
                 try:
-                    self._early_once(producer, topic, chance.choice(partitions), chance)
+                    self._early_once(producer, topic, partition, chance)
                     self.done["early"] += 1
-                except Refused:
+                except Refused as e:
+                    sys.stderr.write(f"{name} begins again: {e}\n")
                     self.done["early, begun again"] += 1
                     producer = old_producer(connection, name, _TIMEOUT_MS)
+                    self.abandoned += [
+                        (topic, partition, one.producer_id, one.start_offset)
+                        for one in open_on(connection, topic, partition)
+                        if one.producer_id == producer.producer_id
+                    ]
 
     def _early_once(self, producer: OldProducer, topic: str, partition: int, chance: random.Random) -> None:
         producer.produce(topic, partition, [b"early"], retry_on=_AGAIN)
@@ -207,7 +217,7 @@ def main() -> None:
     bootstrap, hold_s, hangs = sys.argv[1:]
     with Clients(bootstrap, hold_s=float(hold_s), hangs=int(hangs), on_failure=_end) as clients:
         sys.stdin.read()
-    sys.stdout.write(json.dumps(clients.done))
+    sys.stdout.write(json.dumps({"done": clients.done, "abandoned": clients.abandoned}))
 
 
 if __name__ == "__main__":

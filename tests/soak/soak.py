@@ -58,8 +58,9 @@ class Result(NamedTuple):
     """The result of a soak. `delays_s`: seconds from each injection until the finding was confirmed. `missed`:
     transactions that hang and have no confirmed finding. `dropped`: injected ones whose finding ended while they hung.
     `others`: findings about transactions that were confirmed and do not hang. `own`: transactions that hang, as Kafka
-    itself shows, without having been injected. `again_s`: for each fault, the seconds until all partitions were judged
-    again; None if they never were."""
+    itself shows, without having been injected. `abandoned`: number of findings about writes that a client had abandoned
+    before it added them: they hung until a later transaction of the id took them over. `again_s`: for each fault, the
+    seconds until all partitions were judged again; None if they never were."""
 
     injected: int
     delays_s: list[float]
@@ -67,6 +68,7 @@ class Result(NamedTuple):
     dropped: list[Key]
     others: list[Any]
     own: list[Key]
+    abandoned: int
     share: float
     again_s: list[tuple[Done, float | None]]
     done: dict[str, int]
@@ -103,7 +105,7 @@ def run(plan: Plan, seed: int = 1) -> Result:
             time.sleep(_SLACK_S)
             still_open = _open(cluster, plan.hangs)
             _wait_until_confirmed(watched, still_open)
-            return _result(watched, watch.seen, faults, injecting, still_open, dict(work.done))
+            return _result(watched, watch.seen, faults, injecting, still_open, work)
 
 
 def _wait_until_judged(watched: Watched) -> None:
@@ -166,7 +168,7 @@ def _open(cluster: Cluster, hangs: int) -> set[Key]:
 
 
 def _result(
-    watched: Watched, seen: Seen, faults: Faults, injecting: Injecting, still_open: set[Key], done: dict[str, int]
+    watched: Watched, seen: Seen, faults: Faults, injecting: Injecting, still_open: set[Key], work: Work
 ) -> Result:
     injected = {_key(one.hang): one.at_s for one in injecting.injected}
     confirmed = {_of(row): row for row in _confirmed(watched.store)}
@@ -181,11 +183,12 @@ def _result(
         delays_s=sorted(seen.found[key] - at_s for key, at_s in injected.items() if key in seen.found),
         missed=sorted((injected.keys() | own) - confirmed.keys()),
         dropped=dropped,
-        others=[row for key, row in confirmed.items() if key not in injected and key not in own],
+        others=[row for key, row in confirmed.items() if key not in injected.keys() | own | work.abandoned],
         own=sorted(own),
+        abandoned=len((confirmed.keys() & work.abandoned) - own),
         share=seen.share(),
         again_s=[(one, seen.judged_again_s(one.ended_s)) for one in faults.done],
-        done=done,
+        done=dict(work.done),
         seen=seen,
     )
 
@@ -227,6 +230,7 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
         Line("  found, and dropped while they hung", str(len(result.dropped)), "0", not result.dropped),
         Line("others confirmed that did not hang", str(len(result.others)), "0", not result.others),
         Line("others that do hang, as Kafka shows", str(len(result.own))),
+        Line("others that hung, abandoned by their clients", str(result.abandoned)),
         Line("partition-seconds judged", f"{result.share:.2%}", f"≥ {share:.0%}", result.share >= share),
         Line(
             "longest until judged again", f"{result.longest_s:.1f} s", f"≤ {again_s:.0f} s", result.longest_s <= again_s
@@ -250,4 +254,5 @@ def told(result: Result, bars: Sequence[Line]) -> Iterator[str]:
         yield f"  missed: {key}"
     for row in result.others:
         name = "nobody" if row.transactional_id is None else display_id(row.transactional_id)
-        yield f"  false: {name} {_of(row)} {row.confirmed_at_ms} {row.resolution} {row.confidence} {row.evidence}"
+        yield f"  false: {name} {_of(row)} {row.confirmed_at_ms} {row.resolution} {row.confidence}"
+        yield f"    {row.evidence} {row.proofs}"

@@ -15,10 +15,11 @@ from tests.helpers.waiting import LIMIT_S
 
 
 class Work(NamedTuple):
-    """The work of the clients. `done`: number of transactions by kind of client, filled when the block has ended.
-    `check` raises AssertionError if their process has failed."""
+    """The work of the clients. `done`: number of transactions by kind of client; `abandoned`: as in `Clients`; both are
+    filled when the block has ended. `check` raises AssertionError if their process has failed."""
 
     done: Counter[str]
+    abandoned: set[tuple[str, int, int, int]]
     check: Callable[[], None]
 
 
@@ -36,12 +37,14 @@ def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Work]:
     def check() -> None:
         assert process.poll() in (None, 0), f"the clients ended with {process.returncode}"
 
-    work = Work(Counter(), check)
+    work = Work(Counter(), set(), check)
     try:
         yield work
         told, _ = process.communicate(timeout=LIMIT_S)
         check()
-        work.done.update(json.loads(told))
+        ended = json.loads(told)
+        work.done.update(ended["done"])
+        work.abandoned.update((topic, *numbers) for topic, *numbers in ended["abandoned"])
     finally:
         process.kill()
         process.communicate()
