@@ -41,6 +41,9 @@ PARTITIONS: Final = 6
 HELD_OPEN: Final = (0, 1, 2, 3)
 """Partitions of HELD on which the long transaction is open. Entries of other transactions there lie behind the LSO."""
 
+Key = tuple[str, int, int, int]
+"""An open entry: topic, partition, producer id, start offset."""
+
 _EACH: Final = 3
 _PAIRS: Final = [[1, 2], [2, 3], [3, 1], [1, 3], [2, 1], [3, 2]]
 _TIMEOUT_MS: Final = 120_000
@@ -66,8 +69,8 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
 
 class Clients:
     """Clients that work until the block ends, and then finish their transactions. `done`: number of transactions by
-    kind of client. `abandoned`: early writes (topic, partition, producer id, offset) that Kafka shows open though their
-    client, refused meanwhile, has begun again. They hang until a later transaction of the id takes them over.
+    kind of client. `abandoned`: early writes that Kafka shows open though their client, refused meanwhile, has begun
+    again. They hang until a later transaction of the id takes them over.
 
     `on_failure` is called with the exception of a client that cannot go on. Clients of the new protocol work only if
     the cluster has TV2.
@@ -81,7 +84,7 @@ class Clients:
         with self._connection() as connection:
             self._is_modern = transaction_version(connection) >= _TV2
         self.done: Counter[str] = Counter()
-        self.abandoned: list[tuple[str, int, int, int]] = []
+        self.abandoned: list[Key] = []
         work: list[tuple[Callable[..., None], tuple[object, ...]]] = [(self._long, ())]
         for n in range(_EACH):
             work.append((self._classic, (f"classic-{n}",)))

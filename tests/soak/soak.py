@@ -26,7 +26,7 @@ from tests.helpers.brokers import Cluster
 from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.lab.asking import open_on
 from tests.lab.hangs import UNGUARDED
-from tests.soak.clients import HANGS, PARTITIONS, TOPICS, prepare_topics
+from tests.soak.clients import HANGS, PARTITIONS, TOPICS, Key, prepare_topics
 from tests.soak.faults import KINDS, PROPERTIES, ROLL, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
@@ -38,9 +38,6 @@ JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
 """Greatest age of the data with which counting may begin."""
 _SLACK_S: Final = 6.0
-
-Key = tuple[str, int, int, int]
-"""Topic, partition, producer id, start offset."""
 
 
 class Plan(NamedTuple):

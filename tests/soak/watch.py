@@ -16,6 +16,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import all_topics
 from tests.benchmarks.watched import Watched
 from tests.helpers.brokers import Cluster, connect
+from tests.soak.clients import Key
 
 EVERY_S: Final = 0.5
 FRESH_S: Final = 10.0
@@ -43,9 +44,9 @@ class Seen:
     id and start offset. `said`: the answer about it then. `dropped`: the time at which it was missing first."""
 
     samples: list[Sample] = field(default_factory=list)
-    found: dict[tuple[str, int, int, int], float] = field(default_factory=dict)
-    said: dict[tuple[str, int, int, int], Any] = field(default_factory=dict)
-    dropped: dict[tuple[str, int, int, int], float] = field(default_factory=dict)
+    found: dict[Key, float] = field(default_factory=dict)
+    said: dict[Key, Any] = field(default_factory=dict)
+    dropped: dict[Key, float] = field(default_factory=dict)
 
     def share(self) -> float:
         """Returns the share of judged partition-seconds among those with a leader that was up."""

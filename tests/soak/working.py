@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S
+from tests.soak.clients import Key
 
 
 class Work(NamedTuple):
@@ -19,7 +20,7 @@ class Work(NamedTuple):
     filled when the block has ended. `check` raises AssertionError if their process has failed."""
 
     done: Counter[str]
-    abandoned: set[tuple[str, int, int, int]]
+    abandoned: set[Key]
     check: Callable[[], None]
 
 
