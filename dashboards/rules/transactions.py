@@ -81,4 +81,30 @@ TIMED_OUT_TOGETHER: Final = Alert(
     board=_BOARD,
 )
 
-GROUP: Final = Group("txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, TIMED_OUT_TOGETHER))
+LOST: Final = Alert(
+    name="KafkaTransactionLostRecords",
+    expr=f"{_confirmed(kinds.LOST_RECORDS)} > 0",
+    severity=CRITICAL,
+    labels=_RESTS_ON,
+    summary="Committed records of {{ $labels.cluster }} are lost to their consumers",
+    description="An ABORT marker ended records of {{ $value | humanize }} committed transaction part(s) on"
+    " {{ $labels.cluster }}: read_committed consumers never get them. The finding (lost_records) names the offsets, and"
+    " stays until somebody acknowledges it.",
+    page=OF_CLUSTER + "/findings?kind=lost_records",
+    board=_BOARD,
+)
+
+TORN: Final = Alert(
+    name="KafkaTransactionTorn",
+    expr=f"{_confirmed(kinds.TORN)} > 0",
+    severity=CRITICAL,
+    labels=_RESTS_ON,
+    summary="A transaction of {{ $labels.cluster }} is committed in one part and aborted in another",
+    description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker says"
+    " otherwise than the coordinator decided. The finding (torn_transaction) names the partitions, and stays until"
+    " somebody acknowledges it.",
+    page=OF_CLUSTER + "/findings?kind=torn_transaction",
+    board=_BOARD,
+)
+
+GROUP: Final = Group("txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, TIMED_OUT_TOGETHER, LOST, TORN))

@@ -6,7 +6,8 @@ from typing import Final
 
 RESOLVE: Final = "resolve"
 MUTE: Final = "mute"
+ACKNOWLEDGE: Final = "acknowledge"
 KEY: Final = "key"
 AUTHENTICATE: Final = "authenticate"
 AUTHORIZE: Final = "authorize"
-ACTIONS: Final = (RESOLVE, MUTE, KEY, AUTHENTICATE, AUTHORIZE)
+ACTIONS: Final = (RESOLVE, MUTE, ACKNOWLEDGE, KEY, AUTHENTICATE, AUTHORIZE)

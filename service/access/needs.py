@@ -29,6 +29,7 @@ METRICS: Final = "/metrics"
 
 WRITES: Final[dict[tuple[str, str], Role]] = {
     ("POST", "findings/{finding}/resolve"): Role.OPERATOR,
+    ("POST", "findings/{finding}/acknowledge"): Role.OPERATOR,  # of REST, and the form of the page
     ("POST", "mutes"): Role.OPERATOR,
     ("DELETE", "mutes"): Role.OPERATOR,
     ("POST", "findings/{finding}/mute"): Role.OPERATOR,  # the form of the page

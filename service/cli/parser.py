@@ -277,6 +277,12 @@ def _mute(sub: argparse.ArgumentParser) -> None:
     _json(sub)
 
 
+def _acknowledge(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("finding", metavar="FINDING_ID", help="id of the finding")
+    sub.add_argument("--reason", metavar="TEXT", required=True, help="why, for colleagues and the audit")
+    _json(sub)
+
+
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not an offset")
@@ -320,6 +326,13 @@ COMMANDS: Final = (
         _resolve,
     ),
     Command("mute", "mute", "mutes findings for a time, with a reason", _SERVICE, _mute),
+    Command(
+        "acknowledge",
+        "acknowledge",
+        "ends a finding that stays until somebody has seen it: lost records, a torn transaction",
+        _SERVICE,
+        _acknowledge,
+    ),
     Command("audit", "audit", "lists what people did, tried, or were refused", _SERVICE, _audit),
     Command("keys", "keys", "creates, lists and revokes keys of the service, in its store", ("store",), _keys),
     Command("explain", "explain", "shows who wrote records, and how their transactions ended", _SERVICE, _explain),

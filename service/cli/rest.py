@@ -33,6 +33,7 @@ _EXPLANATION: Final = frozenset({"spans", "truncated_at", "as_of"})
 _SPAN: Final = frozenset({"from", "to", "kind", "producer_id", "marker_offset", "ended_at", "cause"})
 _AUDITED: Final = frozenset({"at", "action", "outcome", "who", "address", "subject", "detail", "count"})
 _MUTE: Final = frozenset({"id", "until", "reason", "set_by"})
+_ACKNOWLEDGED: Final = frozenset({"at", "by", "reason"})
 _RESOLUTION: Final = frozenset(
     {
         "executed",
@@ -160,6 +161,11 @@ class Service:
     def mute(self, wish: Mapping[str, Any]) -> dict[str, Any]:
         """Sets a mute and returns it. CommandFailed with 2 or 3."""
         return self._known(self._ask(f"/clusters/{quote(self.cluster(), safe='')}/mutes", wish), _MUTE)
+
+    def acknowledge(self, finding: str, reason: str) -> dict[str, Any]:
+        """Acknowledges a finding, and returns the acknowledgement. CommandFailed with 2 or 3."""
+        path = f"/clusters/{quote(self.cluster(), safe='')}/findings/{quote(finding, safe='')}/acknowledge"
+        return self._known(self._ask(path, {"reason": reason}), _ACKNOWLEDGED)
 
     def end_mute(self, number: int) -> None:
         """Ends a mute. CommandFailed with 2 or 3."""

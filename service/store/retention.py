@@ -35,6 +35,7 @@ from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.schema import (
     HAS_EXPIRED,
+    acknowledgements,
     audit,
     audit_events,
     cluster_minutes,
@@ -156,6 +157,7 @@ class Retention:
             told = self._delete_oldest(connection, audit_events.c.at_ms, now_ms - AUDIT_KEPT_MS)
             told += delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
             told += self._delete_oldest(connection, mutes.c.until_ms, now_ms - AUDIT_KEPT_MS)
+            told += self._delete_oldest(connection, acknowledgements.c.at_ms, now_ms - AUDIT_KEPT_MS)
         with self._transaction() as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
         pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)

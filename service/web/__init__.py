@@ -7,7 +7,7 @@ from typing import Final
 
 from service.web import goto, guide
 from service.web.cluster import audit, landing, overview, pipeline
-from service.web.findings import finding_list, mute_form
+from service.web.findings import finding_list, forms
 from service.web.partitions import groups, partition_list, partition_page
 from service.web.transactions import expiring, transaction_list, transaction_page
 
@@ -16,7 +16,7 @@ ROOMS: Final = (
     goto,
     overview,
     finding_list,
-    mute_form,
+    forms,
     partition_list,
     partition_page,
     groups,

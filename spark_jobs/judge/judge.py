@@ -23,6 +23,7 @@ from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import judge_inputs
 from service.store.writers.findings import FindingWriter, load
+from spark_jobs.judge.acknowledged import acknowledged
 from spark_jobs.judge.coordinator_prober import CoordinatorProber
 from spark_jobs.judge.current_state import ConditionObserver
 from spark_jobs.judge.disturbances import disturbances_at_start
@@ -133,6 +134,7 @@ class Judge:
                 with self._conditions_due.timed(now_ms):
                     looks.append(_without_new_events(context, self._events))
                     looks += self._conditions.looks(connection, context, self._known, now_ms)
+                    looks += acknowledged(connection, self._cluster_id, self._known)
             known = dict(self._known)
             changes = self._reconcile(known, looks, now_ms)
             if has_partitions:

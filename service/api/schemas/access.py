@@ -12,7 +12,7 @@ from service.api.schemas.shape import OneOf, Shape, Time
 from service.store import mutes
 from service.store.audit_events import AuditRow
 
-Action = Annotated[str, OneOf("resolve", "mute", "key", "authenticate", "authorize")]
+Action = Annotated[str, OneOf("resolve", "mute", "acknowledge", "key", "authenticate", "authorize")]
 Outcome = Annotated[
     str,
     OneOf(

@@ -33,6 +33,8 @@ Kind = Annotated[
         "undecodable_records",
         "data_gap",
         "coverage_gap",
+        "lost_records",
+        "torn_transaction",
     ),
 ]
 Severity = Annotated[str, OneOf("critical", "warning", "info")]
@@ -95,6 +97,19 @@ class FindingProof(Shape):
 
 
 @dataclass(slots=True, kw_only=True)
+class FindingAcknowledgement(Shape):
+    """Somebody's word that the finding was seen and needs nothing more."""
+
+    at: Time
+    by: str
+    reason: str
+
+    @staticmethod
+    def of(given: domain.Acknowledgement) -> FindingAcknowledgement:
+        return FindingAcknowledgement(at=text_of_clock(given.at_ms), by=given.by, reason=given.reason)
+
+
+@dataclass(slots=True, kw_only=True)
 class Finding(Shape):
     id: str
     cluster: str
@@ -110,6 +125,13 @@ class Finding(Shape):
     count: Annotated[int, Field(description="Event: number of occurrences. Condition: number of ids in the finding.")]
     reopened: bool
     resolution: str | None
+    acknowledgement: Annotated[
+        FindingAcknowledgement | None,
+        Field(
+            description="Of `lost_records` and `torn_transaction`, which stay until acknowledged. The finding resolves"
+            " about a second later."
+        ),
+    ]
     owner: str | None
     muted_until: Time | None
     summary: str
@@ -146,6 +168,9 @@ class Finding(Shape):
             count=finding.count,
             reopened=finding.reopened,
             resolution=finding.resolution,
+            acknowledgement=None
+            if finding.acknowledgement is None
+            else FindingAcknowledgement.of(finding.acknowledgement),
             owner=finding.owner,
             muted_until=text_of_time(finding.muted_until_ms),
             summary=finding.summary,

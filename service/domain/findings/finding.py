@@ -46,6 +46,14 @@ class Occurrence(NamedTuple):
     at_ms: int
 
 
+class Acknowledgement(NamedTuple):
+    """Somebody's word that a finding was seen and needs nothing more: when, who, and why."""
+
+    at_ms: int
+    by: str
+    reason: str
+
+
 class Observation(NamedTuple):
     """The facts about a subject in one judge round. Texts contain no ages: the same facts give the same texts.
 
@@ -92,7 +100,8 @@ class Observation(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A row of the store. `counted_to`: the sequence of the newest event that was counted (-1: none). `passed_over`:
-    sequences below it that were not counted, and may yet be."""
+    sequences below it that were not counted, and may yet be. `acknowledgement`: from a table of its own; None where
+    the finding is judged."""
 
     id: str
     kind: str
@@ -123,6 +132,7 @@ class Finding:
     possible: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     reason: Reason | None = None
+    acknowledgement: Acknowledgement | None = None
 
     @property
     def summary(self) -> str:

@@ -22,10 +22,17 @@ COORDINATOR_MISMATCH: Final = "coordinator_mismatch"
 UNDECODABLE: Final = "undecodable_records"
 DATA_GAP: Final = "data_gap"
 COVERAGE_GAP: Final = "coverage_gap"
+LOST_RECORDS: Final = "lost_records"
+TORN: Final = "torn_transaction"
 
-EVENTS: Final = frozenset({TIMED_OUT, CORRELATED_TIMEOUTS, FENCING_CONFLICT, CHURN, EXPIRED, DATA_GAP})
-"""Kinds that report something that happened; such a finding ends when nothing more of it has happened for a while. The
-other kinds are conditions."""
+UNTIL_ACKNOWLEDGED: Final = frozenset({LOST_RECORDS, TORN})
+"""Events that no quiet time ends: such a finding stays until somebody acknowledges it."""
+
+EVENTS: Final = frozenset(
+    {TIMED_OUT, CORRELATED_TIMEOUTS, FENCING_CONFLICT, CHURN, EXPIRED, DATA_GAP, *UNTIL_ACKNOWLEDGED}
+)
+"""Kinds that report something that happened; such a finding ends when nothing more of it has happened for a while, or
+when it is acknowledged. The other kinds are conditions."""
 
 WITH_CANDIDATES: Final = frozenset({HANGING, COORDINATOR_MISMATCH})
 """Kinds that need a second observation before they are confirmed."""
@@ -49,6 +56,8 @@ KINDS: Final = (
     UNDECODABLE,
     DATA_GAP,
     COVERAGE_GAP,
+    LOST_RECORDS,
+    TORN,
 )
 
 CRITICAL: Final = "critical"
@@ -74,6 +83,7 @@ ADOPTION: Final = "adopted"
 RETENTION: Final = "retention"
 TRUNCATED: Final = "truncated"
 TOPIC_DELETED: Final = "topic_deleted"
+ACKNOWLEDGED: Final = "acknowledged"
 RESOLUTIONS: Final = (
     COORDINATOR_MARKER,
     OUR_MARKER,
@@ -85,6 +95,7 @@ RESOLUTIONS: Final = (
     TOPIC_DELETED,
     HEALED,
     NOT_HANGING,
+    ACKNOWLEDGED,
 )
 """Every way in which a finding can end."""
 

@@ -17,7 +17,7 @@ REOPENS_WITHIN_MS: Final = 24 * 3_600_000
 """Time after its resolution in which a finding is opened again; after that the same subject gets a new finding."""
 
 QUIET_MS: Final = 15 * 60_000
-"""Time without another occurrence after which a finding of an event kind ends."""
+"""Time without another occurrence after which a finding of an event kind ends, unless it stays until acknowledged."""
 
 SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
@@ -104,7 +104,7 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
             changes.append(change)
     for key in _in_order(stored.keys() - observed.keys()):
         finding = stored[key]
-        if finding.is_open and result.judges(finding) and _is_over(finding, now_ms):
+        if finding.is_open and result.judges(finding) and _is_over(finding, result, now_ms):
             changes.append(
                 Change(_resolved(finding, (result.resolutions or {}).get(finding.subject), now_ms), RESOLVED)
             )
@@ -234,8 +234,10 @@ def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:
     return min(max((o.at_ms for o in fresh), default=now_ms), now_ms)
 
 
-def _is_over(finding: Finding, now_ms: int) -> bool:
-    return finding.kind not in kinds.EVENTS or now_ms - finding.last_seen_ms >= QUIET_MS
+def _is_over(finding: Finding, result: RoundResult, now_ms: int) -> bool:
+    if finding.kind not in kinds.EVENTS or result.resolutions is not None:
+        return True
+    return finding.kind not in kinds.UNTIL_ACKNOWLEDGED and now_ms - finding.last_seen_ms >= QUIET_MS
 
 
 def _resolved(finding: Finding, how: str | None, now_ms: int) -> Finding:

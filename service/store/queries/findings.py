@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import CONFIRMED
+from service.store.acknowledgements import with_acknowledgements
 from service.store.display import possible_ids_of
 from service.store.id_key import id_key
 from service.store.mutes import with_mutes
@@ -62,7 +63,7 @@ def read_page(
     if after is not None:
         statement = statement.where(tuple_(_F.opened_at_ms, _F.id) < (after.opened_at_ms, after.id))
     rows = connection.execute(statement.order_by(_F.opened_at_ms.desc(), _F.id.desc()).limit(limit + 1)).all()
-    found = with_mutes(connection, cluster_id, [finding_of(row) for row in rows])
+    found = _with_words_of_people(connection, cluster_id, [finding_of(row) for row in rows])
     if len(found) <= limit:
         return found, None
     last = found[limit - 1]
@@ -96,14 +97,14 @@ def with_full_ids(connection: Connection, cluster_id: int, found: Iterable[Findi
 
 def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | None:
     row = connection.execute(select(findings).where(_F.cluster_id == cluster_id, _F.id == finding_id)).one_or_none()
-    return None if row is None else with_mutes(connection, cluster_id, [finding_of(row)])[0]
+    return None if row is None else _with_words_of_people(connection, cluster_id, [finding_of(row)])[0]
 
 
 def longest_open(connection: Connection, cluster_id: int, kind: str, limit: int) -> tuple[Finding, ...]:
     """Returns at most `limit` confirmed findings of the kind, the first opened first."""
     confirmed = (_F.cluster_id == cluster_id, _F.kind == kind, _F.status == CONFIRMED)
     rows = connection.execute(select(findings).where(*confirmed).order_by(_F.opened_at_ms, _F.id).limit(limit))
-    return tuple(with_mutes(connection, cluster_id, [finding_of(row) for row in rows]))
+    return tuple(_with_words_of_people(connection, cluster_id, [finding_of(row) for row in rows]))
 
 
 def counts(connection: Connection, cluster_id: int) -> list[FindingCount]:
@@ -154,7 +155,12 @@ def events_after(connection: Connection, sequence: int, limit: int) -> list[Find
 
 
 def _present(connection: Connection, cluster_id: int, finding: Finding) -> Finding:
-    return with_full_ids(connection, cluster_id, with_mutes(connection, cluster_id, [finding]))[0]
+    return with_full_ids(connection, cluster_id, _with_words_of_people(connection, cluster_id, [finding]))[0]
+
+
+def _with_words_of_people(connection: Connection, cluster_id: int, found: list[Finding]) -> list[Finding]:
+    """Returns the findings with what operators set: mutes and acknowledgements."""
+    return with_acknowledgements(connection, cluster_id, with_mutes(connection, cluster_id, found))
 
 
 def _filters(selection: FindingSelection) -> Iterable[ColumnElement[bool]]:

@@ -12,7 +12,16 @@ from service.domain.worlds.verdict import Kind, Proof
 from service.store.schema import findings
 
 _SUBJECT: Final = tuple(Subject._fields)
-_SHAPED: Final = ("subject", "evidence", "blocked_groups", "possible", "proofs", "reason", "passed_over")
+_SHAPED: Final = (
+    "subject",
+    "evidence",
+    "blocked_groups",
+    "possible",
+    "proofs",
+    "reason",
+    "passed_over",
+    "acknowledgement",
+)
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ Ids are kept as the bytes of the log beside the text people see: an id may hold 
 the same on SQLite and PostgreSQL.
 """
 
-from service.store.schema.access import api_keys, audit_events, mutes
+from service.store.schema.access import acknowledgements, api_keys, audit_events, mutes
 from service.store.schema.base import metadata
 from service.store.schema.findings import finding_events, findings, findings_truncated
 from service.store.schema.history import cluster_minutes, counters, id_minutes, transitions
@@ -23,6 +23,7 @@ from service.store.schema.reading import clusters, data_gaps, leases, log_partit
 __all__ = [
     "CAN_EXPIRE",
     "HAS_EXPIRED",
+    "acknowledgements",
     "api_keys",
     "audit",
     "audit_events",

@@ -1,4 +1,4 @@
-"""Tables of those who use the service: their keys, what they did, and the findings that they muted."""
+"""Tables of those who use the service: their keys, what they did, and the findings that they muted or acknowledged."""
 
 from __future__ import annotations
 
@@ -64,4 +64,20 @@ mutes = Table(
     Column("ended_at_ms", BigInteger),
     Column("ended_by", String),
     Index(None, "cluster_id", "until_ms"),
+)
+
+# Acknowledgements of findings that stay until somebody has seen them. `count`: occurrences that the finding had then;
+# one that has had more since is not acknowledged.
+acknowledgements = Table(
+    "acknowledgements",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    cluster_column(),
+    Column("finding_id", String, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("by", String, nullable=False),
+    Index(None, "cluster_id", "finding_id"),
+    Index(None, "cluster_id", "at_ms"),
 )

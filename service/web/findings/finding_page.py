@@ -15,8 +15,8 @@ from service.domain.doctor.acls import grant_for
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding
 from service.domain.transaction_log.states import NAMES, TOPIC
+from service.web.findings.forms import CHOICES
 from service.web.findings.headline import how_it_ended, story_of, who_of
-from service.web.findings.mute_form import CHOICES
 from service.web.findings.place import Where, where_of
 from service.web.findings.plan import GrantLines, plan_of
 from service.web.findings.words import about, heal_of_finding, is_muted
@@ -65,6 +65,7 @@ def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_
         can_resolve=can_resolve,
         mute_choices=CHOICES,
         is_muted=is_muted(finding, frame.now_ms),
+        stays=finding.kind in kinds.UNTIL_ACKNOWLEDGED,
         ended=how_it_ended(finding),
         where=where,
         place=_place_of(finding),

@@ -25,6 +25,7 @@ _ENDINGS: Final = {
     kinds.TOPIC_DELETED: "the topic was deleted",
     kinds.HEALED: "the condition no longer holds",
     kinds.NOT_HANGING: "a second check did not confirm it",
+    kinds.ACKNOWLEDGED: "somebody acknowledged it",
 }
 
 
@@ -74,6 +75,8 @@ def as_sentence(clause: str) -> str:
 
 
 def how_it_ended(finding: Finding) -> str:
+    if (given := finding.acknowledgement) is not None:
+        return f"{given.by} acknowledged it: {given.reason}"
     if finding.resolution == kinds.HEALED and finding.kind == kinds.HANGING:
         return "it ended, and how is not known"
     if finding.resolution == kinds.HEALED and finding.kind in kinds.EVENTS:

@@ -62,6 +62,10 @@ _NO_HELP: Final = {
     kinds.FENCING_CONFLICT: ("Raising a timeout: each start fences the one before, whatever its timeout.",),
     kinds.CHURN: ("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
     kinds.COORDINATOR_MISMATCH: ("Restarting the application: the coordinator does not know its transaction.",),
+    kinds.LOST_RECORDS: (
+        "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
+    ),
+    kinds.TORN: ("Another marker: each part is decided, and a later marker does not change that.",),
     kinds.DATA_GAP: ("Restarting txnscope: records that are gone cannot be read again.",),
 }
 
@@ -76,6 +80,8 @@ _EXPECT: Final = {
     kinds.COVERAGE_GAP: "verdicts to return within seconds once it can be read.",
     kinds.EXPIRING: "this finding to resolve with the next transaction of the id.",
     kinds.UNDECODABLE: "each id to be known again from its next record on.",
+    kinds.LOST_RECORDS: "this finding to resolve when you acknowledge it, and not before.",
+    kinds.TORN: "this finding to resolve when you acknowledge it, and not before.",
 }
 _QUIET: Final = "this finding to resolve when it has not happened again for 15 minutes."
 
@@ -90,6 +96,8 @@ _IDS: Final = frozenset(
         kinds.EPOCH_EXHAUSTION,
         kinds.COORDINATOR_MISMATCH,
         kinds.ADOPTED,
+        kinds.LOST_RECORDS,
+        kinds.TORN,
     }
 )
 

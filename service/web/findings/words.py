@@ -33,9 +33,13 @@ KIND_WORDS: Final = {
     kinds.UNDECODABLE: "undecodable record",
     kinds.DATA_GAP: "data gap",
     kinds.COVERAGE_GAP: "coverage gap",
+    kinds.LOST_RECORDS: "lost records",
+    kinds.TORN: "torn transaction",
 }
 
 _OVER: Final = Heal(5, SELF, "info", "is over", more="listed until 15 minutes pass without another one")
+
+_STAYS: Final = Heal(0, NO, "critical", "stays until acknowledged", more="what is lost does not come back")
 
 _HEALS: Final = {
     kinds.HANGING: HANGS,
@@ -56,6 +60,8 @@ _HEALS: Final = {
     kinds.UNDECODABLE: Heal(4, SELF, "clock", "heals with the next record of the id"),
     kinds.DATA_GAP: _OVER,
     kinds.COVERAGE_GAP: Heal(3, UNKNOWN, "unknown", "unknown until it can be read"),
+    kinds.LOST_RECORDS: _STAYS,
+    kinds.TORN: _STAYS,
 }
 
 

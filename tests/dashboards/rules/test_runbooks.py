@@ -14,7 +14,13 @@ from tests.helpers.stores import client_of
 
 SECTIONS = ["Symptom", "What it means", "How to confirm", "What to do", "When it heals by itself"]
 PAGES = sorted(path for path in RUNBOOKS.glob("*.md") if path.name != "README.md")
-KAFKAS = {"kafka-transactions.sh", "kafka-topics.sh", "kafka-consumer-groups.sh", "kafka-acls.sh"}
+KAFKAS = {
+    "kafka-transactions.sh",
+    "kafka-topics.sh",
+    "kafka-consumer-groups.sh",
+    "kafka-acls.sh",
+    "kafka-console-consumer.sh",
+}
 COMMAND = re.compile(r"^ {4,}((?:txnscope|kafka-\w[\w-]*\.sh|curl) .*)$|`((?:txnscope|kafka-[\w-]+\.sh) [^`]*)`", re.M)
 
 

@@ -118,6 +118,7 @@ def test_openapi_names_every_operation_and_holds_all_it_refers_to(client: TestCl
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     names = [operation["operationId"] for operation in operations]
     assert sorted(names) == [
+        "acknowledgeFinding",
         "endMute",
         "explainOffsets",
         "getCluster",

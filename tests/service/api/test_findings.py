@@ -64,6 +64,7 @@ def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
         "count": 1,
         "reopened": False,
         "resolution": None,
+        "acknowledgement": None,
         "owner": "payments",
         "muted_until": now,
         "summary": "it is late",

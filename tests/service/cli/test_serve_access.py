@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from service.cli import main
+from service.domain.findings import kinds
 from tests.helpers.access import HASHED, PASSWORD, basic, bearer
 from tests.helpers.brokers import free_port
 from tests.helpers.certificates import Authority
@@ -29,6 +30,7 @@ from tests.helpers.processes import all_processes, command_of
 from tests.helpers.stores import Id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 from tests.service.cli.test_running import INGEST, Command
+from tests.service.web.every_kind import EVERY
 
 C = "/api/v1/clusters/orders"
 CONFIG = f"""
@@ -184,6 +186,13 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
     assert finding in served.run("mute", "--list", "--key-file", "ops.key").stdout
     assert served.run("mute", "--end", "1", "--key-file", "ops.key").returncode == 0
     assert served.run("mute", "--end", "1", "--key-file", "ops.key").returncode == 2
+
+    refused = served.run("acknowledge", finding, "--reason", "seen", "--key-file", "ops.key")
+    assert (refused.returncode, "ends without it" in refused.stderr) == (2, True), refused.stderr
+    cluster.see(hanging_finding(), EVERY[kinds.LOST_RECORDS])
+    lost = json.loads(served.run("findings", "--kind", "lost_records", "--json", more=with_variable).stdout)
+    done = served.run("acknowledge", lost["items"][0]["id"], "--reason", "sent again", "--key-file", "ops.key")
+    assert (done.returncode, done.stdout.startswith("ops acknowledged ")) == (0, True), done.stderr
 
     (tmp_path / "wrong.key").write_text("not-a-key-of-anybody")
     assert served.run("findings", "--key-file", "wrong.key").returncode == 2

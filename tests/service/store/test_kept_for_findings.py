@@ -44,6 +44,7 @@ NO_FINDING_RESTS_ON = {
     "findings": "only those that ended are forgotten",
     "audit_events": "what people asked for",
     "mutes": "only those that ended are forgotten",
+    "acknowledgements": "what is acknowledged ends; the audit keeps it as long",
 }
 HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 

@@ -183,4 +183,19 @@ EVERY: Final[dict[str, Observation]] = {
         " prints the command.",
         reason=denied("hr.payroll"),
     ),
+    kinds.LOST_RECORDS: observed(
+        kinds.LOST_RECORDS,
+        ORDERS,
+        "orders-0: records of pay at offsets 100 to 119 were committed, and are lost to consumers of committed records",
+        "No marker brings them back. Have the application send again what consumers need.",
+        detail="an ABORT marker that no coordinator decided ended them",
+        severity=kinds.CRITICAL,
+    ),
+    kinds.TORN: observed(
+        kinds.TORN,
+        ORDERS,
+        "a transaction of pay was committed, and its part on orders-0 is aborted",
+        "No marker puts it together again. Have the application send again what consumers need.",
+        severity=kinds.CRITICAL,
+    ),
 }

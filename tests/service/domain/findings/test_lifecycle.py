@@ -117,6 +117,18 @@ def test_it_reopens_within_a_day_and_is_a_new_one_later() -> None:
     assert not story.one().reopened
 
 
+@pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
+def test_what_stays_until_acknowledged_is_ended_by_nothing_else(kind: str) -> None:
+    story = Story()
+    story.see(look(happened(5, kind=kind)), NOW_MS)
+    assert story.see(look(), NOW_MS + 400 * 24 * H) == []
+    assert story.see(look(happened(5, kind=kind)), NOW_MS + 400 * 24 * H) == [], "seen again is not counted again"
+    given = RoundResult((), frozenset({kind}), resolutions={story.one().subject: kinds.ACKNOWLEDGED})
+    assert [c.event for c in story.see(given, NOW_MS + 401 * 24 * H)] == ["resolved"]
+    assert (story.one().resolution, story.one().count) == (kinds.ACKNOWLEDGED, 1)
+    assert story.see(look(happened(5, kind=kind)), NOW_MS + 401 * 24 * H) == [], "seen again does not reopen it"
+
+
 def test_a_candidate_is_confirmed_or_withdrawn() -> None:
     story = Story()
     seen = observe(kinds.COORDINATOR_MISMATCH, confirmed=False)

@@ -1,7 +1,8 @@
-"""The form that mutes a finding, on its page: for operators, and without script."""
+"""The forms on the page of a finding, which mute or acknowledge it: for operators, and without script."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -10,6 +11,7 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.api.http.parameters import unusable
+from service.api.routes.acknowledge import SHORTEST_REASON, acknowledge
 from service.api.routes.mutes import LONGEST_REASON, mute
 from service.domain.duration_text import span_ms
 from service.store.mutes import Wish
@@ -27,14 +29,32 @@ router = APIRouter(include_in_schema=False)
 async def mute_finding(request: Request, cluster: str, finding: str) -> Response:
     """Mutes the finding and redirects (303) to its page. ProblemError as `service.api.routes.mutes.mute`, and 422 for
     fields that cannot be."""
-    body = await request.body()
-    fields = parse_qs(body[:_LARGEST].decode("utf-8", "replace"))
-    reason = fields.get("reason", [""])[0].strip()
-    if not 3 <= len(reason) <= LONGEST_REASON:
-        raise unusable("reason", f"a reason has 3 to {LONGEST_REASON} characters")
+    fields = await _fields(request)
+    reason = _reason(fields)
     try:
         until_ms = request.app.state.now_ms() + span_ms(fields.get("for", [""])[0])
     except ValueError as error:
         raise unusable("for", str(error)) from None
     await run_in_threadpool(mute, request, cluster, Wish(finding, None, None, until_ms, reason))
     return RedirectResponse(finding_page(cluster, finding), 303)
+
+
+@router.post("/clusters/{cluster}/findings/{finding}/acknowledge")
+async def acknowledge_finding(request: Request, cluster: str, finding: str) -> Response:
+    """Acknowledges the finding and redirects (303) to its page. ProblemError as
+    `service.api.routes.acknowledge.acknowledge`, and 422 for a reason that cannot be."""
+    reason = _reason(await _fields(request))
+    await run_in_threadpool(acknowledge, request, cluster, finding, reason)
+    return RedirectResponse(finding_page(cluster, finding), 303)
+
+
+async def _fields(request: Request) -> dict[str, list[str]]:
+    body = await request.body()
+    return parse_qs(body[:_LARGEST].decode("utf-8", "replace"))
+
+
+def _reason(fields: Mapping[str, Sequence[str]]) -> str:
+    reason = fields.get("reason", [""])[0].strip()
+    if not SHORTEST_REASON <= len(reason) <= LONGEST_REASON:
+        raise unusable("reason", f"a reason has {SHORTEST_REASON} to {LONGEST_REASON} characters")
+    return reason

@@ -1,0 +1,91 @@
+"""Findings about records of a committed transaction that an ABORT marker ended: read_committed consumers never get
+them. Such a finding stays until it is acknowledged."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
+from service.domain.findings.rules import Rule
+
+
+class EndedBy(Enum):
+    """The ABORT marker that ended the records."""
+
+    OTHER_TRANSACTION = "other_transaction"
+    """The coordinator's, for another transaction of the same producer id."""
+
+    FOREIGN_ABORT = "foreign_abort"
+    """One that no coordinator decided: written by hand, or by a tool."""
+
+
+class LostRecords(NamedTuple):
+    """Records of one committed transaction on one partition, ended by an ABORT marker.
+
+    - `first_offset`, `last_offset`: of the records; `last_offset` None if it is not known.
+    - `name`: the transactional.id as text; None if it is not known.
+    - `marker_offset`: of the ABORT marker, None if it was not read.
+    - `ended_at_ms`: the time of the marker, else the time at which the records were seen to be ended.
+    - `decision`: evidence that the transaction was committed.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int | None
+    transactional_id: bytes | None
+    name: str | None
+    producer_id: int
+    producer_epoch: int
+    ended_by: EndedBy
+    marker_offset: int | None
+    ended_at_ms: int
+    decision: tuple[Evidence, ...]
+    confidence: str = kinds.CERTAIN
+
+
+def lost_records(one: LostRecords, rule: Rule) -> Observation:
+    """Returns the observation. One is enough: the finding is kept until somebody acknowledges it. Repeating it within
+    24 h of that changes nothing."""
+    place = f"{one.topic}-{one.partition}"
+    who = f"producer id {one.producer_id}" if one.name is None else one.name
+    offsets = f"from offset {one.first_offset} on" if one.last_offset is None else _offsets(one)
+    by_hand = one.ended_by is EndedBy.FOREIGN_ABORT
+    how = (
+        "an ABORT marker that no coordinator decided"
+        if by_hand
+        else "the ABORT marker of another transaction of its producer id"
+    )
+    marker = place if one.marker_offset is None else f"{place}@{one.marker_offset}"
+    return Observation(
+        kind=kinds.LOST_RECORDS,
+        severity=kinds.CRITICAL,
+        subject=Subject(
+            topic=one.topic,
+            partition=one.partition,
+            transactional_id=one.transactional_id,
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            start_offset=one.first_offset,
+        ),
+        title=f"{place}: records of {who} {offsets} were committed, and are lost to consumers of committed records",
+        detail=f"{how} ended them",
+        advice="No marker brings them back. Until retention deletes them they are in the log: read these offsets with"
+        " isolation.level=read_uncommitted, compare them with what the application sent, and have it send again what"
+        " consumers need. Then acknowledge this finding.",
+        evidence=(
+            *one.decision,
+            Evidence(one.ended_at_ms, marker, f"{how} (producer id {one.producer_id}, epoch {one.producer_epoch})"),
+        ),
+        confidence=one.confidence,
+        occurrences=(Occurrence(one.first_offset, one.ended_at_ms),),
+        owner=rule.owner,
+        muted_until_ms=rule.mute_until_ms,
+    )
+
+
+def _offsets(one: LostRecords) -> str:
+    only_one = one.last_offset == one.first_offset
+    return f"at offset {one.first_offset}" if only_one else f"at offsets {one.first_offset} to {one.last_offset}"

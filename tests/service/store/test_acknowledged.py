@@ -1,0 +1,112 @@
+"""Findings that stay until acknowledged: the judge resolves what an operator acknowledged, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding, Observation, Occurrence, Subject
+from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.rules import Rules
+from service.store import acknowledgements
+from service.store.audit_events import AuditEvent
+from service.store.engine import open_reader
+from service.store.queries import findings
+from service.store.retention import Retention
+from service.store.writers.findings import FindingWriter, load
+from spark_jobs.judge.judge import Judge
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS
+
+DAY_MS = 86_400_000
+YEARS_LATER_MS = NOW_MS + 1_000 * DAY_MS
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+def lost(*sequences: int, kind: str = kinds.LOST_RECORDS) -> Observation:
+    occurrences = tuple(Occurrence(n, NOW_MS) for n in sequences)
+    subject = Subject("orders", 0, b"pay", 7, 3, 100)
+    return Observation(kind, kinds.CRITICAL, subject, "it is lost", "do", (), occurrences=occurrences)
+
+
+def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:
+    """Stores what one round of the judge makes of the observation."""
+    with cluster.engine.connect() as connection:
+        stored = load(connection, cluster.id, now_ms)
+    changes = reconcile(stored, RoundResult((one,), frozenset({one.kind})), now_ms, "kafka")
+    FindingWriter(cluster.engine, cluster.lease).save(changes, now_ms)
+    return (stored | {(c.finding.kind, c.finding.subject): c.finding for c in changes})[one.kind, one.subject]
+
+
+def acknowledge(cluster: Cluster, finding: Finding, by: str = "ann") -> None:
+    event = AuditEvent(NOW_MS + 5, "acknowledge", "set", by, None, finding.id, "sent again")
+    with cluster.engine.begin() as connection:
+        acknowledgements.acknowledge(connection, cluster.id, finding, "sent again", event)
+
+
+def shown(cluster: Cluster, finding: Finding) -> Finding:
+    with cluster.engine.connect() as connection:
+        found = findings.find(connection, cluster.id, finding.id)
+    assert found is not None
+    return found
+
+
+def judge_of(cluster: Cluster, reader: Engine) -> Judge:
+    return Judge(reader, FindingWriter(cluster.engine, cluster.lease), cluster.id, Rules())
+
+
+@pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
+def test_it_survives_restarts_and_retention_until_it_is_acknowledged(
+    cluster: Cluster, reader: Engine, kind: str
+) -> None:
+    cluster.start({0: 0})
+    finding = see(cluster, lost(1, kind=kind))
+    judge_of(cluster, reader).round(YEARS_LATER_MS)
+    Retention(cluster.engine, cluster.lease).delete_old(YEARS_LATER_MS)
+    assert shown(cluster, finding).is_open
+    judge_of(cluster, reader).round(YEARS_LATER_MS + DAY_MS)
+    assert shown(cluster, finding).is_open
+    acknowledge(cluster, finding)
+    assert shown(cluster, finding).acknowledgement == (NOW_MS + 5, "ann", "sent again")
+    judge_of(cluster, reader).round(YEARS_LATER_MS + 2 * DAY_MS)
+    ended = shown(cluster, finding)
+    assert (ended.status, ended.resolution) == (kinds.RESOLVED, kinds.ACKNOWLEDGED)
+    assert ended.resolved_at_ms == YEARS_LATER_MS + 2 * DAY_MS
+    assert ended.acknowledgement == (NOW_MS + 5, "ann", "sent again")
+
+
+def test_an_acknowledgement_covers_what_was_counted_and_no_more(cluster: Cluster, reader: Engine) -> None:
+    cluster.start({0: 0})
+    finding = see(cluster, lost(1))
+    acknowledge(cluster, finding)
+    assert see(cluster, lost(1, 2)).count == 2
+    assert shown(cluster, finding).acknowledgement is None
+    judge = judge_of(cluster, reader)
+    judge.round(NOW_MS + 1_000)
+    assert shown(cluster, finding).is_open
+    acknowledge(cluster, shown(cluster, finding), "bob")
+    judge.round(NOW_MS + 3_000)
+    ended = shown(cluster, finding)
+    assert (ended.resolution, ended.acknowledgement and ended.acknowledgement.by) == (kinds.ACKNOWLEDGED, "bob")
+
+
+def test_old_acknowledgements_are_forgotten_with_their_audit(cluster: Cluster, reader: Engine) -> None:
+    cluster.start({0: 0})
+    finding = see(cluster, lost(1))
+    acknowledge(cluster, finding)
+    judge_of(cluster, reader).round(NOW_MS + 1_000)
+    Retention(cluster.engine, cluster.lease).delete_old(NOW_MS + 20 * DAY_MS)
+    with cluster.engine.connect() as connection:
+        assert acknowledgements.read_acknowledgements(connection, cluster.id, [finding])
+    Retention(cluster.engine, cluster.lease).delete_old(YEARS_LATER_MS)
+    with cluster.engine.connect() as connection:
+        assert not acknowledgements.read_acknowledgements(connection, cluster.id, [finding])
