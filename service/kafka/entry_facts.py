@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from service.domain.worlds.facts import Batches, EntryFacts, EntryQuery
+from service.domain.worlds.facts import Batches, EntryFacts, EntryQuery, FirstBatch
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import CheckedPartition, LogEnds
 from service.kafka.log_history import id_history
-from service.kafka.log_range import DataBatch, batches_between
+from service.kafka.log_range import BatchesRead, DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
 
 _LOG_MARGIN: Final = 5_000
@@ -47,8 +47,9 @@ def read_facts(
     hi = partition.ends.high_watermark
     after = batches_between(client, query.topic, query.partition, partition.leader, query.producer_id, start, hi)
     is_whole = start == query.start_offset and after.is_whole and after.reached >= hi
-    batches = _batches(query, markers, after.data, is_whole=is_whole)
-    return EntryFacts(history, markers, markers_from, batches, partition.asked_at_ms)
+    first = _first(query, before if is_read else None, after.data)
+    batches = _batches(query, markers, first, after.data, is_whole=is_whole)
+    return EntryFacts(history, markers, markers_from, batches, partition.asked_at_ms, partition.leader.epoch)
 
 
 def _log_start(query: EntryQuery) -> int:
@@ -76,18 +77,38 @@ def _markers_from(
     return min(lo, back) if found is None else min(lo, back, found)
 
 
-def _batches(query: EntryQuery, markers: Sequence[Marker], data: Sequence[DataBatch], *, is_whole: bool) -> Batches:
+def _first(query: EntryQuery, before: BatchesRead | None, data: Sequence[DataBatch]) -> FirstBatch | None:
+    """Returns the entry's first batch; None if it was not read. `before`: what was read before the entry."""
+    if not data or not data[0].first <= query.start_offset <= data[0].last:
+        return None
+    one = data[0]
+    is_first_of_epoch = (
+        before is not None
+        and before.unbroken_from == 0
+        and all(earlier.producer_epoch != one.producer_epoch for earlier in before.data)
+    )
+    return FirstBatch(one.producer_epoch, one.sequence, one.first_timestamp_ms, one.leader_epoch, is_first_of_epoch)
+
+
+def _batches(
+    query: EntryQuery,
+    markers: Sequence[Marker],
+    first: FirstBatch | None,
+    data: Sequence[DataBatch],
+    *,
+    is_whole: bool,
+) -> Batches:
     if not is_whole or not data:
         # the leader refuses records below the epoch of the last marker, and has seen none above the producer's
         lowest = max((one.producer_epoch for one in markers), default=0)
-        first = data[0].leader_epoch if data and data[0].first <= query.start_offset <= data[0].last else -1
         return Batches(query.start_offset, query.start_offset, Epochs(lowest, query.producer_epoch), first, -1, False)
     epochs = [one.producer_epoch for one in data]
     return Batches(
         start_offset=query.start_offset,
         last_offset=data[-1].last,
         epochs=Epochs(min(epochs), max(epochs)),
-        first_leader_epoch=data[0].leader_epoch,
+        first=first,
         last_leader_epoch=data[-1].leader_epoch,
         is_whole=True,
+        is_single=len(data) == 1,
     )

@@ -83,12 +83,15 @@ _OUTCOMES: Final = {records.ABORT: False, records.COMMIT: True}
 
 
 class DataBatch(NamedTuple):
-    """A batch of data: its first and last offset, its producer epoch, and the leader epoch in which it was written."""
+    """A batch of data: its first and last offset, its producer epoch, and the leader epoch in which it was written.
+    `first_timestamp_ms`: of its first record, by its producer's clock."""
 
     first: int
     last: int
     producer_epoch: int
     leader_epoch: int
+    sequence: int
+    first_timestamp_ms: int
 
 
 class BatchesRead(NamedTuple):
@@ -121,7 +124,14 @@ def batches_between(
             markers.append(_marker(one))
         else:
             written.append(
-                DataBatch(header.base_offset, header.next_offset - 1, header.producer_epoch, header.leader_epoch)
+                DataBatch(
+                    header.base_offset,
+                    header.next_offset - 1,
+                    header.producer_epoch,
+                    header.leader_epoch,
+                    header.base_sequence,
+                    header.base_timestamp_ms,
+                )
             )
     return BatchesRead(tuple(markers), tuple(written), part.reached, part.is_whole, part.unbroken_from)
 

@@ -1,6 +1,7 @@
 """`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often and why all is unknown.
 
 Most are judged by the verdict alone, which takes no time; some by all of txnscope (`judged`), which takes a second.
+Then every small world (`enumerated`) is played.
 """
 
 from __future__ import annotations
@@ -9,12 +10,21 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from multiprocessing import get_context
+from typing import Final
 
+from tests.worlds.enumerated import play_slice
 from tests.worlds.history import BLOCK, Tally, draw_block
 from tests.worlds.judged_history import JUDGED_BLOCK, draw_judged_block
+
+SLICES: Final = 100
+"""Number of parts into which the small worlds are divided."""
+
+Played = tuple[int, Tally, list[str]]
+"""Number of histories, their tally, and a line for each wrong one."""
 
 
 def main() -> int:
@@ -26,27 +36,24 @@ def main() -> int:
     options = parser.parse_args()
     logging.disable()
     first = options.first_seed
+    wrong = 0
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        alone = _drawn(pool, draw_block, range(first, first + options.histories, BLOCK))
-        by_all = _drawn(pool, draw_judged_block, range(first, first + options.judged, JUDGED_BLOCK))
-    wrong = _told("judged by the verdict alone", options.histories, *alone)
-    wrong += _told("judged by all of txnscope", options.judged, *by_all)
+        seeds = range(first, first + options.histories, BLOCK)
+        wrong += _told("judged by the verdict alone", pool.map(draw_block, seeds))
+        seeds = range(first, first + options.judged, JUDGED_BLOCK)
+        wrong += _told("judged by all of txnscope", pool.map(draw_judged_block, seeds))
+        wrong += _told("enumerated: every small world", pool.map(play_slice, range(SLICES), repeat(SLICES)))
     return 1 if wrong else 0
 
 
-def _drawn(
-    pool: ProcessPoolExecutor, draw: Callable[[int], tuple[Tally, list[str]]], seeds: Iterable[int]
-) -> tuple[Tally, list[str]]:
-    total, wrong = Tally(), []
-    for tally, found in pool.map(draw, seeds):
+def _told(how: str, parts: Iterable[Played]) -> int:
+    """Prints what was found in the histories. Returns the number of wrong ones."""
+    histories, total, wrong = 0, Tally(), list[str]()
+    for number, tally, found in parts:
+        histories += number
         total.verdicts.update(tally.verdicts)
         total.questions.update(tally.questions)
         wrong += found
-    return total, wrong
-
-
-def _told(how: str, histories: int, total: Tally, wrong: list[str]) -> int:
-    """Prints what was found in the histories. Returns the number of wrong ones."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write(f"{histories:,} histories {how}, {len(wrong)} with a wrong marker, a flip or a false hang\n")

@@ -27,6 +27,13 @@ OTHER: Final = "other"
 LAST_CLIENT_EPOCH: Final = 32_766
 
 
+class Answered(Random):
+    """A generator that always draws 0.5, so that no request of the cluster fails."""
+
+    def random(self) -> float:
+        return 0.5
+
+
 class Protocol(Enum):
     """`OLD`: EndTxn up to v4, AddPartitionsToTxn by the client. `TV2`: EndTxn v5, partitions added by Produce."""
 
@@ -45,6 +52,8 @@ class Txn:
     listed: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     is_commit: bool | None = None
+    kept_epoch: bool = False
+    """An old request ended it under TV2, and kept its epoch."""
 
 
 @dataclass(slots=True)
@@ -68,7 +77,7 @@ class LogRecord:
 @dataclass(slots=True)
 class Batch:
     """A batch of the judged partition. `txn`: the transaction in which its client wrote it; None if there is none.
-    `is_commit`: the type of a marker."""
+    `is_commit`: the type of a marker. `is_foreign`: copied from another cluster."""
 
     offset: int
     producer_id: int
@@ -79,8 +88,11 @@ class Batch:
     is_marker: bool = False
     is_commit: bool = False
     coordinator_epoch: int = 0
+    sequence: int = 0
+    is_foreign: bool = False
     fate: bool | None = None
-    """True if the first marker that was due after the batch was COMMIT, False if it was ABORT; None while none was."""
+    """True if its own transaction, or the first marker that was due after the batch, was COMMIT; False if it was ABORT;
+    None while none was."""
 
 
 class Cluster:
@@ -102,7 +114,7 @@ class Cluster:
         self.txns: list[Txn] = []
         self.unmarked: set[str] = set()
         self.lost_answer = False
-        self._next_producer_id = 4000
+        self.next_producer_id = 4000
 
     # the clocks
 
@@ -159,9 +171,11 @@ class Cluster:
 
     def write(self, producer_id: int, epoch: int, txn: Txn | None) -> bool:
         """Appends a data batch of a client. Returns False if there is no leader, or if the leader refuses the epoch."""
-        seen = [one.epoch for one in self.data if one.producer_id == producer_id]
-        if not self.has_leader or (seen and epoch < max(seen)):
+        seen = [one for one in self.data if one.producer_id == producer_id]
+        if not self.has_leader or any(epoch < one.epoch for one in seen):
             return False
+        if any(one.is_foreign and one.epoch == epoch for one in seen):
+            return False  # its sequence number is out of order
         self._append_data(producer_id, epoch, self.now_ms + self.client_skew_ms, txn=txn)
         return True
 
@@ -170,9 +184,35 @@ class Cluster:
         if self.has_leader:
             self._append_data(NO_ID, -1, self.now_ms, txn=None)
 
+    def copy_foreign(self) -> None:
+        """Begins the partition with batches that were copied from another cluster, whose producer ids are those that
+        this one is about to assign. They differ from what the id could write in one way at least."""
+        random, producer_id = self.random, self.next_producer_id + self.random.randint(0, 1)
+        way = random.choice(("epoch", "older", "sequence"))
+        epoch = 20_000 if way == "epoch" else random.choice((0, 0, 1, 3))
+        age_ms, first = (3_600_000 if way == "older" else 1_000), (5 if way == "sequence" else 0)
+        for sequence in range(first, first + random.randint(1, 3)):
+            at_ms = self.now_ms - age_ms
+            self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, 0, None))
+            self.data[-1].sequence, self.data[-1].is_foreign = sequence, True
+
+    def is_foreign(self, batches: list[Batch]) -> bool:
+        """Returns whether the entry holds copied batches with a producer id that this cluster has assigned, too. Until
+        then the producer id is an orphan's. If its id here has listed the partition under the same epoch, nothing sets
+        the batches apart from its own."""
+        own = {(one.producer_id, one.epoch) for one in self.txns if JUDGED in one.listed}
+        first = batches[0]
+        return (
+            first.is_foreign
+            and first.producer_id < self.next_producer_id
+            and (first.producer_id, first.epoch) not in own
+        )
+
     def _append_data(self, producer_id: int, epoch: int, at_ms: int, *, txn: Txn | None) -> None:
         self._watermark_lags = 0  # an acknowledged write: the followers have reported how far they are
+        earlier = [one for one in self.data if (one.producer_id, one.epoch) == (producer_id, epoch)]
         self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
+        self.data[-1].sequence = sum(not one.is_marker for one in earlier)
 
     def _append_marker(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
         at_ms = self.now_ms + self.leader_skew_ms
@@ -194,6 +234,13 @@ class Cluster:
     def lose_leader(self) -> None:
         self.has_leader = False
 
+    def lose_markers(self) -> None:
+        """Elects a leader that lacks the newest markers (unclean election, or a copy that was restored)."""
+        while self.data and self.data[-1].is_marker and self.random.random() < 0.8:
+            self.data.pop()
+        self.lose_leader()
+        self.elect_leader()
+
     def elect_leader(self) -> None:
         if not self.has_leader:
             self.has_leader = True
@@ -211,8 +258,8 @@ class Cluster:
         if self.state in (PREPARE_COMMIT, PREPARE_ABORT):
             return False
         if self.state == EXPIRED or self.epoch >= LAST_CLIENT_EPOCH:
-            self.producer_id, self.epoch = self._next_producer_id, self.first_epoch if self.state == EXPIRED else 0
-            self._next_producer_id += 1
+            self.producer_id, self.epoch = self.next_producer_id, self.first_epoch if self.state == EXPIRED else 0
+            self.next_producer_id += 1
             if self.first_epoch:
                 self.first_epoch = 0
         else:
@@ -229,12 +276,18 @@ class Cluster:
         return None
 
     def add(self, partition: str) -> bool:
-        """Handles AddPartitionsToTxn. Returns False if the coordinator refuses it."""
+        """Handles AddPartitionsToTxn. Returns False if the coordinator refuses it.
+
+        Under TV2 the partition's leader sends it, and only where nothing of the producer id and epoch is open there
+        (`UnifiedLog.hasOngoingTransaction`): else the transaction writes to a partition that it does not list.
+        """
         txn = self.txn
         if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
             return False
         if txn.epoch != self.epoch or txn.producer_id != self.producer_id:
             return False
+        if partition == JUDGED and self.protocol is Protocol.TV2 and self._is_open(txn):
+            return True
         if partition not in txn.listed:
             if txn.start_ms < 0:
                 txn.start_ms = self.now_ms + self.coordinator_skew_ms
@@ -244,11 +297,21 @@ class Cluster:
             self._append_txn(ONGOING)
         return True
 
-    def end(self, *, is_commit: bool) -> bool:
-        """Handles EndTxn. Returns False if no transaction is open."""
+    def _is_open(self, txn: Txn) -> bool:
+        """Returns whether the judged partition has an open entry of the transaction's producer id and epoch."""
+        mine = [one for one in self.data if one.producer_id == txn.producer_id]
+        return bool(mine) and not mine[-1].is_marker and mine[-1].epoch == txn.epoch
+
+    def end(self, *, is_commit: bool, by_old_request: bool = False) -> bool:
+        """Handles EndTxn. Returns False if no transaction is open. `by_old_request`: EndTxn v4, which does not raise
+        the epoch; the recovery of Flink's sink sends it for transactions of TV2, too."""
         if self.state != ONGOING:
             return False
-        self._prepare(is_commit=is_commit, epoch=self.epoch + (self.protocol is Protocol.TV2))
+        raises = self.protocol is Protocol.TV2 and not by_old_request
+        self.version = 2 if raises else 0
+        assert self.txn is not None
+        self.txn.kept_epoch = self.protocol is Protocol.TV2 and not raises
+        self._prepare(is_commit=is_commit, epoch=self.epoch + raises)
         return True
 
     def time_out(self) -> None:
@@ -262,10 +325,11 @@ class Cluster:
         self.state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
         self._append_txn(self.state)
         self.unmarked = set(txn.listed)
-        if JUDGED in txn.listed:
-            for one in self.data:
-                if one.producer_id == txn.producer_id and not one.is_marker and one.fate is None:
-                    one.fate = is_commit
+        for one in self.data:
+            is_its = self.protocol is Protocol.TV2 and one.txn is txn  # else it was never added, and is of nothing
+            is_due = is_its or (JUDGED in txn.listed and one.producer_id == txn.producer_id)
+            if is_due and not one.is_marker and one.fate is None:
+                one.fate = is_commit
 
     def _append_txn(self, state: int) -> None:
         txn = self.txn
@@ -300,8 +364,8 @@ class Cluster:
     def _complete(self, txn: Txn) -> None:
         previous = NO_ID
         if self.epoch > LAST_CLIENT_EPOCH:
-            previous, self.producer_id, self.epoch = self.producer_id, self._next_producer_id, 0
-            self._next_producer_id += 1
+            previous, self.producer_id, self.epoch = self.producer_id, self.next_producer_id, 0
+            self.next_producer_id += 1
         self.state = COMPLETE_COMMIT if txn.is_commit else COMPLETE_ABORT
         self._append_txn(self.state)
         self.log[-1].previous_producer_id = previous

@@ -22,6 +22,10 @@ WHILE_RUNNING: Final = "log not cleaned, written while txnscope ran"
 FIRST_START: Final = "log not cleaned, written before txnscope started"
 CLEANED: Final = "log cleaned"
 MIXED: Final = "records of a committed and of an aborted transaction in one entry: no marker is right"
+FOREIGN: Final = "records of another cluster: no marker is right"
+COPIED: Final = "copied records that nothing sets apart: orphans, or of an id that listed the partition, too"
+KEPT: Final = "under TV2, with a transaction that an old request ended"
+UNLISTED: Final = "written by a transaction that does not list the partition"
 
 
 class Wrong(AssertionError):
@@ -88,6 +92,7 @@ class Run:
             cluster.append_noise: 1,
             cluster.write_other: 1,
             self._end_in_an_outage: 3,
+            self._lose_markers: 0.5,
             self._late_write: 1,
             self._unlisted_write: 1,
             self.early_write: 1,
@@ -133,8 +138,10 @@ class Run:
         txn = self.cluster.txn
         if txn is None or not txn.listed or txn.epoch != self.cluster.epoch:
             return
-        is_commit = txn.listed == txn.written and self.random.random() < 0.7
-        if self.cluster.end(is_commit=is_commit) and not is_commit:
+        is_old = self.cluster.protocol is Protocol.OLD
+        may_commit = txn.listed == txn.written if is_old else txn.listed <= txn.written
+        is_commit = may_commit and self.random.random() < 0.7
+        if self.cluster.end(is_commit=is_commit, by_old_request=self.random.random() < 0.1) and not is_commit:
             self.zombies.append(txn)
 
     def _end_in_an_outage(self) -> None:
@@ -145,10 +152,18 @@ class Run:
         if self.random.random() < 0.5:
             self.cluster.elect_leader()
 
+    def _lose_markers(self) -> None:
+        self.cluster.lose_markers()
+        end = len(self.cluster.data)
+        self.decided = {key: decision for key, decision in self.decided.items() if key[1] < end}
+
     def _late_write(self) -> None:
-        """Writes a batch of an aborted transaction, which was under way when that transaction ended."""
+        """Writes a batch of an aborted transaction, which was under way when that transaction ended. Under TV2 it
+        begins a transaction of its own, unless its epoch is over."""
         if self.zombies:
             txn = self.random.choice(self.zombies)
+            if self.cluster.protocol is Protocol.TV2 and txn.epoch == self.cluster.epoch:
+                return
             mine = [one for one in self.cluster.data if one.producer_id == txn.producer_id and not one.is_marker]
             if all(one.txn is txn for one in mine if one.epoch == txn.epoch and one.txn not in self._before(txn)):
                 self.cluster.write(txn.producer_id, txn.epoch, txn)  # else its sequence number is out of order
@@ -211,9 +226,17 @@ class Run:
         )
 
     def _is_early(self, batches: list[Batch]) -> bool:
-        """Returns whether a batch is of the present transaction. The judge waits for its
+        """Returns whether a batch is of the present transaction of an old client. The judge waits for its
         AddPartitionsToTxn."""
-        return any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
+        is_present = any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
+        return self.cluster.protocol is Protocol.OLD and is_present
+
+    def _has_present(self, batches: list[Batch]) -> bool:
+        """Returns whether a batch is of the present, undecided transaction, and its coordinator knows of it. Until then
+        it cannot be committed, and no marker is written before its producer is fenced."""
+        txn = self.cluster.txn
+        is_open = txn is not None and txn.is_commit is None and bool(txn.listed)
+        return is_open and any(one.txn is txn for one in batches)
 
     def check(self, batches: list[Batch], decision: str, said: object) -> bool:
         """Checks the decision, and counts it if it is new. Returns whether it is new. Raises Wrong, with the text of
@@ -231,27 +254,38 @@ class Run:
         marker."""
         committed = [one for one in batches if one.fate]
         key = batches[0].producer_id, batches[0].offset
-        if decision in (World.ABORT, World.NONE) and committed:
-            raise Wrong(f"ABORT would lose {committed}: {said}")
-        if decision == World.COMMIT and not batches[0].fate:
+        if decision != UNKNOWN and self.cluster.is_foreign(batches):
+            raise Wrong(f"{decision} of records of another cluster: {batches} {said}")
+        if decision in (World.ABORT, World.NONE) and (committed or self._has_present(batches)):
+            raise Wrong(f"ABORT may lose {committed or batches}: {said}")
+        if decision == World.COMMIT and (not batches[0].fate or any(one.fate is False for one in batches)):
             raise Wrong(f"COMMIT of what was never committed: {batches} {said}")
-        before = self.decided.get(key, UNKNOWN)
+        before = UNKNOWN if self.cluster.is_foreign(batches) else self.decided.get(key, UNKNOWN)
         if UNKNOWN not in (before, decision) and (before == World.COMMIT) != (decision == World.COMMIT):
             raise Wrong(f"the decision flips from {before}: {batches} {said}")
 
     def kind_of(self, batches: list[Batch], decision: str) -> str:
         """Returns the class of history under which the decision is counted."""
+        if any(one.is_foreign for one in batches):
+            return FOREIGN if self.cluster.is_foreign(batches) else COPIED
         if decision == UNKNOWN and len({bool(one.fate) for one in batches}) > 1:
             return MIXED
+        if any(one.txn is not None and JUDGED not in one.txn.listed for one in batches[1:]):
+            return UNLISTED
         if self.was_cleaned:
             return CLEANED
+        if any(one.txn is not None and one.txn.kept_epoch for one in batches):
+            return KEPT
         return WHILE_RUNNING if batches[0].offset >= self.observer.began_at else FIRST_START
 
 
 def drawn_cluster(random: Random) -> Cluster:
     protocol = random.choice(list(Protocol))
     first_epoch = random.choice((0, 0, 0, 32_760))
-    return Cluster(random, protocol, can_skip=random.random() < 0.7, first_epoch=first_epoch)
+    cluster = Cluster(random, protocol, can_skip=random.random() < 0.7, first_epoch=first_epoch)
+    if first_epoch == 0 and random.random() < 0.07:
+        cluster.copy_foreign()
+    return cluster
 
 
 def draw(seed: int, tally: Tally) -> Run:
@@ -263,12 +297,12 @@ def draw(seed: int, tally: Tally) -> Run:
     return run
 
 
-def draw_block(first_seed: int) -> tuple[Tally, list[str]]:
-    """Plays BLOCK histories. Returns their tally, and a line for each wrong one."""
+def draw_block(first_seed: int) -> tuple[int, Tally, list[str]]:
+    """Plays BLOCK histories. Returns how many, their tally, and a line for each wrong one."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + BLOCK):
         try:
             draw(seed, tally)
         except Wrong as e:
             wrong.append(f"{e.__notes__[0]}: {e}")
-    return tally, wrong
+    return BLOCK, tally, wrong

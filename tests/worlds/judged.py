@@ -18,7 +18,6 @@ from service.domain.reasons.unread import NoLeader
 from service.domain.transaction_log.facts import NO_RECORD, Participants, RangeRead
 from service.domain.transaction_log.facts import LogRecord as Stored
 from service.domain.transaction_log.states import EXPIRED, SOURCE, TOPIC
-from service.domain.worlds.facts import EntryFacts
 from service.domain.worlds.order import encode
 from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
@@ -39,11 +38,11 @@ from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord
 from tests.worlds.observer import (
     LOG_PARTITION,
     Observer,
+    facts_of,
     history_of,
     last_stable_offset,
     markers_before,
     open_entries,
-    read_whole,
 )
 
 PLACE: Final = (JUDGED, 0)
@@ -229,8 +228,8 @@ class Judged:
         for key, asked in questions.facts.items():
             if (found := there.get((key.producer_id, key.start_offset))) is not None:
                 history = history_of(cluster) if asked.transactional_id else None
-                markers = markers_before(cluster, key.producer_id, key.start_offset)
-                answers.facts[key] = asked, EntryFacts(history, markers, 0, read_whole(found), at_ms)
+                facts = facts_of(cluster, history, found)._replace(read_at_ms=at_ms)
+                answers.facts[key] = asked, facts
         return answers
 
 

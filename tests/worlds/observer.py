@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.domain.worlds.facts import Batches, EntryRead
+from service.domain.worlds.facts import Batches, EntryFacts, EntryQuery, FirstBatch
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.order import LogEnd, Sample
-from service.domain.worlds.proving import prove
-from service.domain.worlds.transactions import (
-    Epochs,
-    IdRecord,
-    LogHistory,
-    Range,
-    transactions_of,
-)
+from service.domain.worlds.proving import verdict_on
+from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory, Range
 from service.domain.worlds.verdict import Verdict
 from spark_jobs.source.samples import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
@@ -128,25 +122,44 @@ def markers_before(cluster: Cluster, producer_id: int, offset: int, since: int =
     )
 
 
-def read_whole(batches: list[Batch]) -> Batches:
-    """Returns the open batches of a producer id as facts for the verdict, read whole."""
+def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch], markers_from: int = 0) -> EntryFacts:
+    """Returns the facts about the entry of `batches`, which were read whole. `markers_from`: the offset from which on
+    markers were read."""
     first, last = batches[0], batches[-1]
-    epochs = Epochs(min(one.epoch for one in batches), max(one.epoch for one in batches))
-    return Batches(first.offset, last.offset, epochs, first.leader_epoch, last.leader_epoch, True)
+    earlier = [one for one in cluster.data[: first.offset] if one.producer_id == first.producer_id]
+    is_first = not markers_from and all(one.epoch != first.epoch or one.is_marker for one in earlier)
+    return EntryFacts(
+        history=history,
+        markers=markers_before(cluster, first.producer_id, first.offset, markers_from),
+        markers_from=markers_from,
+        batches=Batches(
+            start_offset=first.offset,
+            last_offset=last.offset,
+            epochs=Epochs(min(one.epoch for one in batches), max(one.epoch for one in batches)),
+            first=FirstBatch(first.epoch, first.sequence, first.timestamp_ms, first.leader_epoch, is_first),
+            last_leader_epoch=last.leader_epoch,
+            is_whole=True,
+            is_single=len(batches) == 1,
+        ),
+        read_at_ms=cluster.now_ms,
+        leader_epoch=cluster.leader_epoch,
+    )
 
 
 def verdict(
     cluster: Cluster, observer: Observer, producer_id: int, batches: list[Batch], markers_from: int = 0
 ) -> Verdict:
     """Returns the verdict on the entry of `batches`. `markers_from`: the offset from which on markers were read."""
-    entry = EntryRead(
-        partition_name="judged-0",
+    query = EntryQuery(
+        topic="judged",
+        partition=0,
+        producer_id=producer_id,
+        producer_epoch=batches[-1].epoch,
+        start_offset=batches[0].offset,
         newest_ms=max(one.timestamp_ms for one in batches),
-        batches=read_whole(batches),
-        markers=markers_before(cluster, producer_id, batches[0].offset, markers_from),
-        markers_from=markers_from,
+        transactional_id=b"id",
+        log_partition=LOG_PARTITION,
         samples=observer.samples(),
-        read_at_ms=cluster.now_ms,
+        is_deep=True,
     )
-    known, unseen = transactions_of(producer_id, history_of(cluster))
-    return prove(entry, LOG_PARTITION, known, unseen)
+    return verdict_on(query, facts_of(cluster, history_of(cluster), batches, markers_from), ())

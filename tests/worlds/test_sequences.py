@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from service.domain.reasons.decided import RecordsGone
+from service.domain.reasons.decided import ForeignRecords, ForeignSign, RecordsGone, UnlistedWriter
 from service.domain.worlds.verdict import UNKNOWN, Verdict, World
-from tests.worlds.cluster import JUDGED, OTHER, Cluster, Protocol, Txn
+from tests.worlds.cluster import JUDGED, OTHER, Answered, Cluster, Protocol, Txn
 from tests.worlds.observer import Observer, open_entries, verdict
 
 PROTOCOLS = list(Protocol)
@@ -18,7 +16,7 @@ class Story:
     """A cluster that skips markers, moved on step by step. Every request is answered; the clocks differ at random."""
 
     def __init__(self, protocol: Protocol, seed: int = 1) -> None:
-        self.cluster = Cluster(_Answered(seed), protocol, can_skip=True)
+        self.cluster = Cluster(Answered(seed), protocol, can_skip=True)
         self.observer = Observer(self.cluster)
 
     def watch(self) -> Story:
@@ -61,17 +59,16 @@ class Story:
         self.cluster.elect_leader()
         return self
 
+    def copy(self, epoch: int, age_ms: int, sequence: int) -> None:
+        """Appends a batch that another cluster wrote, under the producer id that this one will give next."""
+        assert self.cluster.write(self.cluster.next_producer_id, epoch, None)
+        copied = self.cluster.data[-1]
+        copied.is_foreign, copied.sequence, copied.timestamp_ms = True, sequence, copied.timestamp_ms - age_ms
+
     def judged(self, markers_from: int = 0) -> Verdict:
         self.observer.is_running = True
         ((producer_id, batches),) = open_entries(self.cluster).items()
         return verdict(self.cluster, self.observer, producer_id, batches, markers_from)
-
-
-class _Answered(Random):
-    """A generator that always draws 0.5, so that no request of the cluster fails."""
-
-    def random(self) -> float:
-        return 0.5
 
 
 def _skipped_commit(protocol: Protocol, *, is_watched: bool) -> Story:
@@ -258,3 +255,129 @@ def test_a_marker_of_an_older_epoch_tells_that_all_newer_ones_were_read() -> Non
     story.end_without_marker(is_commit=True)
     assert story.judged(markers_from=1).possible == {World.COMMIT}
     assert story.judged(markers_from=2).possible == {World.COMMIT, World.NONE}
+
+
+def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
+    """Returns a story of TV2: an old EndTxn ends the first transaction, and its marker is skipped. The epoch stays, so
+    the second one writes to the partition without listing it, and ends by a new EndTxn."""
+    story = Story(Protocol.TV2).init()
+    story.begin(JUDGED, OTHER)
+    story.cluster.lose_leader()
+    assert story.cluster.end(is_commit=first_commits, by_old_request=True)
+    story.cluster.send_markers()
+    story.cluster.elect_leader()
+    second = story.begin(OTHER, JUDGED)
+    assert second.listed == {OTHER}
+    return story.end(is_commit=second_commits)
+
+
+def test_a_transaction_that_did_not_list_the_partition_may_have_written_to_it() -> None:
+    found = _two_under_one_epoch(first_commits=False, second_commits=True).judged()
+    assert found.decision == UNKNOWN
+    assert found.open_question == UnlistedWriter(is_committed=True, holds_committed=False)
+
+
+def test_committed_records_under_those_of_an_aborted_transaction_are_named() -> None:
+    found = _two_under_one_epoch(first_commits=True, second_commits=False).judged()
+    assert found.decision == UNKNOWN
+    assert found.holds_committed
+    assert "holds records of a committed transaction" in str(found.open_question)
+
+
+def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
+    story = Story(Protocol.TV2).init()
+    story.begin(JUDGED)
+    story.cluster.lose_leader()
+    assert story.cluster.end(is_commit=False, by_old_request=True)
+    story.cluster.send_markers()
+    story.cluster.elect_leader()
+    assert story.judged().decision == World.ABORT
+    story.begin(OTHER, JUDGED)
+    found = story.judged()
+    assert found.open_question == UnlistedWriter(is_committed=None, holds_committed=False)
+    assert found.overrules
+
+
+def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> None:
+    """Under TV2 no record of the log names a transaction that has only written to the partition."""
+    story = Story(Protocol.TV2).init()
+    story.begin(JUDGED)
+    story.cluster.lose_leader()
+    assert story.cluster.end(is_commit=True, by_old_request=True)
+    story.cluster.send_markers()
+    story.cluster.elect_leader()
+    assert story.judged().possible == {World.COMMIT}
+    assert not story.begin(JUDGED).listed
+    assert story.judged().possible == {World.COMMIT, World.NONE}
+
+
+def test_a_single_batch_was_written_by_a_transaction_that_lists_the_partition() -> None:
+    """Under TV2, too: where nothing is open, the leader adds the partition."""
+    story = Story(Protocol.TV2).init()
+    story.begin(OTHER)
+    assert story.cluster.end(is_commit=True, by_old_request=True)
+    story.cluster.send_markers()
+    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    assert story.judged().possible == {World.NONE}
+
+
+def test_a_client_of_the_old_protocol_lists_what_it_writes_to() -> None:
+    story = Story(Protocol.OLD).init()
+    story.begin(JUDGED)
+    story.cluster.lose_leader()
+    story.end(is_commit=False)
+    story.cluster.elect_leader()
+    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    story.begin(OTHER)
+    story.end(is_commit=True)
+    assert World.COMMIT not in story.judged().possible
+
+
+def test_a_lost_marker_leaves_a_commit_to_write() -> None:
+    """An unclean leader lacks the COMMIT marker."""
+    story = Story(Protocol.TV2).init()
+    story.begin(JUDGED)
+    story.end(is_commit=True)
+    story.cluster.lose_markers()
+    assert story.judged().decision == World.COMMIT
+
+
+@pytest.mark.parametrize(
+    ("epoch", "age_ms", "sequence", "sign"),
+    [
+        (3, 0, 0, ForeignSign.EPOCH),
+        (0, 3_600_000, 0, ForeignSign.OLDER),
+        (0, 0, 5, ForeignSign.SEQUENCE),
+    ],
+)
+def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequence: int, sign: ForeignSign) -> None:
+    """A copied partition: its producer id is one that this cluster gave to an id of its own."""
+    story = Story(Protocol.OLD)
+    story.copy(epoch, age_ms, sequence)
+    found = story.init().judged()
+    assert found.decision == UNKNOWN
+    assert isinstance(found.open_question, ForeignRecords)
+    assert found.open_question.sign == sign
+
+
+def test_what_was_there_before_its_producer_id_is_nobodys() -> None:
+    """Proven by samples, whatever the timestamps are."""
+    story = Story(Protocol.OLD).watch()
+    story.copy(0, 0, 0)
+    found = story.look().init().judged()
+    assert isinstance(found.open_question, ForeignRecords)
+    assert found.open_question.sign == ForeignSign.ORDER
+
+
+def test_a_producer_may_set_any_timestamp() -> None:
+    """Its id listed the partition, or txnscope saw the records come: then an old timestamp is no sign."""
+    listed = Story(Protocol.OLD).init()
+    listed.begin(JUDGED)
+    listed.end(is_commit=False)
+    assert listed.cluster.write(listed.cluster.producer_id, listed.cluster.epoch, None)
+    listed.cluster.data[-1].timestamp_ms -= 3_600_000
+    assert listed.judged().possible == {World.NONE}
+    seen = Story(Protocol.OLD).init().watch()
+    assert seen.cluster.write(seen.cluster.producer_id, seen.cluster.epoch, None)
+    seen.cluster.data[-1].timestamp_ms -= 3_600_000
+    assert seen.look().judged().possible == {World.NONE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from service.domain.reasons.reason import Reason
@@ -57,15 +58,81 @@ class RecordsGone(Reason):
 
 @dataclass(frozen=True)
 class SeveralLeft(Reason):
-    """Transactions that were committed, aborted, or both, may have written the entry: no proof rules them out."""
+    """Transactions that were committed, aborted, or both, may have written the entry: no proof rules them out.
+    `holds_committed`: records of a committed one are proven to be among the others, so an ABORT destroys them."""
 
     committed: bool
     aborted: bool
+    holds_committed: bool = False
     code = "several_left"
 
     def __str__(self) -> str:
+        if self.holds_committed:
+            return "it holds records of a committed transaction, and may hold records of an aborted one, too"
         outcomes = ["a committed"] * self.committed + ["an aborted"] * self.aborted
         return f"{' and '.join(outcomes)} transaction may have written it, and nothing shows which"
+
+
+@dataclass(frozen=True)
+class UnlistedWriter(Reason):
+    """A transaction may have written behind the entry's first batch without listing the partition. `is_committed`: how
+    it ended; None while it goes on. `holds_committed`: as in SeveralLeft."""
+
+    is_committed: bool | None
+    holds_committed: bool
+    code = "unlisted_writer"
+
+    def __str__(self) -> str:
+        outcome = {None: "the present", True: "a committed", False: "an aborted"}[self.is_committed]
+        first = "it holds records of a committed transaction; " if self.holds_committed else ""
+        return (
+            f"{first}{outcome} transaction of its producer id may have written to it, too, without listing the"
+            " partition: under TV2 a leader adds a partition only where nothing of that producer id and epoch is open"
+        )
+
+
+class ForeignSign(StrEnum):
+    """A fact that shows that the id with the entry's producer id did not write the entry."""
+
+    EPOCH = "epoch"
+    ORDER = "order"
+    OLDER = "older"
+    SEQUENCE = "sequence"
+    LEADER_EPOCH = "leader_epoch"
+
+
+_SIGNS: Final = {
+    ForeignSign.EPOCH: "their epoch {0.found} is above {0.limit}, the highest that it had",
+    ForeignSign.ORDER: "they were there before it got that producer id and epoch",
+    ForeignSign.OLDER: "they are stamped {0.minutes:,} minutes before it got that producer id and epoch",
+    ForeignSign.SEQUENCE: "they begin with sequence {0.found}, and a producer begins with 0",
+    ForeignSign.LEADER_EPOCH: "they were written under leader epoch {0.found}, and the partition is at {0.limit}",
+}
+
+
+@dataclass(frozen=True)
+class ForeignRecords(Reason):
+    """The transactional.id that has the entry's producer id in this cluster did not write the entry. `found`: of the
+    records; `limit`: what it would have to be, or not to exceed."""
+
+    sign: ForeignSign
+    found: int
+    limit: int
+    code = "foreign_records"
+
+    def __post_init__(self) -> None:
+        """Also takes the sign as text, as it is stored. Raises ValueError for one that only a later version knows."""
+        object.__setattr__(self, "sign", ForeignSign(self.sign))
+
+    @property
+    def minutes(self) -> int:
+        return (self.limit - self.found) // 60_000
+
+    def __str__(self) -> str:
+        return (
+            "its records are not those of the transactional.id that has this producer id here, but came from another"
+            f" cluster, or from a copy: {_SIGNS[self.sign].format(self)}"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The decision about an open entry, over all readings of its facts: it may become known, and it never flips.
+"""The decision about an open entry, over all readings of its facts: it may become known, and it never flips. A known
+decision becomes unknown only where the entry has grown since, or is not its id's (`Verdict.overrules`).
 
 | state        | holds from | is read again |
 |--------------|------------|---------------|
@@ -6,7 +7,7 @@
 | PRELIMINARY  | a reading while a transaction could still end the entry; it is not reported | once none will |
 | RECALLED     | a finding from before a restart; it is reported | once no transaction will end the entry |
 | UNKNOWN      | a reading that left more than one marker possible | at once, further back; then every READ_AGAIN_MS |
-| KNOWN        | a reading that left one marker | after the transaction log was read anew |
+| KNOWN        | a reading that left one marker | after the transaction log was read anew, or the entry may have grown |
 | CONTRADICTED | two readings that rule each other out | never |
 | NO_LOG       | the beginning, where the transaction log cannot be read | never |
 """
@@ -39,9 +40,9 @@ class State(Enum):
 NEXT: Final[dict[State, frozenset[State]]] = {
     State.UNREAD: frozenset(State) - {State.UNREAD},
     State.PRELIMINARY: frozenset({State.PRELIMINARY, State.UNKNOWN, State.KNOWN}),
-    State.RECALLED: frozenset({State.RECALLED, State.KNOWN, State.CONTRADICTED}),
+    State.RECALLED: frozenset({State.RECALLED, State.KNOWN, State.UNKNOWN, State.CONTRADICTED}),
     State.UNKNOWN: frozenset({State.UNKNOWN, State.KNOWN}),
-    State.KNOWN: frozenset({State.KNOWN, State.CONTRADICTED}),
+    State.KNOWN: frozenset({State.KNOWN, State.UNKNOWN, State.CONTRADICTED}),
     State.CONTRADICTED: frozenset(),
     State.NO_LOG: frozenset(),
 }
@@ -83,9 +84,9 @@ class Decision:
         """Returns the decision of an entry that is judged without the transaction log: only what was known before."""
         return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
 
-    def is_due(self, now_ms: int, unowned_ms: int | None) -> bool:
+    def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:
         """Returns whether to read the facts. `unowned_ms`: since when (ms) no transaction will end the entry; None if
-        one may."""
+        one may. `grown_ms`: when a transaction that does not list the partition may last have written to the entry."""
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return False
@@ -94,7 +95,7 @@ class Decision:
             case State.PRELIMINARY | State.RECALLED:
                 return unowned_ms is not None
             case State.KNOWN:
-                return unowned_ms is not None and self.read_at_ms < unowned_ms
+                return unowned_ms is not None and self.read_at_ms < max(unowned_ms, grown_ms)
             case State.UNKNOWN:
                 if unowned_ms is None:
                     return False
@@ -109,7 +110,7 @@ class Decision:
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return self
-            case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision:
+            case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision and not verdict.overrules:
                 if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
                     question = Contradiction(self.newest.why, verdict.why)
                     return self._to(State.CONTRADICTED, undecided(question), at_ms)

@@ -45,19 +45,33 @@ def entry_query(entry: Entry, owner: Owner | None, samples: tuple[Sample, ...], 
     )
 
 
+class FirstBatch(NamedTuple):
+    """The batch that began the entry. `first_timestamp_ms`: of its first record, by its producer's clock;
+    `leader_epoch`: of the leader that wrote it. `is_first_of_epoch`: the partition's log, read whole from offset 0 on,
+    has no earlier batch of that producer id and epoch."""
+
+    producer_epoch: int
+    sequence: int
+    first_timestamp_ms: int
+    leader_epoch: int
+    is_first_of_epoch: bool
+
+
 class Batches(NamedTuple):
     """The producer id's data batches from the entry's start to the high watermark.
 
     `is_whole`: all of them were read; otherwise `epochs` are the bounds given by the marker before and the producer
-    state. The leader epochs are those of the batches at `start_offset` and `last_offset`.
+    state. `first` is None if the batch at `start_offset` was not read. `last_leader_epoch` is that of the batch at
+    `last_offset`. `is_single`: the entry consists of one batch.
     """
 
     start_offset: int
     last_offset: int
     epochs: Epochs
-    first_leader_epoch: int
+    first: FirstBatch | None
     last_leader_epoch: int
     is_whole: bool
+    is_single: bool = False
 
 
 class EntryFacts(NamedTuple):
@@ -65,6 +79,7 @@ class EntryFacts(NamedTuple):
 
     `markers`: those before the entry, oldest first; at least the newest ones, none if they could not be read up to the
     entry. `markers_from`: every offset from there to the entry was read, so no other marker lies in that range.
+    `leader_epoch`: of the partition's present leader.
     """
 
     history: LogHistory | None
@@ -72,13 +87,15 @@ class EntryFacts(NamedTuple):
     markers_from: int
     batches: Batches
     read_at_ms: int
+    leader_epoch: int
 
 
 class EntryRead(NamedTuple):
     """An open entry, with the batches, markers and samples that were read around it at `read_at_ms`.
 
     `newest_ms`: timestamp of its newest record, the producer's clock. `markers`: of the producer id, before the entry,
-    oldest first; complete from `markers_from` on. `samples`: of the partition, in the order taken.
+    oldest first; complete from `markers_from` on. `samples`: of the partition, in the order taken. `leader_epoch`: of
+    the partition's present leader.
     """
 
     partition_name: str
@@ -88,6 +105,7 @@ class EntryRead(NamedTuple):
     markers_from: int
     samples: tuple[Sample, ...]
     read_at_ms: int
+    leader_epoch: int
 
     @property
     def location(self) -> str:
@@ -96,7 +114,8 @@ class EntryRead(NamedTuple):
     def absence_proofs(self, log_partition: int) -> list[AbsenceProof]:
         """Returns the proofs that the entry was not there yet, oldest first."""
         at = self.batches
-        return absence_proofs(self.samples, log_partition, at.start_offset, at.first_leader_epoch)
+        leader_epoch = -1 if at.first is None else at.first.leader_epoch
+        return absence_proofs(self.samples, log_partition, at.start_offset, leader_epoch)
 
     def newest_absence_proof(self, log_partition: int) -> AbsenceProof | None:
         """Returns the newest proof that the entry was not there yet; None without one."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from service.domain.reasons.decided import RecordsGone, SeveralLeft
+from service.domain.reasons.decided import RecordsGone, SeveralLeft, UnlistedWriter
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import EntryFacts, EntryQuery, EntryRead
 from service.domain.worlds.markers import Marker, ended_before, matches
 from service.domain.worlds.order import AbsenceProof, LogPosition
+from service.domain.worlds.ownership import foreign_records
 from service.domain.worlds.transactions import Epochs, HiddenTransactions, Transaction, transactions_of
-from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of
+from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of, undecided
 
 LATER_MS: Final = 10_000
 """Margin (ms) for the difference of clocks. If an entry's newest record has a timestamp later than a decision by more
@@ -36,29 +37,51 @@ def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTran
         markers_from=facts.markers_from,
         samples=query.samples,
         read_at_ms=facts.read_at_ms,
+        leader_epoch=facts.leader_epoch,
     )
-    if facts.history is None:
-        return prove(entry, query.log_partition, (), hidden)
-    return prove(entry, query.log_partition, *transactions_of(query.producer_id, facts.history))
+    history, log_partition = facts.history, query.log_partition
+    transactions: Sequence[Transaction] = ()
+    if history is not None:
+        transactions, hidden = transactions_of(query.producer_id, history)
+    proofs, absence = _Proofs(entry.read_at_ms), entry.newest_absence_proof(log_partition)
+    holes = _hidden(entry, hidden, proofs)
+    left = _possible_writers(entry, log_partition, transactions, hidden, proofs)
+    if history is not None and not holes:
+        foreign = foreign_records(entry, query.producer_id, history, transactions)
+        if foreign is not None:
+            return undecided(foreign)
+    possible = {World.COMMIT for one in left if one.is_commit is not False}
+    possible |= {World.ABORT for one in left if not one.is_commit}
+    possible |= {World.COMMIT, World.ABORT} if holes else set()
+    committed = _committed_within(entry, log_partition, absence, left, proofs)
+    is_all_its = committed is not None and _ends_with(entry, committed)
+    if not is_all_its and not _is_of_transactions(entry, log_partition, left, proofs):
+        possible.add(World.NONE)
+    decision = decision_of(possible)
+    holds_committed = committed is not None
+    question = None if decision != UNKNOWN else _open_question(left, holes, holds_committed=holds_committed)
+    return Verdict(frozenset(possible), decision, proofs.found, question, holds_committed)
 
 
-def prove(
-    entry: EntryRead, log_partition: int, transactions: Sequence[Transaction], hidden: Sequence[HiddenTransactions]
-) -> Verdict:
-    """Returns the verdict on an entry. `transactions`: those of its producer id, oldest first. `hidden`: others that
-    the producer id may have had."""
-    proofs = _Proofs(entry.read_at_ms)
+def _possible_writers(
+    entry: EntryRead,
+    log_partition: int,
+    transactions: Sequence[Transaction],
+    hidden: Sequence[HiddenTransactions],
+    proofs: _Proofs,
+) -> list[Transaction]:
+    """Returns the transactions that may have written to the entry. `transactions`: those of its producer id, oldest
+    first. `hidden`: others that the producer id may have had."""
     log, absence = f"{TOPIC}-{log_partition}", entry.newest_absence_proof(log_partition)
-    relevant_holes = _hidden(entry, hidden, proofs)
-    listing = proofs.keep(
+    writers = proofs.keep(
         transactions,
-        lambda one: one.lists_partition is not False,
+        lambda one: one.lists_partition is not False or _may_be_unlisted(entry, one),
         Kind.LISTING,
         log,
         f"{{gone}} of the producer id ended without listing {entry.partition_name}",
     )
     left = proofs.keep(
-        listing,
+        writers,
         lambda one: one.data_epochs.overlaps(entry.batches.epochs),
         Kind.EPOCH,
         entry.location,
@@ -79,21 +102,15 @@ def prove(
         log,
         "the entry was complete before {gone} began",
     )
+    listing = [one for one in writers if one.lists_partition is not False]
     over = _ended_before_entry(entry, log_partition, listing, hidden)
-    left = proofs.keep(
+    return proofs.keep(
         left,
         lambda one: one.decided not in over,
         Kind.MARKER,
         f"{entry.partition_name}@{entry.markers[-1].offset}" if over else "",
         "the marker at this offset ended {gone} that could have written the entry",
     )
-    possible = {World.COMMIT if one.is_commit else World.ABORT for one in left}
-    possible |= {World.COMMIT, World.ABORT} if relevant_holes else set()
-    if _may_be_of_none(entry, log_partition, absence, left, proofs):
-        possible.add(World.NONE)
-    decision = decision_of(possible)
-    question = None if decision != UNKNOWN else _open_question(left, relevant_holes)
-    return Verdict(frozenset(possible), decision, proofs.found, question)
 
 
 class _Proofs:
@@ -171,27 +188,46 @@ def _ended(transactions: Sequence[Transaction], markers: Sequence[Marker], *, is
     return {one.decided for one in transactions[: ended_before(transactions, markers, is_complete=is_complete)]}
 
 
-def _may_be_of_none(
-    entry: EntryRead, log_partition: int, absence: AbsenceProof | None, left: Sequence[Transaction], proofs: _Proofs
-) -> bool:
-    """Returns whether some records of the entry may belong to no transaction: the client wrote them after its
-    transaction had ended, or never called AddPartitionsToTxn."""
-    log = f"{TOPIC}-{log_partition}"
+def _may_be_unlisted(entry: EntryRead, one: Transaction) -> bool:
+    """Returns whether the transaction may have written to the entry although it does not list the partition. It cannot
+    have begun the entry: the leader would have added the partition."""
+    return one.is_added_by_leaders and not entry.batches.is_single
+
+
+def _is_of_transactions(entry: EntryRead, log_partition: int, left: Sequence[Transaction], proofs: _Proofs) -> bool:
+    """Returns whether no record of the entry was written after its transaction had ended, or without one."""
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
-        proofs.add(Kind.ORDER, log, "the entry was complete before its transaction was decided")
-        return False
+        text = "the entry was complete before its transaction was decided"
+        proofs.add(Kind.ORDER, f"{TOPIC}-{log_partition}", text)
+        return True
+    return False
+
+
+def _committed_within(
+    entry: EntryRead, log_partition: int, absence: AbsenceProof | None, left: Sequence[Transaction], proofs: _Proofs
+) -> Transaction | None:
+    """Returns the newest committed transaction whose records are proven to be in the entry; None without one."""
     markers_from = 0 if absence is None else absence.earlier_high_watermark
     committed = [
         one for one in left if one.is_commit and one.lists_partition and _has_no_marker(entry, markers_from, one)
     ]
-    if not committed or entry.newest_ms > committed[-1].decided_ms + LATER_MS:
-        return True
+    if not committed:
+        return None
     text = (
         "a committed transaction has records on each partition that it added; no marker ended it here, so its records"
         " are in this entry"
     )
-    proofs.add(Kind.LISTING, f"{log}@{committed[-1].decided.offset}", text)
-    return False
+    proofs.add(Kind.LISTING, f"{TOPIC}-{log_partition}@{committed[-1].decided.offset}", text)
+    return committed[-1]
+
+
+def _ends_with(entry: EntryRead, one: Transaction) -> bool:
+    """Returns whether nothing was written behind the records of that transaction, which the entry holds. Where the end
+    kept the epoch, the next transaction of a TV2 client may have written there before any record of the log names
+    it."""
+    keeps_epoch = one.data_epochs.first <= one.marker_epoch <= one.data_epochs.last
+    may_go_on = one.is_added_by_leaders and keeps_epoch and not entry.batches.is_single
+    return not may_go_on and entry.newest_ms <= one.decided_ms + LATER_MS
 
 
 def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> bool:
@@ -203,11 +239,17 @@ def _has_no_marker(entry: EntryRead, markers_from: int, one: Transaction) -> boo
     return are_all_read and not any(matches(m, one) for m in markers)
 
 
-def _open_question(left: Sequence[Transaction], hidden: Sequence[HiddenTransactions]) -> Reason:
+def _open_question(
+    left: Sequence[Transaction], hidden: Sequence[HiddenTransactions], *, holds_committed: bool
+) -> Reason:
     if hidden:
         where = hidden[0]
         return RecordsGone(where.log_partition, where.decided.lo, where.decided.hi)
-    return SeveralLeft(any(one.is_commit for one in left), any(not one.is_commit for one in left))
+    unlisted = [one.is_commit for one in left if one.lists_partition is False]
+    if unlisted:
+        return UnlistedWriter(None if None in unlisted else any(unlisted), holds_committed)
+    committed, others = any(one.is_commit for one in left), any(not one.is_commit for one in left)
+    return SeveralLeft(committed, others, holds_committed)
 
 
 def _shown(epochs: Epochs) -> str:

@@ -27,7 +27,11 @@ from service.domain.transaction_log.transitions import LAST_EPOCH
 from service.domain.worlds.order import NO_POSITION, LogPosition
 
 TV2: Final = 2
-"""From this transaction version on, every end raises the epoch, so an epoch names one transaction (KIP-890)."""
+"""From this transaction version on, an end by a client of that version raises the epoch (KIP-890). An old EndTxn ends a
+transaction of such a client, too, and keeps its epoch: the recovery of Flink's sink does so."""
+
+UNDECIDED: Final = LogPosition((1 << 63) - 1, -1)
+"""In place of the position of a decision that has not been made: behind every record of the log."""
 
 _COMMITS: Final = frozenset({PREPARE_COMMIT, COMPLETE_COMMIT})
 _PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
@@ -99,18 +103,22 @@ class LogHistory(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A transaction of the producer id that its coordinator decided.
+    """A transaction of the producer id: a decided one, or one that is open and does not list the partition.
 
+    - `is_commit`: None while it is undecided.
     - `began`: its client began it when this record had been appended (NO_POSITION: the log does not show when).
-    - `decided`: its PrepareX; its CompleteX where the PrepareX is gone.
+    - `decided`: its PrepareX; its CompleteX where the PrepareX is gone; UNDECIDED.
     - `completed`: offset of its CompleteX; None without one.
     - `lists_partition`: whether the coordinator owed the partition a marker; None where the PrepareX is gone.
     - `data_epochs`: epochs under which its client may have written.
     - `marker_ms`: from the first PrepareX with that outcome to CompleteX, by the coordinator's clock; None where one of
       them is missing.
+    - `is_added_by_leaders`: under TV2 the leader of a partition adds it, and only where it has nothing open of the
+      producer id and epoch (`UnifiedLog.hasOngoingTransaction`). So the transaction may have written behind such an
+      entry without listing the partition. An older client adds each partition itself.
     """
 
-    is_commit: bool
+    is_commit: bool | None
     lists_partition: bool | None
     data_epochs: Epochs
     marker_epoch: int
@@ -119,6 +127,7 @@ class Transaction(NamedTuple):
     decided_ms: int
     completed: int | None
     marker_ms: int | None
+    is_added_by_leaders: bool = False
 
 
 class HiddenTransactions(NamedTuple):
@@ -132,10 +141,11 @@ class HiddenTransactions(NamedTuple):
 
 
 def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transaction], list[HiddenTransactions]]:
-    """Returns the decided transactions of the producer id, oldest first, and those that holes may hide."""
+    """Returns the transactions of the producer id, oldest first, and those that holes may hide. An undecided one is
+    among them only if it does not list the partition."""
     decided, began = [], NO_POSITION
     for group in _groups(history.records):
-        if one := _decided(producer_id, began, group):
+        if one := _decided(producer_id, began, group) or _undecided(producer_id, began, group):
             decided.append(one)
         began = max([began, *(record.position for record in group if record.state in _BEGINS)])
     return decided, list(_hidden(producer_id, history))
@@ -203,7 +213,33 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) ->
         decided_ms=decision.timestamp_ms,
         completed=None if completed is None else completed.offset,
         marker_ms=completed.timestamp_ms - first.timestamp_ms if completed is not None and has_prepare else None,
+        is_added_by_leaders=_is_added_by_leaders(ongoing),
     )
+
+
+def _undecided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) -> Transaction | None:
+    """Returns the transaction if it goes on and does not list the partition."""
+    newest = group[-1]
+    if newest.state != ONGOING or newest.producer_id != producer_id or newest.lists_partition:
+        return None
+    return Transaction(
+        is_commit=None,
+        lists_partition=False,
+        data_epochs=_epochs_of(group),
+        marker_epoch=newest.producer_epoch,
+        began=began,
+        decided=UNDECIDED,
+        decided_ms=newest.timestamp_ms,
+        completed=None,
+        marker_ms=None,
+        is_added_by_leaders=_is_added_by_leaders(group),
+    )
+
+
+def _is_added_by_leaders(ongoing: Sequence[IdRecord]) -> bool:
+    """Returns whether leaders may have added partitions to the transaction: always, unless an Ongoing record shows that
+    its client did. An end by an old request leaves no TV2 in PrepareX, so that record alone shows nothing."""
+    return not ongoing or any(one.client_transaction_version >= TV2 for one in ongoing)
 
 
 def _epochs_of(records: Iterable[IdRecord]) -> Epochs:
@@ -272,7 +308,5 @@ def _hidden_epochs(producer_id: int, before: IdRecord | None, after: IdRecord | 
         # InitProducerId raised the epoch of the one before, or gave a new producer id with epoch 0
         return Epochs(first, after.producer_epoch - 1)
     is_rotated = after.producer_id != producer_id
-    own = after.producer_epoch if after.state == ONGOING else _data_epochs(after, is_rotated).last
-    follows = before is not None and had_it_before and before.client_transaction_version >= TV2
-    is_tv2 = after.client_transaction_version >= TV2 and follows
-    return Epochs(first, own - 1 if is_tv2 else own)
+    # also under TV2: the transaction before may have been ended by an old request, which keeps the epoch
+    return Epochs(first, after.producer_epoch if after.state == ONGOING else _data_epochs(after, is_rotated).last)

@@ -6,7 +6,7 @@ from collections.abc import Set
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.reasons.decided import Contradiction, Proven
+from service.domain.reasons.decided import Contradiction, ForeignRecords, Proven, UnlistedWriter
 from service.domain.reasons.reason import Reason
 
 
@@ -46,12 +46,14 @@ class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
     `decision`: a World's value, or UNKNOWN. `open_question`: the reason why it is unknown; None if it is known.
+    `holds_committed`: records of a committed transaction are proven to be in the entry; there may be others.
     """
 
     possible: frozenset[World]
     decision: str
     proofs: tuple[Proof, ...]
     open_question: Reason | None
+    holds_committed: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -67,6 +69,12 @@ class Verdict(NamedTuple):
         """Returns whether two readings removed each other's worlds: at least one is wrong, and we do not know which, so
         later ones are not trusted either."""
         return isinstance(self.open_question, Contradiction)
+
+    @property
+    def overrules(self) -> bool:
+        """Returns whether the open question takes a decision back that was known before: the entry has grown since, or
+        its records are not those of its id."""
+        return isinstance(self.open_question, (ForeignRecords, UnlistedWriter))
 
 
 def undecided(question: Reason) -> Verdict:

@@ -9,7 +9,7 @@ from service.domain.transaction_log.states import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
 )
-from service.domain.worlds.facts import Batches, EntryFacts
+from service.domain.worlds.facts import Batches, EntryFacts, FirstBatch
 from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory
 from service.domain.worlds.verdict import World
 
@@ -28,8 +28,9 @@ def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: i
     states = _STATES.get(decision or "", ())
     records = [_record(0, ONGOING, producer_id, epoch, at_ms)] if states else []
     records += [_record(i, state, producer_id, epoch + 1, at_ms) for i, state in enumerate(states, 1)]
-    batches = Batches(start_offset, start_offset, Epochs(epoch, epoch), 0, 0, True)
-    return EntryFacts(LogHistory(0, len(records), tuple(records), ()), (), 0, batches, at_ms)
+    first = FirstBatch(epoch, 0, at_ms, 0, is_first_of_epoch=True)
+    batches = Batches(start_offset, start_offset, Epochs(epoch, epoch), first, 0, is_whole=True, is_single=True)
+    return EntryFacts(LogHistory(0, len(records), tuple(records), ()), (), 0, batches, at_ms, leader_epoch=0)
 
 
 def _record(offset: int, state: int, producer_id: int, epoch: int, at_ms: int) -> IdRecord:

@@ -1,0 +1,80 @@
+"""Tells records that another cluster wrote, or that were copied from one, from those of the id that has their producer
+id here.
+
+Every cluster assigns its producer ids from 0 on, so an equal producer id proves nothing about a partition that was
+copied byte for byte. A sign that the id cannot have written an entry is enough: then nobody is named, and no marker is
+advised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from service.domain.reasons.decided import ForeignRecords, ForeignSign
+from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.states import COMPLETE, EMPTY
+from service.domain.worlds.facts import EntryRead
+from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory, Transaction
+
+OLDER_BY_MS: Final = 60_000
+"""Allowance (ms) for clocks that differ, where a record is older than the producer id and epoch that it carries."""
+
+
+def foreign_records(
+    entry: EntryRead, producer_id: int, history: LogHistory, transactions: Sequence[Transaction]
+) -> ForeignRecords | None:
+    """Returns the sign that the id which has the producer id in this cluster did not write the entry; None without one.
+
+    `history`: of that id, without a hole that could hide a transaction of the entry's. `transactions`: its own.
+    Timestamps are a sign only where neither samples nor a transaction of the id speak for it: a producer may set any.
+    """
+    first = entry.batches.first
+    if first is None:
+        return None
+    if first.leader_epoch > entry.leader_epoch >= 0:
+        return ForeignRecords(ForeignSign.LEADER_EPOCH, first.leader_epoch, entry.leader_epoch)
+    highest = max((one.producer_epoch for one in history.records if one.producer_id == producer_id), default=None)
+    if highest is not None and first.producer_epoch > highest:
+        return ForeignRecords(ForeignSign.EPOCH, first.producer_epoch, highest)
+    if first.is_first_of_epoch and first.sequence > 0:
+        return ForeignRecords(ForeignSign.SEQUENCE, first.sequence, 0)
+    given = _given_by(producer_id, first.producer_epoch, history)
+    if given is None:
+        return None
+    if entry.was_written_before(history.partition, given.position):
+        return ForeignRecords(ForeignSign.ORDER, 0, 0)
+    absence = entry.newest_absence_proof(history.partition)
+    was_absent = absence is not None and absence.log_end > given.offset
+    is_older = first.first_timestamp_ms < given.timestamp_ms - OLDER_BY_MS
+    if was_absent or not is_older or _has_listed(entry, first.producer_epoch, history.partition, transactions):
+        return None
+    return ForeignRecords(ForeignSign.OLDER, first.first_timestamp_ms, given.timestamp_ms)
+
+
+def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, transactions: Sequence[Transaction]) -> bool:
+    """Returns whether a transaction of that epoch lists the partition, and may have begun before the entry was
+    complete."""
+    epoch = Epochs(producer_epoch, producer_epoch)
+    return any(
+        one.lists_partition is not False
+        and one.data_epochs.overlaps(epoch)
+        and not entry.was_written_before(log_partition, one.began)
+        for one in transactions
+    )
+
+
+def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> IdRecord | None:
+    """Returns the record by which the id got that epoch under the producer id; None if it is gone. A producer id begins
+    with epoch 0, on an Empty record, or on CompleteX where the epochs of the one before ran out."""
+    before: IdRecord | None = None
+    for one in history.records:
+        if one.producer_id != producer_id:
+            continue
+        if one.producer_epoch < producer_epoch:
+            before = one
+            continue
+        is_rotated = one.state in COMPLETE and one.previous_producer_id not in (NO_ID, producer_id)
+        is_birth = one.producer_epoch == 0 and (one.state == EMPTY or is_rotated)
+        return one if before is not None or is_birth else None
+    return None

@@ -1,0 +1,191 @@
+"""Every small world: two transactions of one id on one partition, each with its end and the fate of its marker, one
+late write, one start of txnscope. Nothing is drawn, so a wrong marker in any of them is found every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from itertools import product
+from typing import Final, NamedTuple
+
+from tests.worlds.cluster import JUDGED, OTHER, Answered, Cluster, Protocol, Txn
+from tests.worlds.history import Run, Tally, Wrong
+from tests.worlds.observer import Observer
+
+PAUSE_MS: Final = 50
+
+
+class End(Enum):
+    """How a transaction ends. `OLD_…`: a TV2 transaction by an old EndTxn, which keeps the epoch."""
+
+    COMMIT = auto()
+    ABORT = auto()
+    TIMEOUT = auto()
+    OLD_COMMIT = auto()
+    OLD_ABORT = auto()
+
+
+class Fate(Enum):
+    """What becomes of the marker on the judged partition. `LOST`: written, and lost with its leader."""
+
+    WRITTEN = auto()
+    SKIPPED = auto()
+    LOST = auto()
+
+
+class Late(Enum):
+    """When a batch of the first transaction arrives late."""
+
+    NEVER = auto()
+    AFTER_FIRST = auto()
+    AFTER_SECOND = auto()
+
+
+class Sampling(Enum):
+    """What txnscope samples between two steps, and in which order the answers come."""
+
+    NOTHING = auto()
+    LOG_FIRST = auto()
+    PARTITION_FIRST = auto()
+
+
+class Part(NamedTuple):
+    """A transaction: the partitions that it writes to, its end, its marker's fate."""
+
+    partitions: tuple[str, ...]
+    end: End
+    fate: Fate
+
+
+class SmallWorld(NamedTuple):
+    """A world. `begins_anew`: the client calls InitProducerId between both; `starts_at`: the number of the step before
+    which txnscope starts, or starts again."""
+
+    protocol: Protocol
+    first: Part
+    second: Part
+    begins_anew: bool
+    late: Late
+    sampling: Sampling
+    starts_at: int
+
+
+STEPS: Final = 8
+_PARTITIONS: Final = ((JUDGED,), (JUDGED, OTHER), (OTHER,))
+_ENDS: Final = {Protocol.OLD: (End.COMMIT, End.ABORT, End.TIMEOUT), Protocol.TV2: tuple(End)}
+
+
+def small_worlds() -> Iterator[SmallWorld]:
+    """Yields every small world."""
+    for protocol in Protocol:
+        parts = [Part(*one) for one in product(_PARTITIONS, _ENDS[protocol], Fate)]
+        for first, second in product(parts, parts):
+            for rest in product((True, False), Late, Sampling, range(STEPS + 1)):
+                yield SmallWorld(protocol, first, second, *rest)
+
+
+class _Play:
+    """One small world, moved on step by step; whatever is open is judged after each step."""
+
+    def __init__(self, world: SmallWorld, tally: Tally) -> None:
+        random = Answered(1)
+        self._world, self._cluster = world, Cluster(random, world.protocol, can_skip=True)
+        self._run = Run(self._cluster, Observer(self._cluster), random, tally)
+        self._first: Txn | None = None
+
+    def steps(self) -> tuple[Callable[[], object], ...]:
+        """Returns the steps, in order: STEPS of them."""
+        world = self._world
+        return (
+            self._cluster.init_producer,
+            lambda: self._begin(world.first),
+            lambda: self._end(world.first),
+            lambda: self._late_write(Late.AFTER_FIRST),
+            lambda: world.begins_anew and self._cluster.init_producer(),
+            lambda: self._begin(world.second),
+            lambda: self._end(world.second),
+            lambda: self._late_write(Late.AFTER_SECOND),
+        )
+
+    def play(self) -> None:
+        for number, step in enumerate(self.steps()):
+            if number == self._world.starts_at:
+                self._run.observer.start()
+            self._sample()
+            step()
+            self._cluster.wait(PAUSE_MS)
+            self._sample()
+            self._run.judge()
+        if self._world.starts_at == STEPS:
+            self._run.observer.start()
+        self._run.judge()
+
+    def _sample(self) -> None:
+        observer = self._run.observer
+        answers = [observer.sample_log, observer.sample_partition]
+        if self._world.sampling is Sampling.NOTHING:
+            return
+        for _ in range(2):
+            for answer in answers if self._world.sampling is Sampling.LOG_FIRST else reversed(answers):
+                answer()
+
+    def _begin(self, part: Part) -> None:
+        txn = self._cluster.begin()
+        self._first = self._first or txn
+        for partition in part.partitions if txn is not None else ():
+            assert txn is not None
+            if self._cluster.add(partition) and partition == JUDGED:
+                self._cluster.write(txn.producer_id, txn.epoch, txn)
+
+    def _end(self, part: Part) -> None:
+        cluster = self._cluster
+        if part.fate is Fate.SKIPPED:
+            cluster.lose_leader()
+        if part.end is End.TIMEOUT:
+            cluster.time_out()
+        else:
+            is_commit = part.end in (End.COMMIT, End.OLD_COMMIT)
+            cluster.end(is_commit=is_commit, by_old_request=part.end in (End.OLD_COMMIT, End.OLD_ABORT))
+        cluster.send_markers()
+        if part.fate is Fate.LOST:
+            cluster.lose_markers()
+        cluster.elect_leader()
+        cluster.catch_up()
+
+    def _late_write(self, when: Late) -> None:
+        """Writes a late batch of the first transaction, if that one was aborted. What is behind a committed one's
+        records cannot be distinguished from them. Under TV2 the batch begins a transaction, unless its epoch is
+        over."""
+        txn, cluster = self._first, self._cluster
+        if self._world.late is not when or txn is None or txn.is_commit is not False:
+            return
+        if self._world.protocol is Protocol.TV2 and txn.epoch == cluster.epoch:
+            return
+        if any(one.producer_id == txn.producer_id and one.txn not in (None, txn) for one in cluster.data):
+            return  # its sequence number is out of order
+        cluster.write(txn.producer_id, txn.epoch, txn)
+
+
+def play(world: SmallWorld, tally: Tally) -> None:
+    """Plays the world. Raises Wrong, with the world in a note."""
+    try:
+        _Play(world, tally).play()
+    except Wrong as e:
+        e.add_note(str(world))
+        raise
+
+
+def play_slice(first: int, step: int) -> tuple[int, Tally, list[str]]:
+    """Plays every `step`-th world from number `first` on. Returns how many, their tally, and a line for each wrong
+    one."""
+    number, tally, wrong = 0, Tally(), []
+    for i, world in enumerate(small_worlds()):
+        if i % step != first:
+            continue
+        number += 1
+        try:
+            play(world, tally)
+        except Wrong as e:
+            wrong.append(f"{e.__notes__[-1]}: {e}")
+    return number, tally, wrong
