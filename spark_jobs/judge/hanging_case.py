@@ -24,9 +24,16 @@ from service.domain.findings.confirmation import (
 )
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Subject
-from service.domain.findings.hanging import can_still_write, entry_identity, is_certain, subject_of
-from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, will_end
+from service.domain.findings.hanging import (
+    can_still_write,
+    entry_identity,
+    is_certain,
+    may_write_unlisted,
+    subject_of,
+)
+from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
 from service.domain.partitions.state import PartitionState
+from service.domain.reasons.decided import ForeignRecords
 from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
 from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryQuery, entry_query
@@ -35,6 +42,9 @@ from service.domain.worlds.verdict import Verdict, World, undecided
 from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
+
+FACTS_TAKE_MS: Final = 2_000
+"""Time (ms) within which the facts about an entry are read, if they can be."""
 
 ASK_AGAIN_MS: Final = 5_000
 """Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
@@ -51,7 +61,9 @@ class HangingCase:
     `has_log`: the transaction log can be read. Without it the coordinators are asked, at `coordinators_asked_ms` last.
 
     `busy_until_ms`: until then the coordinator completed an earlier transaction of the owner; -1 if none is known of.
-    `busy_with`: the start of that transaction while it goes on.
+    `busy_with`: the start of that transaction while it goes on. `grown_ms`: when the owner last wrote a record under
+    TV2 and the entry's epoch, because its transaction may have written to the entry without listing the partition; or
+    when it became known.
     """
 
     entry: Entry
@@ -72,11 +84,35 @@ class HangingCase:
     coordinators_asked_ms: int = -1
     busy_until_ms: int = -1
     busy_with: int | None = None
+    grown_ms: int = -1
 
     @property
     def is_unowned(self) -> bool:
         """Returns whether step 2 holds: no transaction will end the entry."""
         return step_2(self.confirmation) is not None
+
+    def is_reportable(self, now_ms: int) -> bool:
+        """Returns whether step 2 holds, and it is known whether the owner can have written the entry; if the facts for
+        that cannot be read, the producer id alone names the owner after FACTS_TAKE_MS."""
+        if self.unowned_ms is None:
+            return False
+        is_read = self.owner is None or not self.has_log or self.decision.state is not State.UNREAD
+        return is_read or now_ms - self.unowned_ms >= FACTS_TAKE_MS
+
+    @property
+    def holds_committed(self) -> bool:
+        """Returns whether records of a committed transaction are proven to be in the entry."""
+        return self.decision.verdict.decision == World.COMMIT or self.decision.verdict.holds_committed
+
+    @property
+    def proofs(self) -> tuple[Evidence, ...]:
+        """Returns the proofs of the decision, as evidence."""
+        return tuple(Evidence(one.at_ms, one.source, one.text) for one in self.decision.verdict.proofs)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Returns whether the entry is not of the id that has its producer id here."""
+        return isinstance(self.decision.newest.open_question, ForeignRecords)
 
     @property
     def is_confirmed(self) -> bool:
@@ -133,9 +169,11 @@ class HangingCase:
         the owner also names the subject: the entry may have been seen before the record of its id was read."""
         if owner is None:
             return
+        if self.owner is None or (may_write_unlisted(self.entry, owner) and self.owner.offset != owner.offset):
+            self.grown_ms = now_ms
         self.owner = owner
         self._note_completion(owner, now_ms)
-        if not self.is_unowned:
+        if not self.is_unowned and can_be_of(self.entry, owner):
             self._name_subject(owner)
 
     def _note_completion(self, owner: Owner, now_ms: int) -> None:
@@ -257,7 +295,8 @@ class HangingCase:
         """Returns whether only an accident can still end the entry. Without the log, or without DescribeProducers for
         step 3, that is never certain."""
         is_described = not isinstance(self.confirmation, Confirmed) or self.confirmation.described
-        return is_described and self.has_log and is_certain(self.entry, self.owner, context, now_ms)
+        is_known = is_described and self.has_log and not self.is_foreign
+        return is_known and is_certain(self.entry, self.owner, context, now_ms)
 
     # the decision: which marker would be right
 
@@ -271,7 +310,7 @@ class HangingCase:
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:
         """Returns the facts to be read for a verdict; None while there is no reason to read them."""
-        if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms):
+        if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms, self.grown_ms):
             return None
         # without owner: unread yet, or remembered from before a restart and not seen again yet
         if self.owner is None and (not self.is_unowned or self.subject.transactional_id is not None):
@@ -283,10 +322,12 @@ class HangingCase:
         """Applies a verdict. Returns False if it contradicts an earlier one: the decision is unknown from then on."""
         was_contradicted = self.decision.verdict.is_contradiction
         self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep)
+        if self.is_foreign:
+            self.subject = self.subject._replace(transactional_id=None)
         return was_contradicted or not self.decision.verdict.is_contradiction
 
     def _name_subject(self, owner: Owner | DescribedOwner) -> None:
-        if self.subject.transactional_id is None:
+        if self.subject.transactional_id is None and not self.is_foreign:
             self.subject = self.subject._replace(transactional_id=owner.transactional_id)
 
     def _move(self, state: Confirmation) -> None:
@@ -311,7 +352,7 @@ def new_case(
     is_first = entry.start_offset == row.last_stable_offset
     case = HangingCase(
         entry=entry,
-        owner=relation.owner,
+        owner=relation.holder,
         subject=subject_of(entry, relation.owner),
         topic_id=row.topic_id,
         stalled_since_ms=row.stalled_since_ms if is_first else None,

@@ -8,7 +8,7 @@ entry open. Where the log cannot be read, step 2 asks the coordinator instead, t
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -18,8 +18,8 @@ from service.domain.findings.adopted import adopted, unreplicated
 from service.domain.findings.confirmation import EndsKnown, Open, settled_at_ms
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
-from service.domain.findings.hanging import EntryIdentity, entry_identity
 from service.domain.findings.lifecycle import RoundResult
+from service.domain.findings.lost_records import EndedBy
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.blockers import SAMPLE_FRESH_MS
 from service.domain.partitions.open_entries import (
@@ -44,6 +44,7 @@ from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
+from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, key_of, lost_by
 from spark_jobs.source.watched import EVERYTHING, WatchedTopics
 
 log = logging.getLogger(__name__)
@@ -67,13 +68,15 @@ soon after the entry was seen first, or too soon before it was seen last, to rul
 
 class _Round(NamedTuple):
     """The inputs of one round. `read`: how far the transaction log is stored. `shown`: the open entries, each with its
-    partition. `findings`: the open ones about hanging entries, by subject. `has_log`: the log can be read."""
+    partition. `owned`: those that a transaction will end. `findings`: the open ones about hanging entries, by subject.
+    `has_log`: the log can be read."""
 
     connection: Connection
     context: Context
     now_ms: int
     read: LogRead
     shown: Sequence[tuple[PartitionState, JudgedEntry]]
+    owned: Mapping[EntryKey, OwnedEntry]
     findings: Mapping[Subject, Finding]
     has_log: bool
 
@@ -94,9 +97,15 @@ class OpenEntryObserver:
         self._disturbances = disturbances
         self._cases: dict[EntryKey, HangingCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
+        self._fates = SharedFates()
+        self._taken_over_ms: dict[EntryKey, int] = {}
+        """When entries that had no owner at step 2 got one (ms): if seen open later, they are older than its present
+        transaction."""
+        self._lost: list[Observation] = []
+        """Committed records that an ABORT has ended, as of this round."""
         self._stored: set[EntryKey] = set()
         """The entries that are open according to the store."""
-        self._coordinators_asked_ms = 0
+        self._coordinators_asked_ms = self._fates_asked_ms = 0
         self.judged: list[tuple[Entry, Relation]] = []
         """The entries that were open in the last round, each with its relation: what will end the entry, if
         anything."""
@@ -122,12 +131,14 @@ class OpenEntryObserver:
             connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id)
         )
         hanging = {subject: one for (kind, subject), one in known.items() if kind == kinds.HANGING}
+        shown = [(partition.row, one) for partition in partitions for one in partition.entries]
         current = _Round(
             connection,
             context._replace(has_undecodable=read.has_undecodable),
             now_ms,
             read,
-            [(partition.row, one) for partition in partitions for one in partition.entries],
+            shown,
+            _owned(shown),
             {subject: one for subject, one in hanging.items() if one.is_open},
             has_log=judged_partitions.log_unread_reason(connection, self._cluster_id) is None,
         )
@@ -136,27 +147,53 @@ class OpenEntryObserver:
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
         self._note_disturbances(current)
+        self._lost = []
+        self._fates.resume(one for (kind, _), one in known.items() if kind == kinds.ADOPTED and one.is_open)
         ends = self._apply_answers(current) | self._apply_rows(current)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         self._apply_log(current)
         self._ask(current)
         unread = _unread(connection, self._cluster_id, partitions)
-        committed = {entry_identity(subject) for subject, one in hanging.items() if one.decision == World.COMMIT}
+        for subject, one in hanging.items():
+            if one.decision == World.COMMIT and (owned := current.owned.get(key_of(subject))) is not None:
+                self._fates.follow(owned, one.proofs)
         return [
             self._hanging(current, ends, unread),
-            _adopted(current, committed, unread),
+            self._adopted(current, unread),
             self._unreplicated(current, unread),
+            RoundResult(tuple(self._lost), frozenset({kinds.LOST_RECORDS}), resolutions={}),
         ]
 
     def _hanging(self, current: _Round, ends: Mapping[Subject, str], unread: int) -> RoundResult:
         """Returns the round's result on hanging entries. `ends`: how cases have ended. `unread`: from `_unread`."""
-        found = (case for case in self._cases.values() if case.is_unowned)
+        found = (case for case in self._cases.values() if case.is_reportable(current.now_ms))
         return RoundResult(
             tuple(observed(case, current.context, self._bootstrap, current.now_ms) for case in found),
             frozenset({kinds.HANGING}),
             resolutions=ends,
             unread={kinds.HANGING: unread + self._without_case},
         )
+
+    def _adopted(self, current: _Round, unread: int) -> RoundResult:
+        """Returns the round's result on entries that end with a transaction of which they are no part."""
+        context = current.context
+        closing = [case for word in _CLOSING for case in cases_of(current.shown, word, context)]
+        older = [case for case in closing if self._is_older(case.entry)]
+        cases = [*cases_of(current.shown, ADOPTED, context), *older]
+        of_committed = [case.subject for case in cases if self._fates.holds_committed(key_of(case.subject))]
+        return RoundResult(
+            tuple(adopted(cases, context.rules, of_committed)),
+            frozenset({kinds.ADOPTED}),
+            frozenset(context.known_until_ms),
+            context.is_log_complete,
+            unread={kinds.ADOPTED: unread},
+        )
+
+    def _is_older(self, entry: Entry) -> bool:
+        """Returns whether the entry is proven to be older than the transaction that will end it."""
+        key = _key(entry)
+        was_seen = entry.seen_at_ms > self._taken_over_ms.get(key, entry.seen_at_ms)
+        return was_seen or self._fates.holds_committed(key)
 
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
         """Returns the round's result on entries with a marker that is written and not replicated."""
@@ -198,9 +235,15 @@ class OpenEntryObserver:
         for case in self._cases.values():
             case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
         for answers in answered:
+            for key, (asked, facts) in answers.facts.items():
+                if (owned := current.owned.get(key)) is not None:
+                    self._fates.apply_facts(owned, asked, facts, current.read.hidden)
+            self._lost += self._fates.apply_answers(answers, current.context.rules)
             for key, case in self._cases.items():
-                if (how := self._apply(current, answers, key, case)) is not None:
-                    ends[case.subject] = how
+                subject = case.subject
+                how = self._apply(current, answers, key, case)
+                if how is not None or case.subject != subject:  # else the finding named an id that is not its own
+                    ends[subject] = how or kinds.NOT_HANGING
         return ends
 
     def _apply(self, current: _Round, answers: Answers, key: EntryKey, case: HangingCase) -> str | None:
@@ -227,9 +270,15 @@ class OpenEntryObserver:
             if key in answers.facts:
                 _decide(case, *answers.facts[key], read)
             return None
-        how = how_it_ended(current.connection, self._cluster_id, case, seen, answers.ended.get(key), current.context)
-        if how is not None:
-            self._closed_ms[key] = seen.asked_at_ms
+        found = answers.ended.get(key)
+        how = how_it_ended(current.connection, self._cluster_id, case, seen, found, current.context)
+        if how is None:
+            return None
+        self._closed_ms[key] = seen.asked_at_ms
+        marker = found.markers[0] if found is not None and found.markers else None
+        if case.holds_committed and marker is not None and marker.is_commit is False and how != kinds.OUR_MARKER:
+            by = EndedBy.FOREIGN_ABORT if how == kinds.FOREIGN_ABORT else EndedBy.OTHER_TRANSACTION
+            self._lost.append(lost_by(case.subject, marker, by, case.proofs, current.context.rules))
         return how
 
     def _apply_rows(self, current: _Round) -> dict[Subject, str]:
@@ -250,6 +299,8 @@ class OpenEntryObserver:
                     self._begin(current, row, entry, relation, has_log=has_log)
             elif relation.kind not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
+                if case.is_unowned:
+                    self._taken_over_ms[key] = current.now_ms
         gone = {(row.topic, row.partition) for row in read_partitions.gone(current.connection, self._cluster_id)}
         for subject in current.findings.keys() - {case.subject for case in self._cases.values()}:
             case = case_of_finding(current.findings[subject], current.now_ms, has_log=current.has_log)
@@ -264,6 +315,7 @@ class OpenEntryObserver:
             key: case for key, case in self._cases.items() if key in there or case.subject in current.findings
         }
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
+        self._taken_over_ms = {key: ms for key, ms in self._taken_over_ms.items() if key in there}
         return ends
 
     def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
@@ -279,7 +331,7 @@ class OpenEntryObserver:
         for _, (entry, relation) in current.shown:
             case = self._cases.get(_key(entry))
             if relation.is_unowned and case is not None and case.has_log:
-                case.note_owner(relation.owner, current.now_ms)
+                case.note_owner(relation.holder, current.now_ms)
                 case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
                 case.apply_log_read(current.read.read_to, current.now_ms)
 
@@ -291,7 +343,10 @@ class OpenEntryObserver:
         producers: set[int] = set()
         partitions: set[int] = set()
         entries: dict[EntryKey, int] = {}
-        facts: dict[EntryKey, EntryQuery] = {}
+        if now_ms - self._fates_asked_ms >= OBSERVE_AGAIN_MS:
+            entries |= self._fates.observed
+            self._fates_asked_ms = now_ms
+        facts = self._fates.facts_to_read(current.owned, now_ms)
         for key, case in self._cases.items():
             from_ms = self._log_from_ms(case, context, now_ms)
             is_due = now_ms >= from_ms
@@ -315,21 +370,12 @@ class OpenEntryObserver:
             self._coordinators_asked_ms = now_ms
 
 
-def _adopted(current: _Round, committed: Container[EntryIdentity], unread: int) -> RoundResult:
-    """Returns the round's result on entries that end with a transaction of which they are no part. `committed`: the
-    entries with a finding that calls for COMMIT."""
-    context = current.context
-    closing = [case for word in _CLOSING for case in cases_of(current.shown, word, context)]
-    lost_marker = [case for case in closing if entry_identity(case.subject) in committed]
-    cases = [*cases_of(current.shown, ADOPTED, context), *lost_marker]
-    of_committed = [case.subject for case in cases if entry_identity(case.subject) in committed]
-    return RoundResult(
-        tuple(adopted(cases, context.rules, of_committed)),
-        frozenset({kinds.ADOPTED}),
-        frozenset(context.known_until_ms),
-        context.is_log_complete,
-        unread={kinds.ADOPTED: unread},
-    )
+def _owned(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[EntryKey, OwnedEntry]:
+    return {
+        _key(entry): OwnedEntry(row, entry, relation.owner)
+        for row, (entry, relation) in shown
+        if relation.kind in (*_CLOSING, ADOPTED) and relation.owner is not None
+    }
 
 
 def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:

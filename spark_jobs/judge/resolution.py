@@ -113,7 +113,7 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
     name = None if transactional_id is None else display_id(transactional_id)
     shown = Case(
         case.entry,
-        case.owner,
+        None if name is None else case.owner,
         name,
         case.log_start,
         case.last_stable_offset,

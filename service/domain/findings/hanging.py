@@ -15,9 +15,11 @@ from service.domain.findings.rules import Rule
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
+from service.domain.reasons.decided import ForeignRecords
 from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.decision import NOT_READ
+from service.domain.worlds.transactions import TV2
 from service.domain.worlds.verdict import Verdict, World
 
 
@@ -77,6 +79,13 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
     )
 
 
+def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
+    """Returns whether a living producer may write to the entry in a transaction that does not list the partition: under
+    TV2 the leader adds a partition only where nothing of the producer id and epoch is open."""
+    is_tv2 = owner is not None and owner.client_transaction_version >= TV2
+    return is_tv2 and can_still_write(entry, owner)
+
+
 def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int) -> bool:
     """Returns whether only an accident can still end the entry: its producer id or epoch is superseded, its id is gone,
     or its transaction would have timed out by now."""
@@ -111,6 +120,7 @@ def observe(
         else "it will stop read_committed consumers once the transactions before it have ended"
     )
     verdict = case.verdict
+    is_safe = verdict.decision in (World.ABORT, World.NONE) and not may_write_unlisted(entry, case.owner)
     why = _why(case, may_skip_markers, is_behind=not blocks)
     return Observation(
         kind=kinds.HANGING,
@@ -131,7 +141,7 @@ def observe(
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
         decision=verdict.decision,
-        command=command(entry, bootstrap) if verdict.decision in (World.ABORT, World.NONE) else None,
+        command=command(entry, bootstrap) if is_safe else None,
         blocked_groups=case.groups,
         possible=tuple(one.value for one in World if one in verdict.possible),
         proofs=verdict.proofs,
@@ -209,6 +219,18 @@ def _cause(case: Case) -> HangCause:
 
 
 def _advice(case: Case, decision: str) -> str:
+    if isinstance(case.verdict.open_question, ForeignRecords):
+        return (
+            "Write no marker: it would decide about records of another cluster. If the topic is a mirror, or its files"
+            " were copied, declare it with `--mirrored`; txnscope then leaves it out. If it is neither, find out who"
+            " writes there with another cluster's producer ids."
+        )
+    if may_write_unlisted(case.entry, case.owner) and decision in (World.ABORT, World.NONE):
+        return (
+            f"No committed transaction has written to it yet, but {case.name} can still do so under this epoch, without"
+            " listing the partition: stop its producer, or let it initialise again. Then, if the decision stays, write"
+            " the ABORT marker with `txnscope resolve`."
+        )
     fence = (
         f" {case.name} can still write under this epoch: stop its producer, or let it initialise again, before you"
         " write the marker."
@@ -229,6 +251,11 @@ def _advice(case: Case, decision: str) -> str:
         return (
             "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
             " `txnscope resolve`. Restarting the application does not help." + fence
+        )
+    if case.verdict.holds_committed:
+        return (
+            "Do not abort it: it holds records of a committed transaction, and an ABORT marker destroys them. Whether"
+            " it holds others, too, is not known: find out from the application before anything is written." + fence
         )
     return (
         "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"

@@ -78,7 +78,7 @@ def why_not_judged(stall: PartitionState, relations: Sequence[tuple[Entry, Relat
     if not stall.is_complete:
         return NotAllRead(stall.read_why)
     for entry, relation in relations:
-        may_wait = relation.is_unowned and can_still_write(entry, relation.owner)
+        may_wait = relation.is_unowned and can_still_write(entry, relation.holder)
         takes_ms = CONFIRMATION_TAKES_MS if may_wait else YOUNG_MS
         if relation.why is not None and as_of_ms - entry.first_seen_ms >= takes_ms:
             return ProducerUnknown(entry.producer_id, relation.why)

@@ -49,16 +49,18 @@ class Entry(NamedTuple):
 
 class Relation(NamedTuple):
     """The relation of an entry to the transaction that will end it. `kind`: one of RELATIONS, in the words of the API.
-    `owner`: the id that wrote the entry, if its producer id was ever seen in the transaction log. `why`: what is
-    missing if `kind` is unknown. `is_unowned`: the log, as far as it is read, has no transaction that will end the
-    entry; only the three confirmation steps show whether that is final (`findings.confirmation`). `is_unread`: the
-    owner's present state in the log is not known."""
+    `owner`: the id that wrote the entry; None if it is not known. `holder`: the id that has, or last had, the entry's
+    producer id; the entry is not its own where `owner` is None. `why`: what is missing if `kind` is unknown.
+    `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the three confirmation
+    steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's present state in the log is
+    not known."""
 
     kind: str
     owner: Owner | None
     why: Reason | None = None
     is_unowned: bool = False
     is_unread: bool = False
+    holder: Owner | None = None
 
 
 def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
@@ -66,6 +68,15 @@ def owner_of(entry: Entry, owners: Sequence[Owner]) -> Owner | None:
     twice."""
     current = [one for one in owners if one.producer_id == entry.producer_id and one.state != EXPIRED]
     return max(current or owners, key=lambda one: one.last_seen_ms, default=None)
+
+
+def can_be_of(entry: Entry, holder: Owner) -> bool:
+    """Returns whether the id has had the entry's epoch under its producer id, as far as the transaction log is read. A
+    client gets an epoch only when the log has a record with it. A higher one is of another cluster's id."""
+    if holder.state == UNKNOWN:
+        return True
+    is_current = holder.producer_id == entry.producer_id
+    return entry.producer_epoch <= (holder.producer_epoch if is_current else holder.last_epoch)
 
 
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
@@ -89,20 +100,38 @@ def is_stale(entry: Entry, owner: Owner) -> bool:
     return entry.first_seen_ms + ADOPTED_AFTER_MS < owner.start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
 
-def relate(entry: Entry, owners: Sequence[Owner], context: Context, *, is_hanging: bool) -> Relation:
+def relate(
+    entry: Entry,
+    owners: Sequence[Owner],
+    context: Context,
+    *,
+    is_hanging: bool,
+    is_foreign: bool = False,
+    is_adopted: bool = False,
+) -> Relation:
     """Returns the relation of an entry. `owners`: of the entry's producer id. `is_hanging`: a confirmed finding reports
-    that the entry hangs."""
-    owner = owner_of(entry, owners)
-    if owner is not None and owner.state == UNKNOWN:
-        return Relation(NOT_KNOWN, owner, OwnerUndecodable())
-    if owner is not None and will_end(entry, owner):
-        return Relation(_owned_relation(entry, owner, context), owner)
-    is_unread = not context.is_log_complete if owner is None else owner.log_partition not in context.known_until_ms
+    that the entry hangs; `is_foreign`: that finding names nobody, although the producer id has an owner. `is_adopted`:
+    a finding reports that the entry is older than its owner's present transaction."""
+    holder = owner_of(entry, owners)
+    if holder is None:
+        return _unowned(None, None, is_hanging=is_hanging, is_unread=not context.is_log_complete)
+    owner = holder if can_be_of(entry, holder) and not is_foreign else None
+    if holder.state == UNKNOWN:
+        return Relation(NOT_KNOWN, owner, OwnerUndecodable(), holder=holder)
+    if will_end(entry, holder):
+        kind = ADOPTED if is_adopted else _owned_relation(entry, holder, context)
+        return Relation(kind, holder, holder=holder)
+    is_unread = holder.log_partition not in context.known_until_ms
+    return _unowned(holder, owner, is_hanging=is_hanging, is_unread=is_unread)
+
+
+def _unowned(holder: Owner | None, owner: Owner | None, *, is_hanging: bool, is_unread: bool) -> Relation:
     if is_hanging:
-        return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread)
+        return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread, holder=holder)
     if is_unread:
-        return Relation(NOT_KNOWN, owner, LogUnread(), is_unread=True)
-    return Relation(NOT_KNOWN, owner, BeingConfirmed(None if owner is None else NAMES[owner.state]), is_unowned=True)
+        return Relation(NOT_KNOWN, owner, LogUnread(), is_unread=True, holder=holder)
+    state = None if owner is None else NAMES[owner.state]
+    return Relation(NOT_KNOWN, owner, BeingConfirmed(state), is_unowned=True, holder=holder)
 
 
 def _owned_relation(entry: Entry, owner: Owner, context: Context) -> str:

@@ -44,8 +44,10 @@ OTHER_REASONS: Final = LessCommon()
 NAMED: Final = 5
 
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
-_HANGING: Final = select(_F.topic, _F.partition, _F.producer_id, _F.start_offset).where(
-    _F.cluster_id == bindparam("cluster_id"), _F.kind == kinds.HANGING, _F.status == kinds.CONFIRMED
+_FOUND: Final = select(_F.kind, _F.topic, _F.partition, _F.producer_id, _F.start_offset, _F.transactional_id).where(
+    _F.cluster_id == bindparam("cluster_id"),
+    _F.kind.in_((kinds.HANGING, kinds.ADOPTED)),
+    _F.status == kinds.CONFIRMED,
 )
 
 
@@ -133,7 +135,7 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
     producers |= {row.first.producer_id for row in rows if row.first is not None}
     judging = _Judging(
         owners(connection, cluster_id, sorted(producers)),
-        _hanging(connection, cluster_id),
+        _found(connection, cluster_id),
         context_at(connection, cluster_id, as_of_ms),
         as_of_ms,
         entries.keys() - {found[-1].topic_partition} if len(found) == MOST_ENTRIES else None,
@@ -142,12 +144,20 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
     return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
 
 
+class _Found(NamedTuple):
+    """Entries (topic, partition, producer id, start offset) that open findings are about. `hanging`: confirmed, each
+    with whether its finding names a transactional.id; `adopted`: older than the transaction that will end them."""
+
+    hanging: dict[tuple[str, int, int, int], bool]
+    adopted: set[tuple[str, int, int, int]]
+
+
 class _Judging(NamedTuple):
-    """The inputs of a judgement. `complete`: the partitions of which all entries were read; None: all of them.
-    `log_unread`: as `log_unread_reason`."""
+    """The inputs of a judgement. `complete`: the partitions of which all entries were read;
+    None: all of them. `log_unread`: as `log_unread_reason`."""
 
     owners: dict[int, list[Owner]]
-    hanging: frozenset[tuple[str, int, int, int]]
+    found: _Found
     context: Context
     as_of_ms: int
     complete: Set[TopicPartition] | None
@@ -164,13 +174,20 @@ class _Judging(NamedTuple):
         named = blocker_of(row, seen)
         if (closed := unreplicated(row, seen, self.as_of_ms)) is not None:
             owner = owner_of(closed, self.owners.get(closed.producer_id, []))
-            shown.insert(0, JudgedEntry(closed, Relation(UNREPLICATED, owner)))
+            shown.insert(0, JudgedEntry(closed, Relation(UNREPLICATED, owner, holder=owner)))
         blocker = next((one for one in shown if one.entry is named), None)
         return JudgedPartition(row, tuple(shown), blocker, why)
 
     def _relate(self, entry: Entry) -> Relation:
-        is_hanging = (*entry.topic_partition, entry.producer_id, entry.start_offset) in self.hanging
-        relation = relate(entry, self.owners.get(entry.producer_id, []), self.context, is_hanging=is_hanging)
+        key = (*entry.topic_partition, entry.producer_id, entry.start_offset)
+        relation = relate(
+            entry,
+            self.owners.get(entry.producer_id, []),
+            self.context,
+            is_hanging=key in self.found.hanging,
+            is_foreign=not self.found.hanging.get(key, True),
+            is_adopted=key in self.found.adopted,
+        )
         if relation.why == LogUnread() and self.log_unread is not None:
             return relation._replace(why=LogUnread(self.log_unread))
         return relation
@@ -245,10 +262,16 @@ def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartiti
     return found
 
 
-def _hanging(connection: Connection, cluster_id: int) -> frozenset[tuple[str, int, int, int]]:
-    """Returns (topic, partition, producer id, start offset) of the entries that are confirmed to hang."""
-    rows = connection.execute(_HANGING, {"cluster_id": cluster_id})
-    return frozenset((row.topic, row.partition, row.producer_id, row.start_offset) for row in rows)
+def _found(connection: Connection, cluster_id: int) -> _Found:
+    """Returns the entries that open findings are about."""
+    found = _Found({}, set())
+    for row in connection.execute(_FOUND, {"cluster_id": cluster_id}):
+        place = (row.topic, row.partition, row.producer_id, row.start_offset)
+        if row.kind == kinds.HANGING:
+            found.hanging[place] = row.transactional_id is not None
+        else:
+            found.adopted.add(place)
+    return found
 
 
 def context_at(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:

@@ -1,0 +1,179 @@
+"""Follows entries that a later transaction of their producer id will end, and that hold records of a committed one.
+
+The committed transaction's marker was skipped, or lost with a leader, and its client went on at once. So nothing hangs:
+the marker of the present transaction decides about the committed records, too, and an ABORT loses them. Whether an
+entry holds such records is read from the brokers once, if it stays open and its samples do not rule it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Evidence, Finding, Observation, Subject
+from service.domain.findings.hanging import subject_of
+from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
+from service.domain.findings.rules import Rules
+from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner
+from service.domain.partitions.state import PartitionState
+from service.domain.worlds.facts import EntryFacts, EntryQuery, entry_query
+from service.domain.worlds.markers import Marker
+from service.domain.worlds.order import Sample, decode
+from service.domain.worlds.proving import verdict_on
+from service.domain.worlds.transactions import HiddenTransactions
+from service.domain.worlds.verdict import Proof
+from service.store.display import display_id
+from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open
+
+READ_EVERY_MS: Final = 1_000
+READ_AT_ONCE: Final = 4
+"""Entries that are read at once, every READ_EVERY_MS at most: a busy cluster has thousands of long transactions."""
+
+MOST_FOLLOWED: Final = 1_000
+
+
+class OwnedEntry(NamedTuple):
+    """An open entry that its owner's present transaction will end, and its partition."""
+
+    row: PartitionState
+    entry: Entry
+    owner: Owner
+
+
+@dataclass(slots=True)
+class _Followed:
+    """An entry that holds committed records. `high_watermark`: its marker lies at this offset or behind; `last_offset`:
+    of its newest record when it was read, None if not known. `decision`: evidence that the records were committed."""
+
+    subject: Subject
+    high_watermark: int
+    last_offset: int | None
+    decision: tuple[Evidence, ...]
+
+
+class SharedFates:
+    """Reads entries that have an owner, and follows those with committed records of an earlier transaction."""
+
+    def __init__(self) -> None:
+        self._read: dict[EntryKey, int] = {}
+        """By entry, the start of the owner's transaction for which it was read."""
+        self._followed: dict[EntryKey, _Followed] = {}
+        self._read_ms = 0
+
+    def holds_committed(self, key: EntryKey) -> bool:
+        return key in self._followed
+
+    def resume(self, findings: Iterable[Finding]) -> None:
+        """Follows the entries of open findings from before a restart. `findings`: about adopted records."""
+        for one in findings:
+            if one.severity == kinds.CRITICAL:
+                self._follow(key_of(one.subject), one.subject, one.evidence)
+
+    def follow(self, owned: OwnedEntry, proofs: Sequence[Proof], last_offset: int | None = None) -> None:
+        """Follows an entry that is proven to hold committed records."""
+        subject = subject_of(owned.entry, owned.owner)
+        evidence = tuple(Evidence(one.at_ms, one.source, one.text) for one in proofs)
+        self._follow(key_of(subject), subject, evidence, last_offset)
+
+    def _follow(
+        self, key: EntryKey, subject: Subject, evidence: tuple[Evidence, ...], last_offset: int | None = None
+    ) -> None:
+        if key not in self._followed and len(self._followed) < MOST_FOLLOWED:
+            self._followed[key] = _Followed(subject, key.start_offset, last_offset, evidence)
+
+    @property
+    def observed(self) -> Mapping[EntryKey, int]:
+        """Returns the entries to observe, as in `Questions.entries`."""
+        return {key: one.high_watermark for key, one in self._followed.items()}
+
+    def facts_to_read(self, owned: Mapping[EntryKey, OwnedEntry], now_ms: int) -> dict[EntryKey, EntryQuery]:
+        """Returns the facts to read now, of the entries that have been open longest."""
+        self._read = {key: start_ms for key, start_ms in self._read.items() if key in owned}
+        if 0 <= now_ms - self._read_ms < READ_EVERY_MS:
+            return {}
+        due = [key for key, one in owned.items() if self._is_due(key, one)]
+        due.sort(key=lambda key: owned[key].entry.first_seen_ms)
+        if due:
+            self._read_ms = now_ms
+        facts = {}
+        for key in due[:READ_AT_ONCE]:
+            one = owned[key]
+            self._read[key] = one.owner.start_ms
+            facts[key] = entry_query(one.entry, one.owner, decode(one.row.samples), is_deep=False)
+        return facts
+
+    def _is_due(self, key: EntryKey, one: OwnedEntry) -> bool:
+        entry, owner = one.entry, one.owner
+        if key in self._followed or self._read.get(key) == owner.start_ms or owner.ended_offset is None:
+            return False
+        is_long = entry.seen_at_ms - entry.first_seen_ms >= ADOPTED_AFTER_MS
+        return is_long and not _began_after(entry, decode(one.row.samples), owner.log_partition, owner.ended_offset)
+
+    def apply_facts(
+        self, owned: OwnedEntry, asked: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTransactions]
+    ) -> None:
+        """Follows the entry if the facts show that it holds committed records."""
+        verdict = verdict_on(asked, facts, hidden)
+        if verdict.holds_committed:
+            self.follow(owned, verdict.proofs, facts.batches.last_offset if facts.batches.is_whole else None)
+
+    def apply_answers(self, answers: Answers, rules: Rules) -> list[Observation]:
+        """Stops following the entries that have ended. Returns an observation for each that an ABORT marker ended."""
+        lost = []
+        for key, one in list(self._followed.items()):
+            seen = answers.seen.get(key.place)
+            if seen is None or not seen.described:
+                continue
+            if is_open(key, seen):
+                one.high_watermark = seen.ends.high_watermark
+            elif (found := answers.ended.get(key)) is not None and (found.markers or found.is_whole):
+                del self._followed[key]
+                if found.markers and found.markers[0].is_commit is False:
+                    by = EndedBy.OTHER_TRANSACTION
+                    lost.append(lost_by(one.subject, found.markers[0], by, one.decision, rules, one.last_offset))
+        return lost
+
+
+def lost_by(
+    subject: Subject,
+    marker: Marker,
+    ended_by: EndedBy,
+    decision: tuple[Evidence, ...],
+    rules: Rules,
+    last_offset: int | None = None,
+) -> Observation:
+    """Returns the observation of committed records that the ABORT marker has ended. `last_offset`: of them, None if not
+    known."""
+    name = None if subject.transactional_id is None else display_id(subject.transactional_id)
+    lost = LostRecords(
+        topic=subject.topic or "",
+        partition=subject.partition or 0,
+        first_offset=subject.start_offset or 0,
+        last_offset=last_offset,
+        transactional_id=subject.transactional_id,
+        name=name,
+        producer_id=-1 if subject.producer_id is None else subject.producer_id,
+        producer_epoch=-1 if subject.producer_epoch is None else subject.producer_epoch,
+        ended_by=ended_by,
+        marker_offset=marker.offset,
+        ended_at_ms=marker.at_ms,
+        decision=decision,
+    )
+    return lost_records(lost, rules.of(name or "", (lost.topic,)))
+
+
+def key_of(subject: Subject) -> EntryKey:
+    """Returns the key of the entry that a finding is about."""
+    return EntryKey(subject.topic or "", subject.partition or 0, subject.producer_id or 0, subject.start_offset or 0)
+
+
+def _began_after(entry: Entry, samples: Sequence[Sample], log_partition: int, ended_offset: int) -> bool:
+    """Returns whether a sample shows the partition without the entry when the log had the owner's last end already."""
+    return any(
+        one.high_watermark <= entry.start_offset
+        and log_partition in one.ends_before_last
+        and one.ends_before_last[log_partition].offset > ended_offset
+        for one in samples
+    )
