@@ -15,18 +15,21 @@ from service.domain.findings.blocked_group import UnreadCommits
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, LsoSample
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry
+from service.domain.reasons.reason import Reason
 from service.kafka import cluster
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.groups import list_groups
 from service.kafka.settings import ClientSettings
+from service.kafka.share_groups import PROTOCOL_TYPE
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import partitions
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
-from spark_jobs.judge.group_requests import GroupsAnswer, ask_groups
+from spark_jobs.judge.group_requests import NO_ANSWER, GroupsAnswer, ask_groups, ask_share_groups
 from spark_jobs.judge.group_rounds import GroupSchedule, Stalls, UnresponsiveBrokers, stalled_partitions
 from spark_jobs.judge.pending_offsets import Pending, PendingOffsets, blocking_entries
+from spark_jobs.judge.records_ahead import RecordsAhead
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.periodic import repeated
 
@@ -43,16 +46,17 @@ ROUND_S: Final = 1.5
 MOST_ROWS: Final = 5_000
 """Rows that are kept of one round; further ones are left out, and counted."""
 
-_NO_DATA_OF: Final = frozenset({"connect", "share", "sr"})
-"""Kinds of groups (protocol types) that commit no offsets of partitions."""
+_NO_DATA_OF: Final = frozenset({"connect", "sr"})
+"""Kinds of groups (protocol types) that read no partitions."""
 
 
 class GroupProber:
     """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` in the end.
 
-    Other threads may read three fields. `denied`: groups that were listed and may not be asked about. `unread`: open
-    transactions that may commit offsets of more groups than are known. `left_out`: the number of groups, partitions of
-    groups, and open transactions that are not read because there are too many.
+    Other threads may read four fields. `denied`: groups that were listed and may not be asked about. `not_judged`:
+    share groups of which it cannot be told whether they wait, with the reason. `unread`: open transactions that may
+    commit offsets of more groups than are known. `left_out`: the number of groups, partitions of groups, and open
+    transactions that are not read because there are too many.
     """
 
     def __init__(self, reader: Engine, writer: GroupWriter, cluster_id: int, client: ClientSettings) -> None:
@@ -62,8 +66,11 @@ class GroupProber:
         self._listed_ms: int | None = None
         self._unresponsive = UnresponsiveBrokers()
         self._pending = PendingOffsets(self._unresponsive)
+        self._records_ahead = RecordsAhead(self._unresponsive)
+        self._share: frozenset[str] = frozenset()
         self._is_cleared = False
         self.denied: frozenset[str] = frozenset()
+        self.not_judged: Mapping[str, Reason] = {}
         self.unread: tuple[UnreadCommits, ...] = ()
         self.left_out = 0
         self._rows_left_out: Mapping[str, int] = {}
@@ -108,7 +115,8 @@ class GroupProber:
         if self._client is not None and now_ms - (self._listed_ms or 0) >= LIST_EVERY_MS:
             self._listed_ms = None
             self._schedule = GroupSchedule()
-            self.denied = frozenset()
+            self.denied, self.not_judged = frozenset(), {}
+            self._records_ahead = RecordsAhead(self._unresponsive)
             self.close()
 
     def _ask(
@@ -124,6 +132,7 @@ class GroupProber:
         if self._listed_ms is None or now_ms - self._listed_ms >= LIST_EVERY_MS:
             self._list(self._client, now_ms)
         rows: list[ObservedGroupOffset] = []
+        lags: dict[tuple[str, str, int], int] = {}
         asked: set[str] = set()
         began = time.monotonic()
         for node, groups in self._schedule.due(stalled, now_ms):
@@ -136,13 +145,19 @@ class GroupProber:
                 self._schedule.note_asked(group, now_ms, None if answered is None else answered.topics_of(group))
             if answered is not None:
                 rows += answered.rows
+                lags |= answered.lags
                 asked |= answered.topics.keys() | answered.denied
                 self.denied = (self.denied - set(groups)) | answered.denied
+                still = {group: why for group, why in self.not_judged.items() if group not in groups}
+                self.not_judged = {**still, **answered.not_judged}
                 self._listed_ms = None if answered.has_moved else self._listed_ms
         if asked or not known <= self._schedule.coordinators.keys():  # or a group is no more
             answered_ms = now_ms + round((time.monotonic() - started) * 1000)
-            if any(_is_beyond_lso(row, ends) for row in rows):
+            if lags or any(_is_beyond_lso(row, ends) for row in rows):
                 self._wait_for_sample(answered_ms)
+            rows = self._records_ahead.complete(
+                self._client, rows, lags, self._later_ends(rows, ends, answered_ms), now_ms
+            )
             self._writer.replace(rows[:MOST_ROWS], answered_ms, unasked=self._schedule.coordinators.keys() - asked)
             self._is_cleared = False
             kept = {g: n for g, n in self._rows_left_out.items() if g in self._schedule.coordinators and g not in asked}
@@ -159,12 +174,24 @@ class GroupProber:
                     return
             time.sleep(SAMPLE_WAIT_S / 20)
 
+    def _later_ends(
+        self, rows: Sequence[ObservedGroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
+    ) -> Mapping[TopicPartition, LsoSample]:
+        """Returns the partitions by a sample at `answered_ms` or later. Without one, returns those of `ends` that no
+        row has passed: of these, the LSO of an earlier sample is as good."""
+        with self._reader.connect() as connection:
+            if (partitions.looked_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
+                return partitions.stalled_samples(connection, self._cluster_id)
+        passed = {(row.topic, row.partition) for row in rows if _is_beyond_lso(row, ends)}
+        return {place: one for place, one in ends.items() if place not in passed}
+
     def _list(self, client: KafkaClient, now_ms: int) -> None:
         """Asks every broker for its groups. Known groups are kept while any broker does not answer: they may have moved
         there."""
         brokers = cluster.broker_ids(client)
         listed: dict[str, int] = {}
         answered: set[int] = set()
+        share: set[str] = set()
         for node in brokers:
             if self._unresponsive.is_skipped(node, now_ms):
                 continue
@@ -175,16 +202,23 @@ class GroupProber:
                 continue
             answered.add(node)
             listed |= {one.group: node for one in found if one.protocol_type not in _NO_DATA_OF}
-        kept = {} if answered.issuperset(brokers) else self._schedule.coordinators
+            share |= {one.group for one in found if one.protocol_type == PROTOCOL_TYPE}
+        is_whole = answered.issuperset(brokers)
+        kept = {} if is_whole else self._schedule.coordinators
+        self._share = frozenset(share if is_whole else self._share | share)
         self._schedule.set_listed(kept | listed)
         self.denied &= self._schedule.coordinators.keys()
+        self.not_judged = {group: why for group, why in self.not_judged.items() if group in self._share}
         self._listed_ms = now_ms
 
     def _answer(
         self, client: KafkaClient, node: int, groups: list[str], stalled: Stalls, pending: Pending, now_ms: int
     ) -> GroupsAnswer | None:
+        share = [group for group in groups if group in self._share]
+        others = [group for group in groups if group not in self._share]
         try:
-            return ask_groups(client, node, groups, stalled, pending)
+            answered = ask_groups(client, node, others, stalled, pending) if others else NO_ANSWER
+            return answered.with_share_groups(ask_share_groups(client, node, share, stalled)) if share else answered
         except KafkaFailure as e:
             self._note_failure(node, now_ms, e)
             return None

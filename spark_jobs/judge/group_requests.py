@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import TopicPartition
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, GroupOffsets, committed, members
+from service.kafka.group_descriptions import GroupMembers, describe_groups, describe_share_groups
+from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets, committed
+from service.kafka.share_groups import isolation_levels, reports_offsets, share_offsets
 from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge.group_rounds import Stalls
 from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending
@@ -16,23 +21,45 @@ from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending
 _MOVED: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
+NO_OFFSET: Final = -1
+
 _DENIED: Final = 30
 """GROUP_AUTHORIZATION_FAILED"""
 
 
 class GroupsAnswer(NamedTuple):
     """A coordinator's answer about its groups: `rows` on stalled partitions, and by group the `topics` it has offsets
-    on. A group without an answer has no topics: either permission is missing (`denied`; its rows come from the batches
-    of open transactions), or another broker coordinates it now (`has_moved`)."""
+    or assigned partitions on. A group without an answer has no topics: either permission is missing (`denied`; its rows
+    come from the batches of open transactions), or another broker coordinates it now (`has_moved`).
+
+    `lags`: of share groups, by group, topic and partition; only those that are reported. `not_judged`: share groups of
+    which it cannot be told whether they wait, with the reason."""
 
     rows: list[ObservedGroupOffset]
     topics: dict[str, set[str]]
     denied: frozenset[str]
     has_moved: bool
+    lags: Mapping[tuple[str, str, int], int] = MappingProxyType({})
+    not_judged: Mapping[str, Reason] = MappingProxyType({})
 
     def topics_of(self, group: str) -> set[str] | None:
         """Returns the topics of the group; None if the group is to be asked about again soon."""
         return set() if group in self.denied else self.topics.get(group)
+
+    def with_share_groups(self, share: GroupsAnswer) -> GroupsAnswer:
+        """Returns both answers as one."""
+        return GroupsAnswer(
+            self.rows + share.rows,
+            self.topics | share.topics,
+            self.denied | share.denied,
+            self.has_moved or share.has_moved,
+            share.lags,
+            share.not_judged,
+        )
+
+
+NO_ANSWER: Final = GroupsAnswer([], {}, frozenset(), False)
+"""The answer about no group."""
 
 
 def ask_groups(
@@ -68,9 +95,9 @@ def ask_groups(
     before = committed(client, node, list(unstable), require_stable=False, places=unstable) if unstable else {}
     denied = frozenset(group for group, one in answers.items() if one.error == _DENIED)
     unstable |= {group: sorted(pending[group]) for group in denied & pending.keys()}
-    counts = members(client, node, sorted({*seen, *unstable}))
+    described = describe_groups(client, node, sorted({*answering, *unstable}))
     rows = [
-        ObservedGroupOffset(group, *place, offset, counts.get(group), False)
+        ObservedGroupOffset(group, *place, offset, _count(described.get(group)), False)
         for group, offsets in seen.items()
         for place, offset in offsets.items()
     ]
@@ -79,18 +106,72 @@ def ask_groups(
             group,
             *place,
             _offset(before.get(group), place),
-            counts.get(group),
+            _count(described.get(group)),
             True,
             pending.get(group, {}).get(place),
         )
         for group, places in unstable.items()
         for place in places
     ]
-    topics = {group: {topic for topic, _ in offsets} for group, offsets in answering.items()}
+    known = {(row.group, (row.topic, row.partition)) for row in rows}
+    rows += [
+        ObservedGroupOffset(group, *place, NO_OFFSET, has.number, False)
+        for group in answering
+        if (has := described.get(group)) is not None
+        for place in sorted(has.assigned & stalled.places)
+        if (group, place) not in known and _has_no_offset(answering[group].get(place))
+    ]
+    topics = {group: _topics(offsets, described.get(group)) for group, offsets in answering.items()}
     return GroupsAnswer(rows, topics, denied, any(one.error in _MOVED for one in answers.values()))
 
 
+def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stalled: Stalls) -> GroupsAnswer:
+    """As `ask_groups`, for share groups: their start offsets, and the isolation level by which they read."""
+    if not reports_offsets(client):
+        topics: dict[str, set[str]] = {group: set() for group in groups}
+        return GroupsAnswer([], topics, frozenset(), False, not_judged=dict.fromkeys(groups, ShareOffsetsNotReported()))
+    answers = share_offsets(client, node, groups)
+    answering = {group: one.offsets for group, one in answers.items() if one.error == errors.NONE}
+    levels = isolation_levels(client, node, sorted(answering))
+    described = describe_share_groups(client, node, sorted(answering))
+    rows, lags = [], {}
+    for group, offsets in answering.items():
+        one = described.get(group)
+        for place in sorted((offsets.keys() | _assigned(one)) & stalled.places):
+            start, lag = offsets.get(place, (NO_OFFSET, -1))
+            if (level := levels.get(group)) is not None:
+                rows.append(ObservedGroupOffset(group, *place, start, _count(one), False, isolation=level))
+                if lag >= 0:
+                    lags[group, *place] = lag
+    return GroupsAnswer(
+        rows,
+        {group: _topics(offsets, described.get(group)) for group, offsets in answering.items()},
+        frozenset(group for group, one in answers.items() if one.error == _DENIED),
+        any(one.error in _MOVED for one in answers.values()),
+        lags,
+        {group: ShareLevelNotReported() for group in answering if levels.get(group) is None},
+    )
+
+
+def _count(one: GroupMembers | None) -> int | None:
+    return None if one is None else one.number
+
+
+def _assigned(one: GroupMembers | None) -> frozenset[TopicPartition]:
+    return frozenset() if one is None else one.assigned
+
+
+def _topics(offsets: Iterable[TopicPartition], one: GroupMembers | None) -> set[str]:
+    return {topic for topic, _ in {*offsets, *_assigned(one)}}
+
+
+def _has_no_offset(one: Committed | None) -> bool:
+    """Returns whether the coordinator has no offset of a partition: an error (no permission on the topic, an offset
+    that is pending) does not show that."""
+    return one is None or (one.error == errors.NONE and one.offset < 0)
+
+
 def _offset(answers: GroupOffsets | None, place: TopicPartition) -> int:
-    """Returns the committed offset; -1 if there is none."""
+    """Returns the committed offset; NO_OFFSET if there is none."""
     one = None if answers is None else answers.offsets.get(place)
-    return -1 if one is None or one.error != errors.NONE else one.offset
+    return NO_OFFSET if one is None or one.error != errors.NONE else one.offset

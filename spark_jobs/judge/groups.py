@@ -57,7 +57,7 @@ class BlockedGroupObserver:
         if self._prober is None:
             return []
         return [
-            *blocked_group.unreadable_groups(self._prober.denied),
+            *blocked_group.unreadable_groups(self._prober.denied, self._prober.not_judged),
             *blocked_group.incompletely_read(self._prober.unread),
         ]
 

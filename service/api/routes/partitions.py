@@ -138,10 +138,11 @@ def list_groups(
     limit: Limit = LIMIT,
     cursor: Cursor = None,
 ) -> Response:
-    """Lists, by group, topic and partition, all groups with committed offsets on a partition whose LSO has been below
-    the high watermark for a second, even if every open transaction there is still within its timeout. Also lists groups
-    that commit offsets in a transaction that is still open (read from the batches on `__consumer_offsets`), even a
-    group without committed offsets so far. An LSO that is at the high watermark blocks no group.
+    """Lists, by group, topic and partition, all groups with committed offsets, or with members, on a partition whose
+    LSO has been below the high watermark for a second, even if every open transaction there is still within its
+    timeout. Also lists groups that commit offsets in a transaction that is still open (read from the batches on
+    `__consumer_offsets`), even a group without committed offsets so far. An LSO that is at the high watermark blocks no
+    group.
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)

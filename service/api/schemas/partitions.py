@@ -11,8 +11,9 @@ from pydantic import Field
 from service.api.http.fields import id_fields, partition_link, raw_ms, text_of_time, transaction_link
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.domain.findings.hanging import is_blocking
+from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.partitions import ledger
-from service.domain.partitions.blocked_groups import AffectedGroup
+from service.domain.partitions.blocked_groups import LEVEL_COMMITTED, LEVEL_UNCOMMITTED, AffectedGroup
 from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of
@@ -22,7 +23,10 @@ from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 Relation = Annotated[
     str, OneOf("open", "overdue", "completing", "adopted", "unreplicated_marker", "hanging", "unknown")
 ]
-GroupRelation = Annotated[str, OneOf("inactive", "unstable_offsets", "stopped", "will_stop", "reads_uncommitted")]
+GroupRelation = Annotated[
+    str, OneOf("inactive", "unstable_offsets", "stopped", "will_stop", "reads_uncommitted", "unknown")
+]
+IsolationLevel = Annotated[str, OneOf(LEVEL_COMMITTED, LEVEL_UNCOMMITTED)]
 
 Ids = Mapping[bytes, bytes]
 """Transactional ids by the keys of owners."""
@@ -190,7 +194,8 @@ class Group(Shape):
     committed_offset: Annotated[
         int | None,
         Field(
-            description="Null if the first commit is still pending, or if the group's coordinator does not report it."
+            description="Null if the group has committed none, if its first commit is still pending, or if its"
+            " coordinator does not report it. Of a share group: its start offset."
         ),
     ]
     committed_offset_str: Wide = None
@@ -205,7 +210,20 @@ class Group(Shape):
     lag_to_hw: int | None
     lag_to_hw_str: Wide = None
     members: Annotated[int | None, Field(description="Null if the group's coordinator does not report it.")]
-    relation: GroupRelation
+    relation: Annotated[
+        GroupRelation,
+        Field(
+            description="unknown: nothing shows whether the group waits for the transaction. A share group has the"
+            " relation that its share.isolation.level gives it."
+        ),
+    ]
+    confidence: Annotated[str, OneOf(CERTAIN, LIKELY), Field(description="Of the relation.")]
+    isolation_level: Annotated[
+        IsolationLevel | None,
+        Field(
+            description="share.isolation.level of a share group; null for other groups: Kafka does not report theirs."
+        ),
+    ]
     offsets_partition: Annotated[
         int | None,
         Field(
@@ -237,6 +255,8 @@ class Group(Shape):
             lag_to_hw=_lag(committed, high_watermark),
             members=one.offset.members,
             relation=one.relation,
+            confidence=one.confidence,
+            isolation_level=one.offset.isolation,
             offsets_partition=one.offsets_partition,
             producer_id=one.waits_for_producer_id,
             observed_at=text_of_time(one.offset.observed_at_ms),

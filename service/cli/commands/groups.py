@@ -20,10 +20,12 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _row(one: dict[str, Any]) -> tuple[object, ...]:
     where = f" (__consumer_offsets-{one['offsets_partition']})" if one["offsets_partition"] is not None else ""
+    is_at_lso = one["committed_offset"] == one["last_stable_offset"]  # there it only has to stand a little longer
+    is_likely = one["relation"] == "stopped" and one["confidence"] == "likely" and not is_at_lso
     return (
         one["group"],
         f"{one['topic']}-{one['partition']}",
-        one["relation"] + where,
+        one["relation"] + (", likely" if is_likely else "") + where,
         one["committed_offset"],
         one["last_stable_offset"],
         one["lag_to_lso"],

@@ -4,6 +4,7 @@ transaction, and resolved with it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType, NoneType
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
@@ -13,8 +14,16 @@ from service.domain.findings.finding import Evidence, Finding, Key, Observation,
 from service.domain.findings.formatting import utc
 from service.domain.findings.open_too_long import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, StallCause, StallCauses, worst_of
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, UNSTABLE_OFFSETS, AffectedGroup
+from service.domain.partitions.blocked_groups import (
+    OFFSETS_TOPIC,
+    UNSTABLE_OFFSETS,
+    WILL_STOP,
+    AffectedGroup,
+    GroupOffset,
+)
 from service.domain.partitions.facts import TopicPartition
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import ShareLevelNotReported
 
 COMMIT_EXPECTED_MS: Final = 6_000
 """Time by which a group that makes progress has committed: once in the default auto.commit.interval.ms of 5 s."""
@@ -27,8 +36,8 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS. `known`:
-    findings; the open ones describe the transactions that block.
+    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS; not of those
+    that will stop, because they read on. `known`: findings; the open ones describe the transactions that block.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) it is reported once the partition has been stalled for LONG_AFTER_MS.
@@ -36,7 +45,8 @@ def blocked_groups(
     causes = StallCauses(known, context)
     found = []
     for affected in affected_groups:
-        if affected.is_blocked and affected.offset.unchanged_ms >= COMMIT_EXPECTED_MS:
+        waits = affected.is_blocked and affected.relation != WILL_STOP
+        if waits and affected.offset.unchanged_ms >= COMMIT_EXPECTED_MS:
             behind = _blockers(affected, blockers.get(affected.stalled_partition, ()))
             cause = _cause(behind, causes)
             if cause.has_finding or as_of_ms - affected.stalled_since_ms >= LONG_AFTER_MS:
@@ -49,21 +59,43 @@ def blocked_groups(
     )
 
 
-def unreadable_groups(denied: Iterable[str]) -> list[Observation]:
-    """Returns observations of groups that are listed but whose offsets may not be read, so it is not known whether they
-    wait."""
+def unreadable_groups(
+    denied: Iterable[str], not_judged: Mapping[str, Reason] = MappingProxyType({})
+) -> list[Observation]:
+    """Returns observations of groups that are listed, and of which it is not known whether they wait. `denied`: their
+    offsets may not be read. `not_judged`: share groups, with the reason."""
+    groups: list[tuple[str, Reason | None]] = [(group, None) for group in sorted(denied)]
+    groups += sorted(not_judged.items(), key=lambda one: one[0])
     return bounded(
-        sorted(denied),
-        lambda group: Observation(
-            kind=kinds.COVERAGE_GAP,
-            severity=kinds.WARNING,
-            subject=Subject(group=group),
-            title=f"{group}: no permission to read the offsets of this consumer group, so it may be blocked unseen",
-            advice="Grant DESCRIBE on the group to txnscope's principal.",
-            evidence=(),
+        groups,
+        lambda one: _unreadable(*one),
+        lambda rest: (
+            f"{len(rest):,} more groups cannot be judged: grant DESCRIBE on them, and DESCRIBE_CONFIGS on share groups"
         ),
-        lambda rest: f"no permission to read the offsets of {len(rest):,} more consumer groups: grant DESCRIBE on them",
     )
+
+
+def _unreadable(group: str, reason: Reason | None) -> Observation:
+    why = "no permission to read the offsets of this consumer group" if reason is None else str(reason)
+    return Observation(
+        kind=kinds.COVERAGE_GAP,
+        severity=kinds.WARNING,
+        subject=Subject(group=group),
+        title=f"{group}: {why}, so it may be blocked unseen",
+        advice=_TO_GRANT.get(type(reason), _NOTHING_TO_GRANT),
+        evidence=(),
+        reason=reason,
+    )
+
+
+_SHARE_WAITS: Final = "A share group waits for open transactions only if its share.isolation.level is read_committed."
+_TO_GRANT: Final = {
+    NoneType: "Grant DESCRIBE on the group to txnscope's principal.",
+    ShareLevelNotReported: f"Grant DESCRIBE_CONFIGS on the group to txnscope's principal. {_SHARE_WAITS}",
+}
+_NOTHING_TO_GRANT: Final = (
+    f"{_SHARE_WAITS} Look at the group's configs, and compare its lag with the stalled partitions."
+)
 
 
 class UnreadCommits(NamedTuple):
@@ -144,7 +176,7 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
         subject=Subject(group=group, topic=topic, partition=partition),
         title=f"{group} {problem}",
         advice=f"{advice} {_outlook(cause)}",
-        evidence=(hold, Evidence(affected.offset.standing_since_ms, "OffsetFetch", _committed(affected))),
+        evidence=(hold, Evidence(affected.offset.standing_since_ms, _source(affected.offset), _committed(affected))),
         confidence=affected.confidence,
         self_heals_at_ms=cause.heals_at_ms,
     )
@@ -153,12 +185,23 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
 
 def _behind(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
     _, topic, partition = affected.key
+    waits = "is blocked" if affected.offset.committed_offset == affected.stalled_lso else "is probably blocked"
     return (
-        f"is blocked on {topic}-{partition}: at offset {affected.stalled_lso} {cause.text} stops"
-        " read_committed consumers",
+        f"{waits} on {topic}-{partition}: at offset {affected.stalled_lso} {cause.text} stops"
+        f" read_committed consumers{_doubt(affected)}",
         "Restarting the group does not help. Resetting its offsets beyond the LSO skips records that may yet be"
         " committed. Its lag as clients measure it, up to the LSO, may be 0.",
     )
+
+
+def _doubt(affected: AffectedGroup) -> str:
+    """Returns the text on what the relation of a group rests on, if its offset is not the LSO."""
+    offset = affected.offset.committed_offset
+    if offset < 0:
+        return "; the group has members on the partition and has committed no offset"
+    if offset > affected.stalled_lso and affected.offset.isolation is None:
+        return "; the group is above that offset and does not move, although there are records that it could read"
+    return ""
 
 
 def _unstable(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
@@ -181,7 +224,13 @@ def _outlook(cause: StallCause) -> str:
     return "It goes on when the transaction ends; what will end the transaction is not known yet."
 
 
+def _source(offset: GroupOffset) -> str:
+    return "OffsetFetch" if offset.isolation is None else "DescribeShareGroupOffsets"
+
+
 def _committed(affected: AffectedGroup) -> str:
     one = affected.offset
-    what = "no committed offset" if one.committed_offset < 0 else f"committed offset {one.committed_offset}"
-    return what + (", another one pending" if one.is_unstable else "") + ", the same since then"
+    name = "committed offset" if one.isolation is None else "start offset"
+    what = f"no {name}" if one.committed_offset < 0 else f"{name} {one.committed_offset}"
+    reads = "" if one.isolation is None else f", share.isolation.level {one.isolation}"
+    return what + (", another one pending" if one.is_unstable else "") + ", the same since then" + reads

@@ -1,10 +1,24 @@
-"""Relates consumer groups to the open transactions that block them, from a committed offset and the LSO.
+"""Relates consumer groups to the open transactions that block them, by their progress.
 
-A committed offset does not show with which isolation level its group reads. A group whose offset is at the LSO, or has
-not moved for STOPPED_AFTER_MS below it, is assumed to read committed records and to wait. The log between the two is
-not read, so a group that has only markers and aborted records left to pass may wait already: a group that commits "last
-record + 1" is one marker short of the LSO, and is reported as `will_stop` until its offset has not moved for that long.
-Both relations count as blocked.
+Kafka does not report with which isolation level a group reads, share groups (KIP-932) aside, and a committed offset
+does not show it: a read_committed group can be reset to an offset above the LSO. So the relation follows from what the
+group does while the LSO is stalled, and from the records that it could read:
+
+| committed offset | the group | relation |
+|---|---|---|
+| any | has no members | inactive |
+| above the LSO | has moved on there since the LSO came to this offset | reads_uncommitted |
+| above the LSO | does not move for STOPPED_AFTER_MS although there are records for it | stopped, likely |
+| the LSO | | stopped |
+| below the LSO | has no record left to read before the LSO (known from the bytes) | stopped, likely |
+| below the LSO | has moved in the last STOPPED_AFTER_MS | will_stop, likely |
+| below the LSO | does not move, and has records left, or they could not be read | unknown |
+| none | has had members on the partition for STOPPED_AFTER_MS | stopped, likely |
+| an open transaction contains it | | unstable_offsets |
+
+Everything else is unknown. A group that has records left before the LSO does not wait for the transaction at the LSO,
+even if it does not move: a slow application, a broken consumer and a paused one look the same. A share group is judged
+by the level that Kafka reports: with read_uncommitted it waits for no transaction.
 
 A group on a data partition waits for whichever transaction holds the LSO. A group with pending offsets waits for the
 transaction that contains them, wherever the LSO is; if the batches of that transaction could not be read, for any that
@@ -24,8 +38,12 @@ UNSTABLE_OFFSETS: Final = "unstable_offsets"
 STOPPED: Final = "stopped"
 WILL_STOP: Final = "will_stop"
 READS_UNCOMMITTED: Final = "reads_uncommitted"
-RELATIONS: Final = (INACTIVE, UNSTABLE_OFFSETS, STOPPED, WILL_STOP, READS_UNCOMMITTED)
+UNKNOWN: Final = "unknown"
+RELATIONS: Final = (INACTIVE, UNSTABLE_OFFSETS, STOPPED, WILL_STOP, READS_UNCOMMITTED, UNKNOWN)
 BLOCKED: Final = frozenset({STOPPED, WILL_STOP, UNSTABLE_OFFSETS})
+
+LEVEL_COMMITTED: Final = "read_committed"
+LEVEL_UNCOMMITTED: Final = "read_uncommitted"
 
 STALLED_AFTER_MS: Final = 1_000
 """Time for which a partition has to be stalled before groups count as waiting for it: shorter transactions come and go
@@ -36,13 +54,19 @@ STOPPED_AFTER_MS: Final = 30_000
 
 
 class GroupOffset(NamedTuple):
-    """The answer of a group's coordinator about one partition. `committed_offset` -1: none, or not reported. `members`:
-    None if not reported.
+    """The answer of a group's coordinator about one partition. `committed_offset`: of a share group, its start offset;
+    -1: none, or not reported. `members`: None if not reported.
 
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
     `committed_offset` is the one before. `observed_at_ms`: time at which the answer had arrived. `standing_since_ms`:
     time since which `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches
-    were read.
+    were read. `isolation`: the level of a share group (LEVEL_COMMITTED, LEVEL_UNCOMMITTED); None for other groups.
+
+    `lso`: the LSO at the time of the answer, for which the rest holds; None if not known. `advances`: the number of
+    times that the group, with members before and after, has moved on from an offset above this LSO.
+    `has_records_ahead`: there is a record that the group could read: below the LSO, a committed one before the LSO;
+    above the LSO, any one before the high watermark. None if that was not read. `records_ahead_since_ms`: the time
+    since which that is known to be True at this offset.
     """
 
     group: str
@@ -54,6 +78,11 @@ class GroupOffset(NamedTuple):
     observed_at_ms: int
     standing_since_ms: int
     producer_id: int | None = None
+    isolation: str | None = None
+    lso: int | None = None
+    advances: int = 0
+    has_records_ahead: bool | None = None
+    records_ahead_since_ms: int | None = None
 
     @property
     def unchanged_ms(self) -> int:
@@ -146,11 +175,11 @@ def _affected_group(
         )
         if affected is not None:
             return affected
-    if own is None or one.committed_offset < 0:
+    if own is None or (one.committed_offset < 0 and one.is_unstable):
         return None
     if one.committed_offset > own.last_stable_offset and one.observed_at_ms > as_of_ms:
         return None
-    return _behind(one, own, place, own, *_relation(one, own.last_stable_offset), as_of_ms)
+    return _behind(one, own, place, own, *_relation(one, own), as_of_ms)
 
 
 def _behind(
@@ -168,14 +197,39 @@ def _behind(
     return AffectedGroup(one, own, relation, confidence, stalled_partition, ends.last_stable_offset, since_ms)
 
 
-def _relation(one: GroupOffset, last_stable_offset: int) -> tuple[str, str]:
+def _relation(one: GroupOffset, own: LsoSample) -> tuple[str, str]:
+    """Returns relation and confidence, by the table above."""
+    lso = own.last_stable_offset
     if one.members == 0:
         return INACTIVE, CERTAIN
-    if one.committed_offset > last_stable_offset:
+    if one.isolation == LEVEL_UNCOMMITTED:
         return READS_UNCOMMITTED, CERTAIN
-    if one.committed_offset == last_stable_offset:
+    if one.committed_offset < 0:
+        return _without_offset(one, own)
+    if one.committed_offset == lso or (one.committed_offset > lso and one.isolation == LEVEL_COMMITTED):
         return STOPPED, _confidence(one)
-    return (STOPPED if one.unchanged_ms >= STOPPED_AFTER_MS else WILL_STOP), LIKELY
+    if one.committed_offset > lso:
+        return _above(one, lso)
+    if one.has_records_ahead is False and one.lso == lso:
+        return STOPPED, LIKELY
+    return (WILL_STOP if one.unchanged_ms < STOPPED_AFTER_MS else UNKNOWN), LIKELY
+
+
+def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[str, str]:
+    """Returns the relation of a group that has members on the partition and has committed nothing there. A group that
+    reads commits soon; only one that keeps its offsets elsewhere never does."""
+    since_ms = max(one.standing_since_ms, own.stalled_since_ms or one.observed_at_ms)
+    is_waiting = bool(one.members) and one.observed_at_ms - since_ms >= STOPPED_AFTER_MS
+    return (STOPPED if is_waiting else UNKNOWN), LIKELY
+
+
+def _above(one: GroupOffset, lso: int) -> tuple[str, str]:
+    """Returns the relation of a group above the LSO. One step can be a reset that was made between two answers."""
+    if one.lso == lso and one.advances:
+        return READS_UNCOMMITTED, CERTAIN if one.advances > 1 else LIKELY
+    since_ms = one.records_ahead_since_ms
+    is_waiting = bool(one.members) and since_ms is not None and one.observed_at_ms - since_ms >= STOPPED_AFTER_MS
+    return (STOPPED if is_waiting and one.unchanged_ms >= STOPPED_AFTER_MS else UNKNOWN), LIKELY
 
 
 def _confidence(one: GroupOffset) -> str:

@@ -48,6 +48,22 @@ class NoPermission(Reason):
 
 
 @dataclass(frozen=True)
+class ShareLevelNotReported(Reason):
+    """The brokers do not report the isolation level of a share group."""
+
+    code = "share_level_not_reported"
+    sentence = "the isolation level of this share group is not known: grant DESCRIBE_CONFIGS on the group"
+
+
+@dataclass(frozen=True)
+class ShareOffsetsNotReported(Reason):
+    """The brokers do not support DescribeShareGroupOffsets."""
+
+    code = "share_offsets_not_reported"
+    sentence = "the brokers do not report the offsets of share groups (Kafka 4.1 and later do)"
+
+
+@dataclass(frozen=True)
 class NoBroker(Reason):
     """None of the bootstrap servers answers. `servers`: as they were given."""
 

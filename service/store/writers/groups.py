@@ -1,5 +1,5 @@
-"""Stores committed offsets of consumer groups on stalled partitions: the last one seen, and the time since which it is
-unchanged."""
+"""Stores committed offsets of consumer groups on stalled partitions: the last one seen, the time since which it is
+unchanged, and how often it moved on above the LSO. The count survives a restart, and starts anew at another LSO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _DIGEST: Final = 16
 
 
 class ObservedGroupOffset(NamedTuple):
-    """The offset of a group on a partition: service.domain.partitions.blocked_groups.GroupOffset without times."""
+    """The offset of a group on a partition: service.domain.partitions.blocked_groups.GroupOffset without times and
+    counts. `lso` None: no sample that is known to be later than the answer."""
 
     group: str
     topic: str
@@ -32,6 +33,9 @@ class ObservedGroupOffset(NamedTuple):
     members: int | None
     is_unstable: bool
     producer_id: int | None = None
+    isolation: str | None = None
+    lso: int | None = None
+    has_records_ahead: bool | None = None
 
 
 _G = group_offsets.c
@@ -67,10 +71,7 @@ class GroupWriter:
             rows_now = {}
             for row in rows:
                 offset = row._replace(group=group_name(row.group))
-                old = known.get(offset[:3])
-                is_unchanged = old is not None and old.committed_offset == offset.committed_offset
-                since_ms = old.standing_since_ms if old is not None and is_unchanged else observed_at_ms
-                rows_now[offset[:3]] = GroupOffset(*offset[:6], observed_at_ms, since_ms, offset.producer_id)
+                rows_now[offset[:3]] = _after(known.get(offset[:3]), offset, observed_at_ms)
             gone = [key for key in known.keys() - rows_now.keys() if key[0] not in kept]
             if gone:
                 names = ("of_group", "of_topic", "of_partition")
@@ -79,6 +80,34 @@ class GroupWriter:
                     [{"of_cluster": self._cluster_id} | dict(zip(names, key, strict=True)) for key in sorted(gone)],
                 )
             _ROWS.write(connection, [(self._cluster_id, *row) for _, row in sorted(rows_now.items())])
+
+
+def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> GroupOffset:
+    """Returns the row for an observation at `at_ms`, after the stored row `old`."""
+    is_unchanged = old is not None and old.committed_offset == new.committed_offset
+    ahead_since_ms = at_ms if new.has_records_ahead else None
+    if old is not None and is_unchanged and new.has_records_ahead and old.records_ahead_since_ms is not None:
+        ahead_since_ms = old.records_ahead_since_ms
+    return GroupOffset(
+        *new[:6],
+        observed_at_ms=at_ms,
+        standing_since_ms=old.standing_since_ms if old is not None and is_unchanged else at_ms,
+        producer_id=new.producer_id,
+        isolation=new.isolation,
+        lso=old.lso if new.lso is None and old is not None else new.lso,
+        advances=_advances(old, new),
+        has_records_ahead=new.has_records_ahead,
+        records_ahead_since_ms=ahead_since_ms,
+    )
+
+
+def _advances(old: GroupOffset | None, new: ObservedGroupOffset) -> int:
+    """Returns the new number of advances. A group that had no members in between may read with another level now, and
+    a step from below the LSO is a reset: nobody reads past the LSO and stays below it in the answer before."""
+    if old is None or not new.members or (new.lso is not None and new.lso != old.lso):
+        return 0
+    has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset
+    return old.advances + (1 if has_advanced and old.members else 0)
 
 
 def group_name(group: str) -> str:

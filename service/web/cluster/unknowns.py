@@ -11,9 +11,10 @@ from service.api.schemas.unknowns import Unknown, UnknownKind
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
 from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, ProducerUnknown, TooManyOpen, TooManyStalled
 from service.domain.transaction_log.states import SOURCE as LOG
-from service.web.shared.grants import bootstrap_of, lines_of, lines_of_groups
+from service.web.shared.grants import bootstrap_of, grant_of_groups, lines_of
 
 GROUPS_NAMED: Final = 5
 PARTITIONS_SHOWN: Final = 40
@@ -22,6 +23,7 @@ _LOG_VERDICTS: Final = "state, cause, timeouts, expiry, blockers"
 _PARTITION_VERDICTS: Final = "hanging, blocked, waiting groups"
 
 
+_SHARE_GROUPS: Final = "Look at the share.isolation.level of these groups: only with read_committed they wait."
 _SEE_TO: Final = "Check the brokers; txnscope retries by itself."
 _TAKES: Final = {
     UnknownKind.SOURCE: ("what it reports", _SEE_TO, None),
@@ -57,23 +59,29 @@ class UnknownRow(NamedTuple):
 
 
 def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers: Sequence[Broker]) -> list[UnknownRow]:
-    """Returns the rows in the order of `unknown`, then one for `denied`: findings of groups that may not be asked."""
+    """Returns the rows in the order of `unknown`, then one for each reason of `denied`: findings of groups that cannot
+    be judged."""
     bootstrap = bootstrap_of(brokers)
-    found = [_row(one, bootstrap) for one in unknown]
-    if denied:
-        names = sorted(one.subject.group or "" for one in denied)
-        found.append(
-            UnknownRow(
-                f"consumer groups {join_names(names, GROUPS_NAMED)}"
-                if len(names) > 1
-                else f"consumer group {names[0]}",
-                "whether they wait" if len(names) > 1 else "whether it waits",
-                "no permission to read their offsets" if len(names) > 1 else "no permission to read its offsets",
-                tuple(lines_of_groups(denied, bootstrap)),
-                "Grant DESCRIBE on them to txnscope's principal.",
-            )
-        )
-    return found
+    by_reason: dict[Reason | None, list[Finding]] = {}
+    for one in denied:
+        by_reason.setdefault(one.reason, []).append(one)
+    of_groups = [_row_of_groups(some, reason, bootstrap) for reason, some in by_reason.items()]
+    return [_row(one, bootstrap) for one in unknown] + of_groups
+
+
+def _row_of_groups(denied: Sequence[Finding], reason: Reason | None, bootstrap: str | None) -> UnknownRow:
+    names = sorted(one.subject.group or "" for one in denied)
+    grant = grant_of_groups(denied)
+    is_one = len(names) == 1
+    kind = "consumer group" if reason is None else "share group"
+    why = f"no permission to read {'its' if is_one else 'their'} offsets" if reason is None else str(reason)
+    return UnknownRow(
+        f"{kind} {names[0]}" if is_one else f"{kind}s {join_names(names, GROUPS_NAMED)}",
+        "whether it waits" if is_one else "whether they wait",
+        why,
+        tuple(lines_of(grant, bootstrap)),
+        _SHARE_GROUPS if grant is None else f"Grant {grant.text} to txnscope's principal.",
+    )
 
 
 def bounded(rows: Iterable[UnknownRow]) -> tuple[list[UnknownRow], int]:

@@ -23,7 +23,7 @@ from service.web.findings.words import about, heal_of_finding, is_muted
 from service.web.shared import words
 from service.web.shared.addresses import partition_page, transaction_page
 from service.web.shared.frame import Frame
-from service.web.shared.grants import bootstrap_of, lines_of, lines_of_groups
+from service.web.shared.grants import bootstrap_of, grant_of_groups, lines_of
 from service.web.shared.render import render
 
 MOST_FACTS: Final = 6
@@ -94,9 +94,8 @@ def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
     bootstrap = bootstrap_of(brokers)
     if (missing := grant_for(finding.reason)) is not None:
         return GrantLines(missing.text, tuple(lines_of(missing, bootstrap)))
-    if (group := finding.subject.group) is not None:
-        return GrantLines(f"DESCRIBE on group {group}", tuple(lines_of_groups([finding], bootstrap)))
-    return None
+    of_group = grant_of_groups([finding])
+    return None if of_group is None else GrantLines(of_group.text, tuple(lines_of(of_group, bootstrap)))
 
 
 def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:

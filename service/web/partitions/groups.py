@@ -11,11 +11,12 @@ from sqlalchemy import Connection
 
 from service.api.http.kept import KeptRoute
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP
+from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP, LIKELY
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     READS_UNCOMMITTED,
     STOPPED,
+    UNKNOWN,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     AffectedGroup,
@@ -28,14 +29,15 @@ from service.web.shared.frame import Frame, framed
 from service.web.shared.paging import Paged, PageNumber, paged
 from service.web.shared.render import render
 
-ORDER: Final = (STOPPED, UNSTABLE_OFFSETS, WILL_STOP, READS_UNCOMMITTED, INACTIVE)
+ORDER: Final = (STOPPED, UNSTABLE_OFFSETS, WILL_STOP, UNKNOWN, READS_UNCOMMITTED, INACTIVE)
 
 
 class GroupRow(NamedTuple):
     """A consumer group on a partition. `committed`: None if it has committed nothing yet. `lag_to_lso`: below 0 if the
     group is beyond the LSO; both lags are None if nothing is committed or the partition is not watched. `behind`: the
     partition with the stalled LSO that affects the group. `is_pending`: the group's offset is part of the transaction
-    that is open on `behind`. `to_go`: offsets until the group stops, if it will."""
+    that is open on `behind`. `to_go`: offsets until the group stops, if it will. `is_likely`: the relation is not
+    certain. `isolation`: of a share group."""
 
     group: str
     topic: str
@@ -52,6 +54,8 @@ class GroupRow(NamedTuple):
     is_blocked: bool
     is_pending: bool
     to_go: int | None
+    is_likely: bool
+    isolation: str | None
 
     @property
     def place(self) -> str:
@@ -94,6 +98,8 @@ def _row(one: AffectedGroup) -> GroupRow:
         is_blocked=one.is_blocked,
         is_pending=one.is_pending,
         to_go=max(one.stalled_lso - (committed or 0), 0) if one.relation == WILL_STOP else None,
+        is_likely=one.confidence == LIKELY,
+        isolation=one.offset.isolation,
     )
 
 
@@ -146,7 +152,7 @@ def names_by_relation(rows: Sequence[GroupRow]) -> Counter[str]:
 
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
-    """Returns the findings about groups that may not be asked, so that it is not known if they wait."""
+    """Returns the findings about groups that cannot be judged, so that it is not known if they wait."""
     gaps = FindingSelection(kinds=frozenset({COVERAGE_GAP}), statuses=frozenset({CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

@@ -9,6 +9,7 @@ from service.domain.partitions.blocked_groups import (
     INACTIVE,
     READS_UNCOMMITTED,
     STOPPED,
+    UNKNOWN,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     AffectedGroup,
@@ -38,6 +39,7 @@ GROUP_WORDS: Final = {
     UNSTABLE_OFFSETS: "cannot fetch its offsets",
     READS_UNCOMMITTED: "reads uncommitted",
     INACTIVE: "inactive",
+    UNKNOWN: "unknown",
 }
 
 
@@ -80,6 +82,8 @@ def _pin(one: AffectedGroup) -> Pin:
         return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(to_go, 'offset')} to go")
     if one.relation == READS_UNCOMMITTED:
         return Pin(offset, one.offset.group, FREE, "reads uncommitted, not blocked")
+    if one.relation == UNKNOWN:
+        return Pin(offset, one.offset.group, FREE, "not known to wait")
     if one.relation == INACTIVE:
         return Pin(offset, one.offset.group, FREE, "inactive, no members")
     return Pin(offset, one.offset.group, STANDS, "stopped here" if one.relation == STOPPED else "cannot fetch offsets")

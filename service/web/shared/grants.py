@@ -9,6 +9,7 @@ from service.api.schemas.clusters import Broker
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl, Grant
 from service.domain.findings.finding import Finding
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 
 _GROUPS_NAMED: Final = 20
 
@@ -27,12 +28,19 @@ def lines_of(grant: Grant | None, bootstrap: str | None) -> list[str]:
     return [] if grant is None or bootstrap is None else acls.lines(grant.acls, None, bootstrap)
 
 
-def lines_of_groups(denied: Iterable[Finding], bootstrap: str | None) -> list[str]:
-    """Returns the lines that let the denied groups be asked: by name, or by one grant for all groups if many are
-    denied."""
-    names = sorted({one.subject.group for one in denied if one.subject.group is not None})
-    if not names or bootstrap is None:
-        return []
-    if len(names) > _GROUPS_NAMED:
-        names = ["*"]
-    return acls.lines([Acl("--group", name, "Describe") for name in names], None, bootstrap)
+def grant_of_groups(denied: Iterable[Finding]) -> Grant | None:
+    """Returns the grant that lets the groups be judged: by name, or for all groups if many are concerned. None if no
+    permission is missing. `denied`: coverage gaps of groups."""
+    wanted: dict[str, list[str]] = {}
+    for one in denied:
+        if one.subject.group is not None and not isinstance(one.reason, ShareOffsetsNotReported):
+            operation = "DescribeConfigs" if isinstance(one.reason, ShareLevelNotReported) else "Describe"
+            wanted.setdefault(operation, []).append(one.subject.group)
+    if not wanted:
+        return None
+    named = {op: sorted(set(names)) if len(set(names)) <= _GROUPS_NAMED else ["*"] for op, names in wanted.items()}
+    text = " and ".join(f"{_OPERATIONS[op]} on group {', '.join(names)}" for op, names in named.items())
+    return Grant(text, tuple(Acl("--group", name, op) for op, names in named.items() for name in names))
+
+
+_OPERATIONS: Final = {"Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS"}

@@ -9,11 +9,14 @@ import pytest
 from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
+    LEVEL_COMMITTED,
+    LEVEL_UNCOMMITTED,
     OFFSETS_TOPIC,
     READS_UNCOMMITTED,
     STALLED_AFTER_MS,
     STOPPED,
     STOPPED_AFTER_MS,
+    UNKNOWN,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     AffectedGroup,
@@ -27,6 +30,10 @@ NOW_MS = 1_790_000_000_000
 SINCE_MS = NOW_MS - 60_000
 LSO, HW = 100, 150
 STANDS = LsoSample(LSO, HW, SINCE_MS)
+NOTHING_LEFT: dict[str, Any] = {"has_records_ahead": False, "lso": LSO}
+UNREAD: dict[str, Any] = {"has_records_ahead": True, "records_ahead_since_ms": NOW_MS - STOPPED_AFTER_MS, "lso": LSO}
+"""Records that are there for a reader of uncommitted ones."""
+
 PLACE = "orders", 0
 
 
@@ -48,10 +55,38 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
         (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, LIKELY),
         (offset(LSO - 1), WILL_STOP, LIKELY),
         (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, LIKELY),
-        (offset(LSO - 1, STOPPED_AFTER_MS), STOPPED, LIKELY),  # a marker may be all that is between
-        (offset(0, STOPPED_AFTER_MS), STOPPED, LIKELY),
-        (offset(LSO + 1), READS_UNCOMMITTED, CERTAIN),
-        (offset(HW, STOPPED_AFTER_MS), READS_UNCOMMITTED, CERTAIN),
+        (offset(LSO - 1, **NOTHING_LEFT), STOPPED, LIKELY),  # a marker is all that is between
+        (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), STOPPED, LIKELY),
+        (offset(LSO - 1, STOPPED_AFTER_MS, has_records_ahead=False, lso=LSO - 1), UNKNOWN, LIKELY),  # of another LSO
+        # records are left to read, or may be: it stands for a reason of its own
+        (offset(0, STOPPED_AFTER_MS), UNKNOWN, LIKELY),
+        (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), UNKNOWN, LIKELY),
+        (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), WILL_STOP, LIKELY),
+        # above the LSO only movement there shows what it reads
+        (offset(LSO + 1), UNKNOWN, LIKELY),
+        (offset(HW, 10 * STOPPED_AFTER_MS), UNKNOWN, LIKELY),  # there is nothing to read for anybody
+        (offset(LSO + 1, lso=LSO, advances=1), READS_UNCOMMITTED, LIKELY),  # or somebody reset it
+        (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), READS_UNCOMMITTED, CERTAIN),
+        (offset(LSO + 1, lso=LSO - 9, advances=2), UNKNOWN, LIKELY),  # while the LSO was elsewhere
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), STOPPED, LIKELY),
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), UNKNOWN, LIKELY),
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"records_ahead_since_ms": NOW_MS - 1}), UNKNOWN, LIKELY),
+        # members without an offset
+        (offset(-1, STOPPED_AFTER_MS - 1), UNKNOWN, LIKELY),
+        (offset(-1, STOPPED_AFTER_MS), STOPPED, LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=None), UNKNOWN, LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=0), INACTIVE, CERTAIN),
+        # share groups
+        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, CERTAIN),
+        (offset(HW, isolation=LEVEL_COMMITTED), STOPPED, LIKELY),
+        (offset(0, isolation=LEVEL_COMMITTED, **NOTHING_LEFT), STOPPED, LIKELY),
+        (offset(0, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), UNKNOWN, LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, LIKELY),
+        *(
+            (offset(at, STOPPED_AFTER_MS, isolation=LEVEL_UNCOMMITTED), READS_UNCOMMITTED, CERTAIN)
+            for at in (-1, 0, LSO, HW)
+        ),
+        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED, members=0), INACTIVE, CERTAIN),
         (offset(LSO, STOPPED_AFTER_MS, members=0), INACTIVE, CERTAIN),
         (offset(HW, members=0), INACTIVE, CERTAIN),
     ],
@@ -77,14 +112,21 @@ def test_short_transactions_make_no_victims() -> None:
 
 def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
     assert seen(offset(LSO, observed_at_ms=SINCE_MS - 1)) == []
-    assert seen(offset(-1)) == []
+    assert seen(offset(-1, observed_at_ms=SINCE_MS - 1)) == []
+
+
+def test_members_without_an_offset_wait_only_as_long_as_the_partition_stands() -> None:
+    young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
+    assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [UNKNOWN]
+    assert seen(offset(-1, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
+    assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []  # it has read: its first commit is pending
 
 
 def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
     """When the transaction ends, the group goes on at once. The next look shows that the LSO has moved, too."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
     assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
-    assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == READS_UNCOMMITTED
+    assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == UNKNOWN
 
 
 def unstable(**fields: Any) -> GroupOffset:

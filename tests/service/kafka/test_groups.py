@@ -1,4 +1,4 @@
-"""Groups of real brokers: what they committed, what a transaction keeps from them, how many members they have."""
+"""Groups of real brokers: what they committed, what a transaction keeps from them, who their members are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deploy.demo.broker import Broker
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.group_descriptions import GroupMembers, describe_groups
 from service.kafka.groups import (
     UNSTABLE_OFFSET_COMMIT,
     Committed,
@@ -19,7 +20,6 @@ from service.kafka.groups import (
     committed,
     coordinators_of,
     list_groups,
-    members,
 )
 from tests.helpers.brokers import connect
 from tests.helpers.commits import commit_offsets
@@ -101,7 +101,10 @@ def test_a_commit_in_an_open_transaction_is_unstable(
     )
 
 
-def test_members_come_and_go(broker: Broker, client: KafkaClient) -> None:
+NOBODY = GroupMembers(0, frozenset())
+
+
+def test_members_come_and_go_with_what_is_assigned_to_them(broker: Broker, client: KafkaClient) -> None:
     new_topic(client, broker.bootstrap, "joined", 2)
     commit(broker.bootstrap, "joined-empty", "joined", {0: 1})
     groups = ["joined", "joined-empty", "joined-missing"]
@@ -109,29 +112,43 @@ def test_members_come_and_go(broker: Broker, client: KafkaClient) -> None:
         for each in (one, two):
             each.subscribe(["joined"])
 
-        def both() -> dict[str, int | None]:
+        def both() -> dict[str, GroupMembers | None]:
             for each in (one, two):
                 each.poll(0.1)
-            return members(client, NODE, groups)
+            return describe_groups(client, NODE, groups)
 
-        wait_until_equal(both, {"joined": 2, "joined-empty": 0, "joined-missing": None}, "the members")
+        joined = GroupMembers(2, frozenset({("joined", 0), ("joined", 1)}))
+        wait_until_equal(both, {"joined": joined, "joined-empty": NOBODY, "joined-missing": None}, "the members")
         listed = {g.group: g for g in list_groups(client, NODE)}
         assert listed["joined"].protocol_type == "consumer"
         assert listed["joined-empty"] in (ListedGroup("joined-empty", t, "Empty") for t in ("", "consumer"))
         assert "joined-missing" not in listed
-    wait_until_equal(lambda: members(client, NODE, ["joined"]), {"joined": 0}, "the members that have left")
-    assert members(client, NODE, []) == coordinators_of(client, []) == {}
+    wait_until_equal(
+        lambda: describe_groups(client, NODE, ["joined"]), {"joined": NOBODY}, "the members that have left"
+    )
+    assert describe_groups(client, NODE, []) == {}
+    assert coordinators_of(client, []) == {}
 
 
 def test_members_of_the_newer_group_protocol(broker_431: Broker) -> None:
+    groups = ["joined-848", "joined-848-too"]
     with connect(broker_431.bootstrap) as client:
         new_topic(client, broker_431.bootstrap, "joined-848", 2)
-        with consumer(broker_431.bootstrap, "joined-848", **{"group.protocol": "consumer"}) as one:
-            one.subscribe(["joined-848"])
+        newer = {"group.protocol": "consumer"}
+        with (
+            consumer(broker_431.bootstrap, groups[0], **newer) as one,
+            consumer(broker_431.bootstrap, groups[1], **newer) as two,
+        ):
+            for each in (one, two):
+                each.subscribe(["joined-848"])
 
-            def joined() -> int | None:
-                one.poll(0.1)
-                return members(client, NODE, ["joined-848"])["joined-848"]
+            def joined() -> dict[str, GroupMembers | None]:
+                for each in (one, two):
+                    each.poll(0.1)
+                return describe_groups(client, NODE, groups)
 
-            wait_until_equal(joined, 1, "the members")
-        wait_until_equal(lambda: members(client, NODE, ["joined-848"]), {"joined-848": 0}, "the members that have left")
+            each_has_all = GroupMembers(1, frozenset({("joined-848", 0), ("joined-848", 1)}))
+            wait_until_equal(joined, dict.fromkeys(groups, each_has_all), "the members")
+        wait_until_equal(
+            lambda: describe_groups(client, NODE, groups), dict.fromkeys(groups, NOBODY), "the members that have left"
+        )

@@ -9,7 +9,8 @@ import pytest
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.ends import Ends, EndsWatcher
-from service.kafka.groups import committed, members
+from service.kafka.group_descriptions import describe_groups
+from service.kafka.groups import committed
 from service.kafka.markers import write_marker
 from service.kafka.metadata import Leader, TopicLayout, all_topics
 from service.kafka.producers import Producers, describe_producers
@@ -48,7 +49,7 @@ def test_what_somebody_with_describe_on_one_topic_sees(version: str, tmp_path: P
             assert describe_producers(client, NODE, {"seen": [0]}) == {
                 ("seen", 0): Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
             }
-            assert members(client, NODE, ["some-group"]) == {"some-group": None}
+            assert describe_groups(client, NODE, ["some-group"]) == {"some-group": None}
             assert committed(client, NODE, ["some-group"], require_stable=True)["some-group"] == (GROUP_REFUSED, {})
             refused = write_marker(
                 client,

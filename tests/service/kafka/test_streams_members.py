@@ -11,7 +11,13 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.kafka.client import KafkaClient
-from service.kafka.groups import CONSUMER_GROUP_DESCRIBE, STREAMS_GROUP_DESCRIBE, coordinators_of, list_groups, members
+from service.kafka.group_descriptions import (
+    CONSUMER_GROUP_DESCRIBE,
+    STREAMS_GROUP_DESCRIBE,
+    GroupMembers,
+    describe_groups,
+)
+from service.kafka.groups import coordinators_of, list_groups
 from service.kafka.raw import RawAnswer, RawRequest
 from tests.helpers.brokers import connect
 from tests.helpers.builders.numbers import uvarint
@@ -56,6 +62,7 @@ SUBTOPOLOGY = (
     + array(topic("by-customer"), topic("by-country", unknown=""))
     + NO_TAGS
 )
+READ = "orders", "payments", "by-customer", "by-country"
 
 
 def described(error: int, topology_: bytes, members_: Sequence[bytes]) -> bytes:
@@ -94,29 +101,44 @@ class Answering:
         streams = request.API_KEY == STREAMS_GROUP_DESCRIBE
         return RawAnswer(self.answer if streams else described(GROUP_ID_NOT_FOUND, b"", []))
 
-    def members(self) -> int | None:
+    def members(self) -> GroupMembers | None:
         client: KafkaClient = self  # type: ignore[assignment]
-        return members(client, NODE, ["app"])["app"]
+        return describe_groups(client, NODE, ["app"])["app"]
 
 
-ANYTHING = [text(f"member-{n}") + int32(7) for n in range(130)]
-"""Only how many there are is read."""
+def task(subtopology: str, *partitions: int) -> bytes:
+    return text(subtopology) + array(*map(int32, partitions)) + NO_TAGS
+
+
+def member(number: int, *active: bytes) -> bytes:
+    """With a standby task, which reads nothing, and an endpoint, tags and offsets of tasks now and then."""
+    is_even = number % 2 == 0
+    endpoint = A_STRUCT + text("host") + b"\x1f\x90" + NO_TAGS if is_even else NO_STRUCT
+    tags = array(text("zone") + text("a") + NO_TAGS) if is_even else EMPTY
+    offsets = array(text("0") + int32(1, 0, 5) + NO_TAGS) if is_even else EMPTY
+    tasks = array(*active) + array(task("0", 9)) + EMPTY + NO_TAGS
+    head = text(f"member-{number}") + int32(7) + NULL * 2 + text("client") + text("/127.0.0.1") + int32(4)
+    return head + text("process") + endpoint + tags + offsets * 2 + tasks * 2 + b"\0" + NO_TAGS
+
+
+MEMBERS = [member(n, task("0", n)) for n in range(130)]
 
 
 @pytest.mark.parametrize(
-    ("topology_", "count"),
+    ("topology_", "count", "topics"),
     [
-        (topology(array(SUBTOPOLOGY, SUBTOPOLOGY)), 130),
-        (topology(array(SUBTOPOLOGY)), 1),
-        (topology(EMPTY), 2),
-        (topology(NULL), 0),
-        (NO_STRUCT, 1),
+        (topology(array(SUBTOPOLOGY, SUBTOPOLOGY)), 130, READ),
+        (topology(array(SUBTOPOLOGY)), 1, READ),
+        (topology(EMPTY), 2, ()),
+        (topology(NULL), 0, ()),
+        (NO_STRUCT, 1, ()),
     ],
     ids=["two subtopologies", "one", "none", "not known", "no topology"],
 )
-def test_members_stand_behind_any_topology(topology_: bytes, count: int) -> None:
-    broker = Answering(described(0, topology_, ANYTHING[:count]))
-    assert broker.members() == count
+def test_members_stand_behind_any_topology(topology_: bytes, count: int, topics: Sequence[str]) -> None:
+    """Their tasks are partitions of all topics that the subtopology reads."""
+    broker = Answering(described(0, topology_, MEMBERS[:count]))
+    assert broker.members() == GroupMembers(count, frozenset((t, n) for t in topics for n in range(count)))
     request = array(text("app")) + b"\0" + NO_TAGS
     assert broker.asked == [(CONSUMER_GROUP_DESCRIBE, request), (STREAMS_GROUP_DESCRIBE, request)]
 
@@ -163,8 +185,10 @@ def test_members_of_a_streams_group_come_and_go(broker_431: Broker) -> None:
         wait_until_equal(lambda: coordinators_of(client, [group]), {group: NODE}, "the group's coordinator")
         wait_until(lambda: heartbeat(client, group, "one", 0, source), lambda error: error not in LOADING, "a member")
         assert heartbeat(client, group, "two", 0, source) == 0
-        assert members(client, NODE, [group]) == {group: 2}
+        both = describe_groups(client, NODE, [group])[group]
+        assert both is not None
+        assert both.number == 2
         assert {g.protocol_type for g in list_groups(client, NODE) if g.group == group} == {"streams"}
         for member in ("one", "two"):
             assert heartbeat(client, group, member, -1, source) == 0
-        assert members(client, NODE, [group]) == {group: 0}
+        assert describe_groups(client, NODE, [group]) == {group: GroupMembers(0, frozenset())}

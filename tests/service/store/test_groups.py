@@ -36,6 +36,40 @@ def test_a_group_stands_since_its_offset_was_seen_first(cluster: Cluster, writer
     ]
 
 
+def advances(cluster: Cluster) -> int:
+    (one,) = groups(cluster)
+    return one.advances
+
+
+def test_only_steps_above_the_lso_with_members_count_as_advances(cluster: Cluster, writer: GroupWriter) -> None:
+    """A reset to an offset above the LSO is not one: nobody reads on from there."""
+    steps = [(50, 2, 60, 0), (70, 2, 60, 0), (70, 2, 60, 0), (80, 2, 60, 1), (90, 2, None, 1), (95, 2, 60, 2)]
+    for at_ms, (offset, members, lso, expected) in enumerate(steps, NOW_MS):
+        writer.replace([seen(offset=offset, members=members, lso=lso)], at_ms)
+        assert advances(cluster) == expected, (offset, members, lso)
+    writer.replace([seen(offset=96, members=0, lso=60)], NOW_MS + 100)
+    assert advances(cluster) == 0, "who comes now may read with another level"
+    writer.replace([seen(offset=200, lso=60)], NOW_MS + 101)
+    assert advances(cluster) == 0, "set while there were no members"
+    writer.replace([seen(offset=210, lso=60)], NOW_MS + 102)
+    writer.replace([seen(offset=220, lso=61)], NOW_MS + 103)
+    assert advances(cluster) == 0, "at another LSO"
+
+
+def test_since_when_there_are_records_to_read(cluster: Cluster, writer: GroupWriter) -> None:
+    def since(at_ms: int, offset: int, ahead: bool | None) -> int | None:
+        writer.replace([seen(offset=offset, has_records_ahead=ahead, lso=60)], at_ms)
+        (one,) = groups(cluster)
+        assert one.has_records_ahead == ahead
+        return one.records_ahead_since_ms
+
+    assert since(NOW_MS, 70, None) is None
+    assert since(NOW_MS + 1, 70, True) == NOW_MS + 1
+    assert since(NOW_MS + 2, 70, True) == NOW_MS + 1
+    assert since(NOW_MS + 3, 71, True) == NOW_MS + 3
+    assert since(NOW_MS + 4, 71, False) is None
+
+
 def test_whose_transaction_has_a_pending_offset_is_kept(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen(is_unstable=True, producer_id=1 << 40)], NOW_MS)
     assert [one.producer_id for one in groups(cluster)] == [1 << 40]

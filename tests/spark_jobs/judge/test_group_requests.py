@@ -10,6 +10,7 @@ from service.domain.partitions.blocked_groups import offsets_partition
 from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.group_descriptions import GroupMembers
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
 from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge import group_requests
@@ -33,8 +34,11 @@ class Coordinator:
         self.named: dict[TopicPartition, Committed] = {}
         self.before: dict[TopicPartition, int] = {}
         patch.setattr(group_requests, "committed", self._committed)
+        self.assigned: frozenset[TopicPartition] = frozenset()
         patch.setattr(
-            group_requests, "members", lambda _, __, groups: {g: None if g == "denied" else 2 for g in groups}
+            group_requests,
+            "describe_groups",
+            lambda _, __, groups: {g: None if g == "denied" else GroupMembers(2, self.assigned) for g in groups},
         )
 
     def _committed(
@@ -55,9 +59,11 @@ class Coordinator:
             found = {g: {p: self.named[p] for p in places[g]} for g in groups}
         return {group: GroupOffsets(errors.NONE, offsets) for group, offsets in found.items()}
 
-    def ask(self, pending: Mapping[str, Mapping[TopicPartition, int]], *groups: str) -> GroupsAnswer:
+    def ask(
+        self, pending: Mapping[str, Mapping[TopicPartition, int]], *groups: str, stalled: Stalls = NOW
+    ) -> GroupsAnswer:
         client: KafkaClient = object()  # type: ignore[assignment]
-        return group_requests.ask_groups(client, NODE, groups or ("billing",), NOW, pending)
+        return group_requests.ask_groups(client, NODE, groups or ("billing",), stalled, pending)
 
 
 @pytest.fixture
@@ -99,3 +105,23 @@ def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinat
     assert answered.denied == {"denied"}
     coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another one knows
     assert coordinator.ask({"billing": {ORDERS: PID}}) == GroupsAnswer([], {}, frozenset(), True)
+
+
+def test_members_without_an_offset_on_a_stalled_partition_have_a_row(coordinator: Coordinator) -> None:
+    stalled = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
+    coordinator.assigned = frozenset({ORDERS, PAY, ("calm", 0)})
+    coordinator.stable = {"billing": GroupOffsets(errors.NONE, {PAY: Committed(3, errors.NONE)})}
+    answered = coordinator.ask({}, stalled=stalled)
+    assert answered.rows == [
+        ObservedGroupOffset("billing", *PAY, 3, 2, False),
+        ObservedGroupOffset("billing", *ORDERS, -1, 2, False),
+    ]
+    assert answered.topics == {"billing": {"orders", "pay", "calm"}}, "it is asked often from now on"
+
+
+def test_an_offset_that_may_not_be_read_or_is_pending_is_not_missing(coordinator: Coordinator) -> None:
+    stalled = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
+    coordinator.assigned = frozenset({ORDERS, PAY})
+    coordinator.stable = {"billing": GroupOffsets(errors.NONE, {PAY: NO_TOPIC, ORDERS: HELD})}
+    (one,) = coordinator.ask({}, stalled=stalled).rows
+    assert (one.topic, one.is_unstable) == ("orders", True)

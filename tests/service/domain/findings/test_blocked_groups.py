@@ -22,9 +22,11 @@ from service.domain.findings.rules import Rule
 from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
+    LEVEL_COMMITTED,
     OFFSETS_TOPIC,
     READS_UNCOMMITTED,
     STOPPED,
+    UNKNOWN,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     AffectedGroup,
@@ -43,6 +45,7 @@ from service.domain.partitions.open_entries import (
     Owner,
     Relation,
 )
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, M, S, context
@@ -122,12 +125,12 @@ def test_a_group_behind_a_hanging_transaction() -> None:
     assert "the hanging transaction of producer id 7" in nameless.summary
 
 
-@pytest.mark.parametrize("relation", [INACTIVE, READS_UNCOMMITTED])
+@pytest.mark.parametrize("relation", [INACTIVE, READS_UNCOMMITTED, WILL_STOP, UNKNOWN])
 def test_who_does_not_wait_has_no_finding(relation: str) -> None:
     assert found([victim(relation)], blocker(HANGING)) == []
 
 
-@pytest.mark.parametrize("relation", [STOPPED, WILL_STOP, UNSTABLE_OFFSETS])
+@pytest.mark.parametrize("relation", [STOPPED, UNSTABLE_OFFSETS])
 def test_who_may_still_move_has_none_yet(relation: str) -> None:
     """A reader of uncommitted records is at the LSO as well until it commits again."""
     place = HOME if relation == UNSTABLE_OFFSETS else ORDERS
@@ -261,3 +264,29 @@ def test_groups_that_may_not_be_asked_about() -> None:
     (one,) = unreadable_groups({"billing"})
     assert (one.kind, one.subject) == (kinds.COVERAGE_GAP, Subject(group="billing"))
     assert "DESCRIBE on the group" in one.advice
+    never = unreadable_groups({"billing"}, {"workers": ShareLevelNotReported(), "old": ShareOffsetsNotReported()})
+    assert [one.subject.group for one in never] == ["billing", "old", "workers"]
+    assert "do not report the offsets of share groups" in never[1].summary
+    assert "DESCRIBE_CONFIGS on the group" in never[2].advice
+    assert (
+        len(unreadable_groups((), {f"g{n:02}": ShareLevelNotReported() for n in range(MOST_IDS + 2)})) == MOST_IDS + 1
+    )
+
+
+def test_a_group_away_from_the_lso_is_only_probably_blocked_and_says_why() -> None:
+    def of(offset: int, **more: Any) -> Observation:
+        one = victim()
+        (seen,) = found([one._replace(offset=one.offset._replace(committed_offset=offset, **more))], blocker(HANGING))
+        return seen
+
+    above, without, below = of(LSO + 9), of(-1), of(LSO - 2)
+    assert above.summary.startswith("billing is probably blocked on orders-0: at offset 100 the hanging transaction")
+    assert above.summary.endswith("although there are records that it could read")
+    assert without.summary.endswith("the group has members on the partition and has committed no offset")
+    assert without.evidence[1].text.startswith("no committed offset")
+    assert below.summary.endswith("stops read_committed consumers")
+    share = of(LSO - 2, isolation=LEVEL_COMMITTED)
+    assert (share.evidence[1].source, share.evidence[1].text) == (
+        "DescribeShareGroupOffsets",
+        "start offset 98, the same since then, share.isolation.level read_committed",
+    )

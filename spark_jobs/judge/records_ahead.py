@@ -1,0 +1,140 @@
+"""Completes the rows of groups with facts about the log: the LSO at their time, and records that they could read.
+
+Bytes are read only for an offset that a group has kept from one round to the next, and once: a group that moves costs
+nothing, a group that does not costs one read at each LSO.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from service.domain.partitions.blocked_groups import LEVEL_UNCOMMITTED, LsoSample
+from service.domain.partitions.facts import TopicPartition
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaFailure, KafkaRefused
+from service.kafka.metadata import TopicLayout, topic_layout
+from service.kafka.records_ahead import has_records_ahead
+from service.store.writers.groups import ObservedGroupOffset
+from spark_jobs.judge.group_rounds import UnresponsiveBrokers
+
+log = logging.getLogger(__name__)
+
+KEPT_MS: Final = 2_000
+"""Time for which a group keeps its offset before the log behind it is read."""
+
+AGAIN_MS: Final = 30_000
+"""Time after which a read that failed is tried again."""
+
+PASS_S: Final = 0.5
+"""Time after which a pass reads no further partition."""
+
+FORGOTTEN_MS: Final = 120_000
+
+_Key = tuple[str, int, int, int]
+"""Topic, partition, committed offset, LSO."""
+
+
+@dataclass(slots=True)
+class _Offset:
+    """A committed offset: since when it is known, when it was seen last, and whether there are records to read (None:
+    not known). `read_to`: the high watermark up to which the log was read; None: not yet. `again_ms`: the time before
+    which it is not read again."""
+
+    since_ms: int
+    seen_ms: int
+    has_records: bool | None = None
+    read_to: int | None = None
+    again_ms: int = 0
+
+    def is_due(self, is_above: bool, high_watermark: int, now_ms: int) -> bool:
+        """Returns whether the log is to be read: once below the LSO, which ends the search, and above it as long as
+        there is no record and the log grows."""
+        if self.has_records or now_ms - self.since_ms < KEPT_MS or now_ms < self.again_ms:
+            return False
+        return self.read_to is None or (is_above and self.read_to < high_watermark)
+
+
+class RecordsAhead:
+    """Remembers what was read. Call it from one thread only. `unresponsive`: brokers to skip for a while."""
+
+    def __init__(self, unresponsive: UnresponsiveBrokers) -> None:
+        self._unresponsive = unresponsive
+        self._offsets: dict[_Key, _Offset] = {}
+
+    def complete(
+        self,
+        client: KafkaClient,
+        rows: Iterable[ObservedGroupOffset],
+        lags: Mapping[tuple[str, str, int], int],
+        ends: Mapping[TopicPartition, LsoSample],
+        now_ms: int,
+    ) -> list[ObservedGroupOffset]:
+        """Returns the rows with `lso` and `has_records_ahead`. `lags`: of share groups, by group, topic and partition.
+        `ends`: from a sample that is later than the rows; a partition without one leaves its rows as they are."""
+        give_up = time.monotonic() + PASS_S
+        layouts: dict[str, TopicLayout | None] = {}
+        found = []
+        for row in rows:
+            own = ends.get((row.topic, row.partition))
+            if own is not None and not row.is_unstable:
+                lag = lags.get(row[:3], -1)
+                ahead = self._ahead(client, row, own, layouts, now_ms, give_up) if lag < 0 else _undelivered(lag, own)
+                row = row._replace(lso=own.last_stable_offset, has_records_ahead=ahead)
+            found.append(row)
+        self._offsets = {key: one for key, one in self._offsets.items() if now_ms - one.seen_ms < FORGOTTEN_MS}
+        return found
+
+    def _ahead(
+        self,
+        client: KafkaClient,
+        row: ObservedGroupOffset,
+        own: LsoSample,
+        layouts: dict[str, TopicLayout | None],
+        now_ms: int,
+        give_up: float,
+    ) -> bool | None:
+        offset, lso, hi = row.committed_offset, own.last_stable_offset, own.high_watermark
+        if offset < 0 or offset == lso or row.members == 0 or row.isolation == LEVEL_UNCOMMITTED:
+            return None
+        key = row.topic, row.partition, offset, lso
+        known = self._offsets.setdefault(key, _Offset(now_ms, now_ms))
+        known.seen_ms = now_ms
+        if known.is_due(offset > lso, hi, now_ms) and time.monotonic() < give_up:
+            self._read(client, key, known, hi, layouts, now_ms)
+        return known.has_records
+
+    def _read(
+        self,
+        client: KafkaClient,
+        key: _Key,
+        known: _Offset,
+        hi: int,
+        layouts: dict[str, TopicLayout | None],
+        now_ms: int,
+    ) -> None:
+        topic, partition, offset, lso = key
+        try:
+            if topic not in layouts:
+                layouts[topic] = topic_layout(client, topic)
+            layout = layouts[topic]
+            leader = None if layout is None else layout.leaders.get(partition)
+            if leader is None or leader.node < 0 or self._unresponsive.is_skipped(leader.node, now_ms):
+                return
+            known.has_records = has_records_ahead(client, topic, partition, leader, offset, lso, hi)
+            known.read_to = hi
+        except KafkaRefused:
+            known.again_ms = now_ms + AGAIN_MS
+        except KafkaFailure as e:
+            log.debug("%s-%d could not be read: %s", topic, partition, e)
+            known.again_ms = now_ms + AGAIN_MS
+
+
+def _undelivered(lag: int, own: LsoSample) -> bool:
+    """Returns whether a share group has offsets before the LSO whose delivery is not complete. `lag`: the number of
+    such offsets before the high watermark. `own` is later than `lag`, so as many offsets as were written in between may
+    still be undelivered if this returns False."""
+    return lag > own.high_watermark - own.last_stable_offset
