@@ -128,8 +128,12 @@ class Broker:
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60) -> str:
         """Runs one of Kafka's own command-line tools, and returns what it prints. Raises CalledProcessError."""
-        command = [*self._java("-Xmx256m"), main_class, *arguments]
+        command = self.tool_command(main_class, *arguments)
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout_s).stdout
+
+    def tool_command(self, main_class: str, *arguments: str) -> list[str]:
+        """Returns the command that runs one of Kafka's own tools."""
+        return [*self._java("-Xmx256m"), main_class, *arguments]
 
     def __enter__(self) -> Broker:
         return self.start()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer
 
 from deploy.demo.broker import Broker
 from service.cli import main
+from service.kafka.client import KafkaClient
+from service.kafka.group_descriptions import text_bytes
+from service.kafka.raw import RawRequest
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
-from tests.helpers.brokers import free_ports, on
+from tests.helpers.brokers import connect, free_ports, on
 from tests.helpers.commits import commit_offsets
-from tests.helpers.waiting import ANSWER_S
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.producers import NULL_LOGGER, create_topic, load, open_producer, transact
 
 pytestmark = pytest.mark.broker
@@ -185,6 +190,32 @@ def test_one_group_that_may_not_be_described_is_named(guarded: Of, doctor: Docto
     assert said.verdict("blocked groups") == ["certain", "not at all on auditors (DESCRIBE is denied)"]
     assert said.verdict("hanging transactions") == ["certain"]
     assert granted(said) == ["--operation Describe --group auditors"]
+
+
+def test_a_share_group_whose_level_may_not_be_read_is_named(tmp_path: Path, doctor: Doctor) -> None:
+    with BrokerWithAcls("4.3.1", tmp_path, ["share"]) as there:
+        _furnish(there.admin)
+        allow_all(there, "share")
+        with connect(there.admin) as client:
+            wait_until_equal(lambda: share_heartbeat(client, "workers", "orders"), 0, "a member of the share group")
+        said = doctor(there, "share")
+        assert said.code == 1
+        assert said.gaps["groups"].startswith("share groups are not judged: workers (")
+        assert said.verdict("blocked groups") == ["likely", "share groups are not judged: workers"]
+        assert granted(said) == ["--operation DescribeConfigs --group workers"]
+        there.run(said.grants[0])
+        said = doctor(there, "share")
+        assert (said.gaps, said.verdict("blocked groups")) == ({}, ["certain"])
+
+
+def share_heartbeat(client: KafkaClient, group: str, topic: str) -> int:
+    """Joins a share group (ShareGroupHeartbeat v1). Returns the error."""
+    member = str(uuid4())
+    names = text_bytes(group) + text_bytes(member)
+    body = names + struct.pack(">i", 0) + b"\0" + b"\2" + text_bytes(topic) + b"\0"
+    answer = client.ask(RawRequest(76, 1, body, is_flexible=True), 1).body
+    error: int = struct.unpack_from(">h", answer, 4)[0]  # behind the throttle time
+    return error
 
 
 def test_an_id_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Doctor) -> None:

@@ -1,9 +1,9 @@
-"""Who waits behind real transactions: groups at, below and beyond the LSO, idle ones, and offsets that are pending."""
+"""Which groups wait behind real transactions: at, below and beyond the LSO, idle ones, new ones, share groups."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -12,13 +12,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import event
 
 from deploy.demo.broker import Broker
+from deploy.demo.child_process import ChildProcess
 from service.clock import wall_clock_ms
+from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     OFFSETS_TOPIC,
     READS_UNCOMMITTED,
     STALLED_AFTER_MS,
     STOPPED,
+    STOPPED_AFTER_MS,
+    UNKNOWN,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     AffectedGroup,
@@ -37,6 +41,7 @@ from service.store.queries.partitions import read_affected_groups
 from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.group_prober import GroupProber
+from tests.conftest import MakeBroker
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import connect
@@ -48,6 +53,12 @@ from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
 pytestmark = pytest.mark.broker
 
 NODE = 1
+PAYLOAD = b"payload"
+ONE_SHARE_COORDINATOR = {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
 
 
 class Watched:
@@ -60,6 +71,7 @@ class Watched:
         self._ends = EndsWatcher(self.client)
         self._writer = PartitionWriter(self.cluster.engine, self.cluster.lease)
         self._since: dict[tuple[str, int], tuple[int, int]] = {}
+        self._ahead_ms = 0
         self.reader = open_reader(store)
         groups = GroupWriter(self.cluster.engine, self.cluster.lease)
         asks_as = settings or ClientSettings.load(broker.bootstrap, None)
@@ -67,7 +79,7 @@ class Watched:
 
     def look(self) -> None:
         """All partitions, as the sampler would tell of them."""
-        now_ms = wall_clock_ms()
+        now_ms = wall_clock_ms() + self._ahead_ms
         layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
         looks = []
         for (topic, partition), ends in self._ends.sample(layouts, with_start=True).items():
@@ -108,6 +120,15 @@ class Watched:
         self.look()
         time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
         self.look()
+
+    def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
+        """The groups as they are after a round so many seconds later, by our clock. Samples are half of them ahead, as
+        those of the sampler would be by the time the coordinators have answered."""
+        for _ in range(2):
+            self._ahead_ms += round(seconds * 500)
+            self.look()
+        self.watch.round(wall_clock_ms() + self._ahead_ms - round(seconds * 500))
+        return self.victims()
 
     def victims(self) -> dict[tuple[str, str, int], AffectedGroup]:
         with self.reader.connect() as connection:
@@ -150,10 +171,11 @@ def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettin
 
 
 @contextmanager
-def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
+def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterator[Consumer]:
     """Of a group that has the topic."""
     one = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
+        | {name.replace("_", "."): value for name, value in properties.items()}
     )
     try:
         one.subscribe([topic])
@@ -163,13 +185,30 @@ def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
         one.close()
 
 
+@contextmanager
+def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> Iterator[Callable[[], int]]:
+    """Kafka's own console consumer, in a share group. Yields a function that returns how many records it has printed;
+    its log is in the same file."""
+    printed = directory / f"{group}.out"
+    command = broker.tool_command(
+        *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap),
+        *("--topic", topic, "--group", group),
+    )
+    with printed.open("wb") as out:
+        consumer = ChildProcess(command, out)
+        try:
+            yield lambda: printed.read_text().splitlines().count(PAYLOAD.decode())
+        finally:
+            consumer.stop()
+
+
 def commit(one: Consumer, topic: str, offset: int) -> None:
     commit_offsets(one, {(topic, 0): offset})
 
 
 def write(producer: Producer, topic: str, records: int) -> None:
     for _ in range(records):
-        producer.produce(topic, b"payload", partition=0)
+        producer.produce(topic, PAYLOAD, partition=0)
     producer.flush(ANSWER_S)
 
 
@@ -211,7 +250,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         assert relations(found, topic) == {
             names["at"]: STOPPED,
             names["below"]: WILL_STOP,
-            names["beyond"]: READS_UNCOMMITTED,
+            names["beyond"]: UNKNOWN,
             names["idle"]: INACTIVE,
         }
         at = found[names["at"], topic, 0]
@@ -231,6 +270,157 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
         one.watch.round(wall_clock_ms())
         assert one.rows() == 0
+
+
+def read_all(one: Consumer, topic: str, until: int) -> None:
+    """Reads up to an offset, and commits it."""
+    read = [-1]
+
+    def has_read() -> bool:
+        message = one.poll(0.1)
+        if message is not None and message.error() is None:
+            read.append(message.offset())
+        return read[-1] >= until - 1
+
+    wait_for(has_read, f"offset {until - 1}")
+    commit(one, topic, until)
+
+
+def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tmp_path: Path) -> None:
+    """A read_committed group that was reset to the latest offset while the partition was stalled gets nothing."""
+    topic = f"groups-above-{broker.version}"
+    reset, dirty = f"reset-{broker.version}", f"dirty-{broker.version}"
+    create_topic(broker.bootstrap, topic, 1)
+    producer = open_producer(broker.bootstrap, f"groups-above-{broker.version}", OPEN_MS)
+    producer.begin_transaction()
+    write(producer, topic, 6)
+    plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+    with watched(broker, tmp_path, topic) as one, ExitStack() as stack:
+        one.stand()
+        for group in (reset, dirty):
+            idle = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "logger": NULL_LOGGER})
+            commit(idle, topic, 6)
+            idle.close()
+        committed = stack.enter_context(member(broker.bootstrap, reset, topic, isolation_level="read_committed"))
+        uncommitted = stack.enter_context(member(broker.bootstrap, dirty, topic, isolation_level="read_uncommitted"))
+        assert relations(one.after(5), topic) == {reset: UNKNOWN, dirty: UNKNOWN}
+        assert relations(one.after(5), topic) == {reset: UNKNOWN, dirty: UNKNOWN}, "nothing was written"
+        for end, confidence in ((8, LIKELY), (10, CERTAIN)):
+            write(plain, topic, 2)
+            read_all(uncommitted, topic, end)
+            found = one.after(5)
+            assert relations(found, topic) == {reset: UNKNOWN, dirty: READS_UNCOMMITTED}
+            assert found[dirty, topic, 0].confidence == confidence
+        for _ in range(0, STOPPED_AFTER_MS, 5_000):
+            write(plain, topic, 1)
+            assert committed.poll(0.1) is None
+            found = one.after(5)
+        assert relations(found, topic) == {reset: STOPPED, dirty: READS_UNCOMMITTED}
+        assert (found[reset, topic, 0].confidence, found[reset, topic, 0].is_blocked) == (LIKELY, True)
+        producer.abort_transaction(ANSWER_S)
+        read_all(committed, topic, 10)
+        wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_path: Path, protocol: str) -> None:
+    topic, group = f"groups-new-{protocol}", f"new-{protocol}"
+    create_topic(broker_431.bootstrap, topic, 2)
+    producer = open_producer(broker_431.bootstrap, topic, OPEN_MS)
+    producer.begin_transaction()
+    write(producer, topic, 3)
+    newest = {"group_protocol": protocol, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    with (
+        watched(broker_431, tmp_path, topic) as one,
+        member(broker_431.bootstrap, group, topic, **newest) as waiting,
+    ):
+        one.stand()
+
+        def seen() -> dict[tuple[str, str, int], AffectedGroup]:
+            waiting.poll(0.05)
+            return one.after(5)
+
+        first = wait_for(seen, "the members of the stalled partition")
+        (found,) = first.values()
+        assert (found.key, found.relation, found.offset.committed_offset) == ((group, topic, 0), UNKNOWN, -1)
+        for _ in range(0, STOPPED_AFTER_MS, 5_000):
+            (found,) = seen().values()
+        assert (found.relation, found.confidence, found.offset.members) == (STOPPED, LIKELY, 1)
+        commit(waiting, topic, 0)
+        (found,) = seen().values()
+        assert (found.relation, found.offset.committed_offset) == (STOPPED, 0), "the LSO"
+        producer.abort_transaction(ANSWER_S)
+
+
+def test_below_the_lso_only_a_group_without_records_left_waits(broker: Broker, tmp_path: Path) -> None:
+    """A group far below that does not move has another reason, whatever holds the LSO."""
+    topic = f"groups-below-{broker.version}"
+    names = {name: f"{name}-below-{broker.version}" for name in ("far", "aborted", "short", "slow")}
+    create_topic(broker.bootstrap, topic, 1)
+    producer = open_producer(broker.bootstrap, topic, OPEN_MS)
+    for is_commit in (True, True, False, False):  # markers at 10, 21, 32 and 43
+        producer.begin_transaction()
+        write(producer, topic, 10)
+        (producer.commit_transaction if is_commit else producer.abort_transaction)(ANSWER_S)
+    producer.begin_transaction()
+    write(producer, topic, 1)
+    with watched(broker, tmp_path, topic) as one, ExitStack() as stack:
+        members = {name: stack.enter_context(member(broker.bootstrap, names[name], topic)) for name in names}
+        for name, offset in {"far": 3, "aborted": 21, "short": 43, "slow": 0}.items():
+            commit(members[name], topic, offset)
+        one.stand()
+        assert set(relations(one.after(5), topic).values()) == {WILL_STOP}, "nobody has stood for long"
+        soon = relations(one.after(5), topic)
+        assert soon == {
+            names["far"]: WILL_STOP,
+            names["aborted"]: STOPPED,
+            names["short"]: STOPPED,
+            names["slow"]: WILL_STOP,
+        }
+        for step in range(1, STOPPED_AFTER_MS // 5_000 + 1):
+            commit(members["slow"], topic, step)
+            found = one.after(5)
+        assert relations(found, topic) == soon | {names["far"]: UNKNOWN}
+        assert not found[names["far"], topic, 0].is_blocked
+        assert found[names["aborted"], topic, 0].confidence == LIKELY
+        producer.abort_transaction(ANSWER_S)
+
+
+def test_share_groups_wait_by_their_isolation_level(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker, topic = make_broker("4.3.1", **ONE_SHARE_COORDINATOR), "groups-share"
+    create_topic(broker.bootstrap, topic, 1)
+    for group, level in (("waits", "read_committed"), ("reads", "read_uncommitted"), ("empty", "read_committed")):
+        configs = f"share.isolation.level={level},share.auto.offset.reset=earliest"
+        broker.tool(
+            *("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--alter"),
+            *("--entity-type", "groups", "--entity-name", group, "--add-config", configs),
+        )
+    producer = open_producer(broker.bootstrap, topic, OPEN_MS)
+    producer.begin_transaction()
+    write(producer, topic, 5)
+    producer.commit_transaction(ANSWER_S)  # the marker is at 5
+    producer.begin_transaction()
+    write(producer, topic, 3)
+    with watched(broker, tmp_path, topic) as one, share_consumer(broker, "empty", topic, tmp_path) as gone:
+        one.stand()
+        wait_for(lambda: gone() == 5, "the committed records")
+    with (
+        watched(broker, tmp_path, topic) as one,
+        share_consumer(broker, "waits", topic, tmp_path) as waits,
+        share_consumer(broker, "reads", topic, tmp_path) as reads,
+    ):
+        one.stand()
+        wait_for(lambda: waits() == 5, "the committed records")
+        wait_for(lambda: reads() == 8, "all records")
+        expected = {"waits": STOPPED, "reads": READS_UNCOMMITTED, "empty": INACTIVE}
+        wait_until_equal(lambda: relations(one.after(5), topic), expected, "the relations of the share groups")
+        waiting = one.victims()["waits", topic, 0]
+        assert (waiting.offset.isolation, waiting.offset.members) == ("read_committed", 1)
+        assert waiting.offset.committed_offset <= 6, "the stored start offset may be an older one"
+        assert one.watch.not_judged == {}
+        assert waits() == 5
+        producer.commit_transaction(ANSWER_S)
+        wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
 
 
 def test_a_group_whose_first_commit_is_pending_is_named_by_the_batch_that_has_it(

@@ -17,6 +17,8 @@ from service.domain.doctor.cluster_report import (
     LogReport,
     TopicsReport,
 )
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 from service.kafka import errors, permissions
 from service.kafka.client import KafkaClient
@@ -25,11 +27,13 @@ from service.kafka.groups import list_groups
 from service.kafka.metadata import Topics, all_topics
 from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
+from service.kafka.share_groups import PROTOCOL_TYPE, isolation_levels, reports_offsets
 from service.kafka.transactions import list_transactions
 
 _INVENTED: Final = "txnscope-doctor-asks"
 """A name that no topic, group or id has. If asking for it is not denied, asking for any other name is not, either."""
 _TOPICS_AT_ONCE: Final = 100
+_SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
 """Maximum number of ids asked for by name, of those that ListTransactions leaves out. If there are more, most of them
 have expired.
@@ -198,12 +202,28 @@ def _readable(
 
 def _groups(client: KafkaClient, nodes: Sequence[int]) -> GroupsReport:
     try:
-        listed = sorted({one.group for node in nodes for one in list_groups(client, node)})
+        groups = {one.group: one.protocol_type for node in nodes for one in list_groups(client, node)}
+        listed = sorted(groups)
         denied = tuple(permissions.denied_groups(client, nodes[0], listed))
         any_denied = bool(permissions.denied_groups(client, nodes[0], [_INVENTED]))
+        share = [group for group in listed if groups[group] == PROTOCOL_TYPE and group not in denied]
+        not_judged, why = _share_groups(client, nodes[0], share)
     except KafkaFailure as e:
         return GroupsReport(None, (), None, str(e))
-    return GroupsReport(len(listed), denied, any_denied, None)
+    return GroupsReport(len(listed), denied, any_denied, None, not_judged, why)
+
+
+def _share_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> tuple[tuple[str, ...], Reason | None]:
+    """Returns the share groups that cannot be judged, and why not."""
+    if not reports_offsets(client):
+        return tuple(groups), ShareOffsetsNotReported() if groups else None
+    without = tuple(
+        group
+        for first in range(0, len(groups), _SHARE_GROUPS_AT_ONCE)
+        for group, level in isolation_levels(client, node, groups[first : first + _SHARE_GROUPS_AT_ONCE]).items()
+        if level is None
+    )
+    return without, ShareLevelNotReported() if without else None
 
 
 def _controller(clock: permissions.ControllerClock) -> ClockReport:

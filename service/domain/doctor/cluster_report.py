@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from service.domain.reasons.reason import Reason
+
 
 class BrokerReport(NamedTuple):
     """A broker. `why`: the reason if it does not answer at the address that it advertises; `apis` (highest version by
@@ -84,12 +86,17 @@ class TopicsReport(NamedTuple):
 
 class GroupsReport(NamedTuple):
     """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: those of them that may not be
-    described. `any_denied`: a group of an invented name is denied."""
+    described. `any_denied`: a group of an invented name is denied.
+
+    `share_not_judged`: listed share groups (KIP-932) of which it cannot be told whether they wait, `share_why` the
+    reason."""
 
     listed: int | None
     denied: tuple[str, ...]
     any_denied: bool | None
     why: str | None
+    share_not_judged: tuple[str, ...] = ()
+    share_why: Reason | None = None
 
 
 class ClockReport(NamedTuple):

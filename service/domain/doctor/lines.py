@@ -10,6 +10,7 @@ from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
 from service.domain.doctor.cluster_report import BrokerReport, ClusterReport
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
+from service.domain.reasons.unread import ShareLevelNotReported
 from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 
@@ -238,6 +239,12 @@ def _groups(report: ClusterReport) -> Iterator[Line]:
         yield Line(GAP, what, text, (Acl("--group", "*", "Describe"),))
     else:
         yield Line(OK, what, f"{groups.listed} listed, DESCRIBE is allowed on all")
+    if groups.share_not_judged:
+        names = groups.share_not_judged
+        text = f"share groups are not judged: {join_names(names)} ({groups.share_why})"
+        can_grant = isinstance(groups.share_why, ShareLevelNotReported)
+        missing = acls.each_or_all("--group", names, groups.listed, "DescribeConfigs") if can_grant else []
+        yield Line(GAP, what, text, tuple(missing))
 
 
 def _clocks(report: ClusterReport) -> Iterator[Line]:

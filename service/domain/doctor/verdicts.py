@@ -126,7 +126,12 @@ def _groups(report: ClusterReport) -> Verdict:
     exceptions = [f"not at all on {join_names(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
     if report.cluster_operations is None:
         exceptions.append("groups that Kafka does not list are missed")
-    return Verdict(what, CERTAIN, _joined(exceptions))
+    unreadable = [topic for topic in report.topics.unreadable if topic != TOPIC]
+    if unreadable:
+        exceptions.append(f"only groups at the LSO on {join_names(unreadable)} (READ is denied)")
+    if groups.share_not_judged:
+        exceptions.append(f"share groups are not judged: {join_names(groups.share_not_judged)}")
+    return Verdict(what, LIKELY if groups.share_not_judged else CERTAIN, _joined(exceptions))
 
 
 def _explain(report: ClusterReport) -> Verdict:

@@ -26,29 +26,31 @@ HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if numb
 Ask = Callable[..., tuple[int, str, str]]
 
 
+def group(
+    name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
+) -> ObservedGroupOffset:
+    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
+
+
+SEEN = [
+    group("at", LSO),
+    group("below", LSO - 5, members=None),
+    group("beyond", END),
+    group("idle", LSO, members=0),
+    group("healthy", END - 1, partition=1),
+    group("eos", 7, partition=1, is_unstable=True),
+    group("first", -1, partition=1, is_unstable=True),
+]
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     """orders-0 and the home of the offsets of `eos` stand; orders-1 does not."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
-    seen = [
-        group("at", LSO),
-        group("below", LSO - 5, members=None),
-        group("beyond", END),
-        group("idle", LSO, members=0),
-        group("healthy", END - 1, partition=1),
-        group("eos", 7, partition=1, is_unstable=True),
-        group("first", -1, partition=1, is_unstable=True),
-    ]
-    GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace(SEEN, NOW_MS)
     yield cluster
     cluster.close()
-
-
-def group(
-    name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
-) -> ObservedGroupOffset:
-    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
 def get(cluster: WithPartitions, query: str = "") -> Any:
@@ -73,19 +75,36 @@ def test_each_group_with_both_lags_and_its_relation(cluster: WithPartitions) -> 
         "lag_to_hw": END - LSO,
         "members": 2,
         "relation": "stopped",
+        "confidence": "likely",
+        "isolation_level": None,
         "offsets_partition": None,
         "producer_id": None,
         "observed_at": NOW,
     }
     assert [(one["group"], one["relation"], one["lag_to_lso"], one["lag_to_hw"]) for one in others] == [
         ("below", "will_stop", 5, 15),
-        ("beyond", "reads_uncommitted", LSO - END, 0),
+        ("beyond", "unknown", LSO - END, 0),
         ("eos", "unstable_offsets", END - 7, END - 7),
         ("idle", "inactive", 0, END - LSO),
     ]
     assert others[2]["partition"] == 1
     assert others[2]["offsets_partition"] == HOME
     assert others[0]["members"] is None
+
+
+def test_members_without_an_offset_and_share_groups(cluster: WithPartitions) -> None:
+    share = group("workers", LSO - 3)._replace(isolation="read_committed", lso=LSO, has_records_ahead=False)
+    dirty = group("dirty", -1)._replace(isolation="read_uncommitted")
+    GroupWriter(cluster.engine, cluster.lease).replace([group("new", -1), share, dirty], NOW_MS)
+    first, new, workers = get(cluster)["items"]
+    assert (new["relation"], new["committed_offset"], new["lag_to_lso"], new["members"]) == ("unknown", None, None, 2)
+    assert (workers["relation"], workers["isolation_level"]) == ("stopped", "read_committed")
+    assert (first["relation"], first["confidence"], first["isolation_level"]) == (
+        "reads_uncommitted",
+        "certain",
+        "read_uncommitted",
+    )
+    assert [one["group"] for one in get(cluster, "?blocked=true")["items"]] == ["workers"]
 
 
 def test_nobody_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPartitions) -> None:
@@ -172,7 +191,7 @@ def ask(cluster: WithPartitions, capsys: pytest.CaptureFixture[str]) -> Iterator
     listening.close()
 
 
-def test_a_table_for_people(ask: Ask) -> None:
+def test_a_table_for_people(cluster: WithPartitions, ask: Ask) -> None:
     code, out, err = ask()
     heads, at, below, _, eos, _ = out.splitlines()
     assert (code, heads.split()[:4]) == (0, ["GROUP", "PARTITION", "RELATION", "COMMITTED"])
@@ -181,6 +200,9 @@ def test_a_table_for_people(ask: Ask) -> None:
     assert f"unstable_offsets (__consumer_offsets-{HOME})" in eos
     assert err == f"5 rows as of {NOW}\n"
     assert len(ask("--blocked")[1].splitlines()) == 4
+    short = group("short", LSO - 1)._replace(lso=LSO, has_records_ahead=False)
+    GroupWriter(cluster.engine, cluster.lease).replace([*SEEN, short], NOW_MS)
+    assert "stopped, likely" in ask()[1]
     code, out, err = ask("--blocked", "--limit", "1", "--json")
     page = json.loads(out)
     assert ([one["group"] for one in page["items"]], bool(page["next_cursor"])) == (["at"], True)

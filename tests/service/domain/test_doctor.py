@@ -19,6 +19,7 @@ from service.domain.doctor.cluster_report import (
 )
 from service.domain.doctor.lines import GAP, NOTE, lines, to_resolve
 from service.domain.doctor.verdicts import CERTAIN, LIKELY, NONE, Verdict, verdicts
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.releases import release_of
 
 APIS = {61: 0, 65: 0, 66: 2}
@@ -102,6 +103,30 @@ def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
     topics = TOPICS._replace(readable=("orders",), unanswered=("payments",), unanswered_why="timed out")
     found = verdict(FINE._replace(topics=topics), "hanging transactions")
     assert (found.trust, "at most likely on payments" in found.why) == (CERTAIN, True)
+
+
+def test_share_groups_that_cannot_be_judged_are_named_and_nothing_is_certain_then() -> None:
+    denied = FINE.groups._replace(share_not_judged=("jobs", "workers"), share_why=ShareLevelNotReported())
+    seen = FINE._replace(groups=denied)
+    (gap,) = gaps(seen)
+    assert gap.startswith("groups: share groups are not judged: jobs and workers (the isolation level")
+    assert verdict(seen, "blocked groups") == (
+        "blocked groups",
+        LIKELY,
+        "share groups are not judged: jobs and workers",
+    )
+    assert [acl for line in lines(seen) for acl in line.missing] == [
+        Acl("--group", "jobs", "DescribeConfigs"),
+        Acl("--group", "workers", "DescribeConfigs"),
+    ]
+    old = FINE._replace(groups=denied._replace(share_why=ShareOffsetsNotReported()))
+    assert [acl for line in lines(old) for acl in line.missing] == []
+    assert verdict(old, "blocked groups").trust == LIKELY
+
+
+def test_groups_below_the_lso_need_read_on_the_topic() -> None:
+    seen = FINE._replace(topics=TOPICS._replace(readable=("orders",), unreadable=("payments", "__transaction_state")))
+    assert verdict(seen, "blocked groups").why == "only groups at the LSO on payments (READ is denied)"
 
 
 def test_no_read_on_any_topic_is_no_verdict_on_what_hangs() -> None:

@@ -172,7 +172,7 @@ def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartit
     assert "10 offsets beyond it, up to the high watermark 110, are hidden from read_committed consumers." in ruler
     for words in ("hanging: pay", "group settlement stopped here", "group fraud will stop, 5 offsets to go"):
         assert words in ruler
-    assert "group tail reads uncommitted, not blocked" in ruler
+    assert "group tail not known to wait" in ruler
     assert "100 begins here hanging pay never no: the LSO is here" in ruler, "the same spans as a table"
     assert "settlement orders-0 stopped 100" in ruler
     assert 'href="/clusters/orders/partitions/orders/0?offset=100"' in page.html, "evidence leads to its record"

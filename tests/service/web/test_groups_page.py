@@ -10,6 +10,7 @@ import pytest
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.web.partitions import groups
 from tests.helpers.findings import observe
@@ -59,7 +60,7 @@ def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
         "at orders-0 stopped 100 for 0.0 s 100 0 clients measure to the LSO 10 2"
     ), "never a lag of 0 without saying to where it is measured"
     assert "will stop 5 offsets to go 95 for 0.0 s 100 5 15 unknown" in page.texts["group-below-orders-0"]
-    assert "reads uncommitted beyond the LSO: not blocked 110" in page.texts["group-beyond-orders-0"]
+    assert "unknown beyond the LSO, and has not moved there 110" in page.texts["group-beyond-orders-0"]
     assert "10 beyond it 0 2" in page.texts["group-beyond-orders-0"]
     idle = page.texts["group-idle-orders-0"]
     assert "inactive no members, so nothing waits" in idle
@@ -69,7 +70,27 @@ def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
     assert "(UNSTABLE_OFFSET_COMMIT): running members go on, a member that starts waits" in eos
     assert "group-healthy-orders-1" not in page.texts, "nothing is held back there"
     assert "Stopped 2" in page.texts[""]
-    assert "Not blocked 2" in page.texts[""]
+    assert "Not blocked 1" in page.texts[""]
+    assert "Not known 1" in page.texts[""]
+
+
+def test_what_a_relation_rests_on(seen: WithPartitions) -> None:
+    writer = GroupWriter(seen.engine, seen.lease)
+    rows = [
+        group("new", -1),
+        group("short", LSO - 1)._replace(lso=LSO, has_records_ahead=False),
+        group("workers", LSO - 4)._replace(isolation="read_committed", lso=LSO, has_records_ahead=False),
+        group("dirty", -1)._replace(isolation="read_uncommitted"),
+        group("moves", END - 2)._replace(lso=LSO),
+    ]
+    writer.replace(rows, NOW_MS)
+    writer.replace([*rows[:-1], group("moves", END - 1)._replace(lso=LSO)], NOW_MS)
+    texts = page_of(seen.url, PATH).texts
+    assert "unknown members, and no committed offset yet none yet" in texts["group-new-orders-0"]
+    assert "stopped likely: nothing left to read before the LSO" in texts["group-short-orders-0"]
+    assert "96 start offset of a share group" in texts["group-workers-orders-0"]
+    assert "share group with read_uncommitted: not blocked" in texts["group-dirty-orders-0"]
+    assert "reads uncommitted moves beyond the LSO: not blocked" in texts["group-moves-orders-0"]
 
 
 def test_pending_offsets_of_groups_without_members_or_an_answer(seen: WithPartitions) -> None:
@@ -105,6 +126,22 @@ def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
     assert row.startswith("secret unknown unknown no permission: what to grant unknown")
     assert page.links["what to grant"] == "/clusters/orders/pipeline#unknown"
     assert "Not readable 1" in page.texts[""]
+
+
+def test_share_groups_that_cannot_be_judged_say_why(seen: WithPartitions) -> None:
+    gap = observe(kinds.COVERAGE_GAP, log_partition=None)
+    seen.see(
+        gap._replace(subject=Subject(group="levels"), reason=ShareLevelNotReported()),
+        gap._replace(subject=Subject(group="old"), reason=ShareOffsetsNotReported()),
+    )
+    page = page_of(seen.url, PATH)
+    rows = [text for id_, text in page.texts.items() if id_.startswith("unasked-")]
+    assert [text.split()[0] for text in rows] == ["levels", "old"]
+    assert all("share group that cannot be judged: why" in text for text in rows)
+    unknown = page_of(seen.url, "/clusters/orders/pipeline").texts["unknown"]
+    assert "Grant DESCRIBE_CONFIGS on group levels to txnscope's principal." in unknown
+    assert "on group old" not in unknown
+    assert "do not report the offsets of share groups" in unknown
 
 
 def test_nobody_is_held_back(cluster: WithPartitions) -> None:
