@@ -401,17 +401,16 @@ def test_share_groups_wait_by_their_isolation_level(make_broker: MakeBroker, tmp
     producer.commit_transaction(ANSWER_S)  # the marker is at 5
     producer.begin_transaction()
     write(producer, topic, 3)
-    with watched(broker, tmp_path, topic) as one, share_consumer(broker, "empty", topic, tmp_path) as gone:
-        one.stand()
-        wait_for(lambda: gone() == 5, "the committed records")
+    with share_consumer(broker, "empty", topic, tmp_path) as gone:
+        wait_until_equal(gone, 5, "the committed records of the group that leaves")
     with (
-        watched(broker, tmp_path, topic) as one,
         share_consumer(broker, "waits", topic, tmp_path) as waits,
         share_consumer(broker, "reads", topic, tmp_path) as reads,
+        watched(broker, tmp_path, topic) as one,
     ):
+        wait_until_equal(waits, 5, "the committed records")
+        wait_until_equal(reads, 8, "all records")
         one.stand()
-        wait_for(lambda: waits() == 5, "the committed records")
-        wait_for(lambda: reads() == 8, "all records")
         expected = {"waits": STOPPED, "reads": READS_UNCOMMITTED, "empty": INACTIVE}
         wait_until_equal(lambda: relations(one.after(5), topic), expected, "the relations of the share groups")
         waiting = one.victims()["waits", topic, 0]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from service.domain.partitions.blocked_groups import offsets_partition
 from service.domain.partitions.facts import TopicPartition
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.group_descriptions import GroupMembers
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
+from service.kafka.share_groups import ShareGroupOffsets, ShareOffset
 from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge import group_requests
 from spark_jobs.judge.group_requests import GroupsAnswer
@@ -125,3 +128,43 @@ def test_an_offset_that_may_not_be_read_or_is_pending_is_not_missing(coordinator
     coordinator.stable = {"billing": GroupOffsets(errors.NONE, {PAY: NO_TOPIC, ORDERS: HELD})}
     (one,) = coordinator.ask({}, stalled=stalled).rows
     assert (one.topic, one.is_unstable) == ("orders", True)
+
+
+STALLED = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
+
+
+def ask_share(patch: pytest.MonkeyPatch, **answers: Any) -> GroupsAnswer:
+    """What a coordinator's answers about share groups become."""
+    defaults = {"reports_offsets": True, "share_offsets": {}, "isolation_levels": {}, "describe_share_groups": {}}
+    for name, answer in (defaults | answers).items():
+        patch.setattr(group_requests, name, lambda *_, answer=answer: answer)
+    client: KafkaClient = object()  # type: ignore[assignment]
+    return group_requests.ask_share_groups(client, NODE, ["jobs", "workers"], STALLED)
+
+
+def test_share_groups_with_their_level_their_lag_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    offsets = {ORDERS: ShareOffset(6, 5), ("calm", 0): ShareOffset(1, 0)}
+    answered = ask_share(
+        monkeypatch,
+        share_offsets={"jobs": ShareGroupOffsets(errors.NONE, offsets), "workers": ShareGroupOffsets(30, {})},
+        isolation_levels={"jobs": "read_committed"},
+        describe_share_groups={"jobs": GroupMembers(3, frozenset({ORDERS, PAY}))},
+    )
+    assert answered.rows == [
+        ObservedGroupOffset("jobs", *ORDERS, 6, 3, False, isolation="read_committed"),
+        ObservedGroupOffset("jobs", *PAY, -1, 3, False, isolation="read_committed"),
+    ]
+    assert answered.lags == {("jobs", *ORDERS): 5}
+    assert answered.topics == {"jobs": {"orders", "pay", "calm"}}
+    assert answered.denied == {"workers"}
+    assert answered.not_judged == {}
+
+
+def test_share_groups_without_a_level_or_offsets_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {"jobs": ShareGroupOffsets(errors.NONE, {ORDERS: ShareOffset(6, 5)}), "workers": ShareGroupOffsets(16, {})}
+    answered = ask_share(monkeypatch, share_offsets=seen, isolation_levels={"jobs": None})
+    assert (answered.rows, answered.not_judged) == ([], {"jobs": ShareLevelNotReported()})
+    assert answered.has_moved
+    old = ask_share(monkeypatch, reports_offsets=False)
+    assert old.not_judged == dict.fromkeys(("jobs", "workers"), ShareOffsetsNotReported())
+    assert old.topics_of("jobs") == set(), "they are not asked about often"

@@ -1,0 +1,118 @@
+"""When the log behind a group's offset is read: not of groups that move, and once of those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.domain.partitions.blocked_groups import LEVEL_COMMITTED, LEVEL_UNCOMMITTED, LsoSample
+from service.kafka.client import KafkaClient
+from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.kafka.metadata import Leader, TopicLayout
+from service.store.writers.groups import ObservedGroupOffset
+from spark_jobs.judge import records_ahead
+from spark_jobs.judge.group_rounds import UnresponsiveBrokers
+from spark_jobs.judge.records_ahead import AGAIN_MS, KEPT_MS, RecordsAhead
+
+NOW_MS = 1_790_000_000_000
+LSO, HW = 100, 150
+PLACE = "orders", 0
+CLIENT: KafkaClient = object()  # type: ignore[assignment]
+
+
+class Log:
+    """Answers as the log would, and counts the reads."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.answer: bool | Exception | None = False
+        self.reads: list[tuple[int, int, int]] = []
+        self.ahead = RecordsAhead(UnresponsiveBrokers())
+        patch.setattr(records_ahead, "topic_layout", lambda _, topic: TopicLayout(topic, "", {0: Leader(1, 0)}))
+        patch.setattr(records_ahead, "has_records_ahead", self._read)
+
+    def _read(self, _: object, topic: str, partition: int, leader: Leader, *offsets: int) -> bool | None:
+        assert (topic, partition) == PLACE
+        offset, lso, hi = offsets
+        self.reads.append((offset, lso, hi))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
+        """What is known of a group at that offset, in a round so much later."""
+        row = ObservedGroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
+        lags = {row[:3]: lag} if lag >= 0 else {}
+        ends = {PLACE: LsoSample(lso, hi, NOW_MS)}
+        (found,) = self.ahead.complete(CLIENT, [row], lags, ends, NOW_MS + after_ms)
+        assert found.lso == (None if row.is_unstable else lso)
+        return found.has_records_ahead
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    return Log(monkeypatch)
+
+
+def test_a_group_that_moves_costs_no_read(log: Log) -> None:
+    assert [log.see(LSO - 20 + n, n * KEPT_MS) for n in range(10)] == [None] * 10
+    assert log.reads == []
+
+
+def test_a_group_that_stays_below_the_lso_costs_one_read_for_each_lso(log: Log) -> None:
+    assert [log.see(90, n * KEPT_MS) for n in range(4)] == [None, False, False, False]
+    assert log.reads == [(90, LSO, HW)]
+    log.answer = True
+    assert [log.see(90, (n + 4) * KEPT_MS, lso=LSO + 5) for n in range(3)] == [None, True, True]
+    assert len(log.reads) == 2
+    log.answer = None  # a bound ended it: so it would again
+    assert [log.see(50, (n + 8) * KEPT_MS) for n in range(4)] == [None] * 4
+    assert len(log.reads) == 3
+
+
+def test_above_the_lso_it_is_read_until_there_is_a_record(log: Log) -> None:
+    assert [log.see(HW, n * KEPT_MS) for n in range(3)] == [None, False, False]
+    assert len(log.reads) == 1, "nothing was written since"
+    log.answer = True
+    assert [log.see(HW, (3 + n) * KEPT_MS, hi=HW + 1 + n) for n in range(3)] == [True, True, True]
+    assert len(log.reads) == 2
+
+
+@pytest.mark.parametrize("failure", [KafkaRefused("denied"), KafkaUnavailable("away")])
+def test_a_read_that_fails_is_tried_again_later(log: Log, failure: Exception) -> None:
+    log.answer = failure
+    assert [log.see(90, n * KEPT_MS) for n in range(5)] == [None] * 5
+    assert len(log.reads) == 1
+    log.answer = False
+    assert log.see(90, AGAIN_MS + KEPT_MS) is False
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"members": 0},
+        {"isolation": LEVEL_UNCOMMITTED},
+        {"is_unstable": True},
+        {"committed_offset": -1},
+        {"committed_offset": LSO},
+    ],
+)
+def test_where_the_answer_changes_nothing_nothing_is_read(log: Log, row: dict[str, Any]) -> None:
+    assert [log.see(90, n * KEPT_MS, **row) for n in range(3)] == [None] * 3
+    assert log.reads == []
+
+
+def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
+    """Before the high watermark, of which 50 offsets are behind the LSO."""
+    assert log.see(0, 0, lag=HW - LSO, isolation=LEVEL_COMMITTED) is False
+    assert log.see(0, KEPT_MS, lag=HW - LSO + 1, isolation=LEVEL_COMMITTED) is True
+    assert log.reads == []
+    assert [log.see(0, n * KEPT_MS, isolation=LEVEL_COMMITTED) for n in range(2, 4)] == [None, False], "an older broker"
+    assert len(log.reads) == 1
+
+
+def test_a_partition_without_a_later_sample_leaves_its_rows_alone(log: Log) -> None:
+    row = ObservedGroupOffset("billing", *PLACE, 90, 2, False)
+    for n in range(3):
+        assert log.ahead.complete(CLIENT, [row], {}, {}, NOW_MS + n * KEPT_MS) == [row]
+    assert log.reads == []
