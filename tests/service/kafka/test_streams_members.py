@@ -16,9 +16,12 @@ from service.kafka.group_descriptions import (
     STREAMS_GROUP_DESCRIBE,
     GroupMembers,
     describe_groups,
+    read_text,
 )
 from service.kafka.groups import coordinators_of, list_groups
 from service.kafka.raw import RawAnswer, RawRequest
+from service.wire.cursor import Cursor
+from service.wire.errors import MalformedValue
 from tests.helpers.brokers import connect
 from tests.helpers.builders.numbers import uvarint
 from tests.helpers.waiting import wait_until, wait_until_equal
@@ -153,8 +156,9 @@ def test_what_is_no_streams_group_or_no_answer_is_not_told() -> None:
     assert [api_key for api_key, _ in older.asked] == [CONSUMER_GROUP_DESCRIBE]
 
 
-def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, source: str) -> int:
-    """StreamsGroupHeartbeat v0 with a topology of one source topic: 0 joins, -1 leaves. Returns the error."""
+def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, source: str) -> tuple[int, int]:
+    """StreamsGroupHeartbeat v0 with a topology of one source topic: 0 joins, -1 leaves. Returns the error, and the
+    member's epoch."""
     of_topology = text("0") + array(text(source)) + EMPTY * 5 + NO_TAGS
     body = (
         text(group)
@@ -163,7 +167,7 @@ def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, s
         + NULL * 2  # instance, rack
         + int32(60_000)
         + (A_STRUCT + int32(0) + array(of_topology) + NO_TAGS if member_epoch == 0 else NO_STRUCT)
-        + EMPTY * 3  # tasks: active, standby, warmup
+        + (NULL if member_epoch > 0 else EMPTY) * 3  # tasks: active, standby, warmup; null: as before
         + text(f"process-{member}")
         + NO_STRUCT  # endpoint
         + EMPTY  # client tags
@@ -171,9 +175,12 @@ def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, s
         + b"\0"  # no shutdown
         + NO_TAGS
     )
-    answer = client.ask(RawRequest(HEARTBEAT, 0, body, is_flexible=True), NODE).body
-    error: int = struct.unpack_from(">h", answer, 4)[0]  # behind the throttle time
-    return error
+    read = Cursor(client.ask(RawRequest(HEARTBEAT, 0, body, is_flexible=True), NODE).body, MalformedValue)
+    read.skip(4)  # throttle time
+    error = read.int16()
+    read_text(read)  # message
+    read_text(read)  # member
+    return error, read.int32()
 
 
 @pytest.mark.broker
@@ -183,12 +190,22 @@ def test_members_of_a_streams_group_come_and_go(broker_431: Broker) -> None:
         new_topic(client, broker_431.bootstrap, source, 2)
 
         wait_until_equal(lambda: coordinators_of(client, [group]), {group: NODE}, "the group's coordinator")
-        wait_until(lambda: heartbeat(client, group, "one", 0, source), lambda error: error not in LOADING, "a member")
-        assert heartbeat(client, group, "two", 0, source) == 0
-        both = describe_groups(client, NODE, [group])[group]
-        assert both is not None
-        assert both.number == 2
+        wait_until(
+            lambda: heartbeat(client, group, "one", 0, source), lambda answer: answer[0] not in LOADING, "a member"
+        )
+        error, epoch = heartbeat(client, group, "two", 0, source)
+        assert error == 0
+        epochs = {"one": epoch - 1, "two": epoch}
+
+        def assigned() -> GroupMembers | None:
+            for member in epochs:
+                error, epoch = heartbeat(client, group, member, epochs[member], source)
+                epochs[member] = epoch if error == 0 else epochs[member]
+            return describe_groups(client, NODE, [group])[group]
+
+        both = GroupMembers(2, frozenset({(source, 0), (source, 1)}))
+        wait_until_equal(assigned, both, "the members and their tasks")
         assert {g.protocol_type for g in list_groups(client, NODE) if g.group == group} == {"streams"}
-        for member in ("one", "two"):
-            assert heartbeat(client, group, member, -1, source) == 0
+        for member in epochs:
+            assert heartbeat(client, group, member, -1, source)[0] == 0
         assert describe_groups(client, NODE, [group]) == {group: GroupMembers(0, frozenset())}
