@@ -20,7 +20,7 @@ DescribeShareGroupOffsetsResponse.json, Kafka 4.1 to 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafka.protocol.admin import DescribeConfigsRequest
@@ -53,10 +53,10 @@ class ShareOffset(NamedTuple):
 
 
 class ShareGroupOffsets(NamedTuple):
-    """The offsets of a share group; empty with an error of the group."""
+    """The offsets of a share group; empty with an error of the group. None: the offset could not be read."""
 
     error: int
-    offsets: dict[TopicPartition, ShareOffset]
+    offsets: Mapping[TopicPartition, ShareOffset | None]
 
 
 def reports_offsets(client: KafkaClient) -> bool:
@@ -108,12 +108,12 @@ def _read_group(read: Cursor, version: int) -> tuple[str, ShareGroupOffsets]:
     return name, ShareGroupOffsets(error, offsets)
 
 
-def _read_topic(read: Cursor, version: int) -> dict[TopicPartition, ShareOffset]:
+def _read_topic(read: Cursor, version: int) -> dict[TopicPartition, ShareOffset | None]:
     topic = read_text(read)
     read.skip(16)  # topic id
     partitions = read_array(read, lambda of: _read_partition(of, version))
     skip_tags(read)
-    return {(topic, partition): offset for partition, error, offset in partitions if error == errors.NONE}
+    return {(topic, partition): offset if error == errors.NONE else None for partition, error, offset in partitions}
 
 
 def _read_partition(read: Cursor, version: int) -> tuple[int, int, ShareOffset]:

@@ -13,7 +13,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.group_descriptions import GroupMembers, describe_groups, describe_share_groups
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets, committed
-from service.kafka.share_groups import isolation_levels, reports_offsets, share_offsets
+from service.kafka.share_groups import ShareOffset, isolation_levels, reports_offsets, share_offsets
 from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge.group_rounds import Stalls
 from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending
@@ -136,13 +136,13 @@ def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stal
     described = describe_share_groups(client, node, sorted(answering))
     rows, lags = [], {}
     for group, offsets in answering.items():
-        one = described.get(group)
+        one, level = described.get(group), levels.get(group)
         for place in sorted((offsets.keys() | _assigned(one)) & stalled.places):
-            start, lag = offsets.get(place, (NO_OFFSET, -1))
-            if (level := levels.get(group)) is not None:
-                rows.append(ObservedGroupOffset(group, *place, start, _count(one), False, isolation=level))
-                if lag >= 0:
-                    lags[group, *place] = lag
+            offset = offsets.get(place, ShareOffset(NO_OFFSET, -1))
+            if level is not None and offset is not None:
+                rows.append(ObservedGroupOffset(group, *place, offset.start, _count(one), False, isolation=level))
+                if offset.lag >= 0:
+                    lags[group, *place] = offset.lag
     return GroupsAnswer(
         rows,
         {group: _topics(offsets, described.get(group)) for group, offsets in answering.items()},

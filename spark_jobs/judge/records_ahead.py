@@ -16,10 +16,11 @@ from service.domain.partitions.blocked_groups import LEVEL_UNCOMMITTED, LsoSampl
 from service.domain.partitions.facts import TopicPartition
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaRefused
-from service.kafka.metadata import TopicLayout, topic_layout
+from service.kafka.metadata import Leader, TopicLayout, topic_layout
 from service.kafka.records_ahead import has_records_ahead
 from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
+from spark_jobs.judge.pending_offsets import UNRESPONSIVE_AFTER_S
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,8 @@ class RecordsAhead:
         now_ms: int,
     ) -> None:
         topic, partition, offset, lso = key
+        leader: Leader | None = None
+        asked = time.monotonic()
         try:
             if topic not in layouts:
                 layouts[topic] = topic_layout(client, topic)
@@ -131,6 +134,8 @@ class RecordsAhead:
         except KafkaFailure as e:
             log.debug("%s-%d could not be read: %s", topic, partition, e)
             known.again_ms = now_ms + AGAIN_MS
+            if leader is not None and time.monotonic() - asked >= UNRESPONSIVE_AFTER_S:
+                self._unresponsive.note_failure(leader.node, now_ms)
 
 
 def _undelivered(lag: int, own: LsoSample) -> bool:

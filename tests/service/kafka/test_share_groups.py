@@ -69,7 +69,9 @@ def test_offsets_of_both_versions() -> None:
     )
     broker = Answering(newest, api90=1)
     assert share_offsets(broker.client, NODE, ["a", "b"]) == {
-        "a": ShareGroupOffsets(0, {("orders", 0): ShareOffset(6, 5), ("orders", 1): ShareOffset(-1, -1)}),
+        "a": ShareGroupOffsets(
+            0, {("orders", 0): ShareOffset(6, 5), ("orders", 1): ShareOffset(-1, -1), ("orders", 2): None}
+        ),
         "b": ShareGroupOffsets(DENIED, {}),
     }
     assert broker.asked == [(1, array(text("a") + b"\0\0", text("b") + b"\0\0") + NO_TAGS)]

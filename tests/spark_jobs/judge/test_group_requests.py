@@ -160,6 +160,17 @@ def test_share_groups_with_their_level_their_lag_and_members(monkeypatch: pytest
     assert answered.not_judged == {}
 
 
+def test_a_share_group_whose_offset_could_not_be_read_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has members there, and that is no sign of a missing offset."""
+    answered = ask_share(
+        monkeypatch,
+        share_offsets={"jobs": ShareGroupOffsets(errors.NONE, {ORDERS: None})},
+        isolation_levels={"jobs": "read_committed"},
+        describe_share_groups={"jobs": GroupMembers(1, frozenset({ORDERS}))},
+    )
+    assert answered.rows == []
+
+
 def test_share_groups_without_a_level_or_offsets_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = {"jobs": ShareGroupOffsets(errors.NONE, {ORDERS: ShareOffset(6, 5)}), "workers": ShareGroupOffsets(16, {})}
     answered = ask_share(monkeypatch, share_offsets=seen, isolation_levels={"jobs": None})
