@@ -83,20 +83,23 @@ class GroupWriter:
 
 
 def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> GroupOffset:
-    """Returns the row for an observation at `at_ms`, after the stored row `old`."""
-    is_unchanged = old is not None and old.committed_offset == new.committed_offset
-    ahead_since_ms = at_ms if new.has_records_ahead else None
-    if old is not None and is_unchanged and new.has_records_ahead and old.records_ahead_since_ms is not None:
-        ahead_since_ms = old.records_ahead_since_ms
+    """Returns the row for an observation at `at_ms`, after the stored row `old`. Without a new LSO, what was known at
+    the old one stays: the domain compares it with the present LSO."""
+    same = old if old is not None and old.committed_offset == new.committed_offset else None
+    ahead, ahead_since_ms = new.has_records_ahead, at_ms if new.has_records_ahead else None
+    if same is not None and new.lso is None:
+        ahead, ahead_since_ms = same.has_records_ahead, same.records_ahead_since_ms
+    elif same is not None and ahead and same.records_ahead_since_ms is not None:
+        ahead_since_ms = same.records_ahead_since_ms
     return GroupOffset(
         *new[:6],
         observed_at_ms=at_ms,
-        standing_since_ms=old.standing_since_ms if old is not None and is_unchanged else at_ms,
+        standing_since_ms=at_ms if same is None else same.standing_since_ms,
         producer_id=new.producer_id,
         isolation=new.isolation,
         lso=old.lso if new.lso is None and old is not None else new.lso,
         advances=_advances(old, new),
-        has_records_ahead=new.has_records_ahead,
+        has_records_ahead=ahead,
         records_ahead_since_ms=ahead_since_ms,
     )
 

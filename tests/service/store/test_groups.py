@@ -68,6 +68,11 @@ def test_since_when_there_are_records_to_read(cluster: Cluster, writer: GroupWri
     assert since(NOW_MS + 2, 70, True) == NOW_MS + 1
     assert since(NOW_MS + 3, 71, True) == NOW_MS + 3
     assert since(NOW_MS + 4, 71, False) is None
+    writer.replace([seen(offset=71)], NOW_MS + 5)
+    (one,) = groups(cluster)
+    assert (one.lso, one.has_records_ahead) == (60, False), "no later sample: what is known stays"
+    writer.replace([seen(offset=72)], NOW_MS + 6)
+    assert [row.has_records_ahead for row in groups(cluster)] == [None]
 
 
 def test_whose_transaction_has_a_pending_offset_is_kept(cluster: Cluster, writer: GroupWriter) -> None:
