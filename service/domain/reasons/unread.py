@@ -52,7 +52,7 @@ class ShareLevelNotReported(Reason):
     """The brokers do not report the isolation level of a share group."""
 
     code = "share_level_not_reported"
-    sentence = "the isolation level of this share group is not known: grant DESCRIBE_CONFIGS on the group"
+    sentence = "the isolation level of the share group is not known: no DESCRIBE_CONFIGS on the group"
 
 
 @dataclass(frozen=True)
