@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,208 +11,34 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import event
 
 from deploy.demo.broker import Broker
-from deploy.demo.child_process import ChildProcess
 from service.clock import wall_clock_ms
 from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     OFFSETS_TOPIC,
     READS_UNCOMMITTED,
-    STALLED_AFTER_MS,
     STOPPED,
     STOPPED_AFTER_MS,
     UNKNOWN,
     UNSTABLE_OFFSETS,
     WILL_STOP,
     AffectedGroup,
-    offsets_partition,
 )
-from service.domain.partitions.facts import OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
-from service.domain.partitions.open_entries import Entry
-from service.kafka.client import KafkaClient
-from service.kafka.ends import EndsWatcher
-from service.kafka.metadata import topic_layout
-from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
-from service.store.engine import open_reader
-from service.store.queries import partitions
-from service.store.queries.partitions import read_affected_groups
-from service.store.writers.groups import GroupWriter
-from service.store.writers.partitions import PartitionWriter
-from spark_jobs.judge.group_prober import GroupProber
 from tests.conftest import MakeBroker
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
-from tests.helpers.brokers import connect
-from tests.helpers.commits import commit_offsets
-from tests.helpers.stores import SeededCluster
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
+from tests.integration.group_lab import commit, member, read_all, relations, share_consumer, watched, write
 from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
 
 pytestmark = pytest.mark.broker
 
-NODE = 1
-PAYLOAD = b"payload"
 ONE_SHARE_COORDINATOR = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
 }
-
-
-class Watched:
-    """A store that learns how topics of a broker stand, and the watch of groups over it."""
-
-    def __init__(self, broker: Broker, store: str, *topics: str, settings: ClientSettings | None = None) -> None:
-        self.cluster = SeededCluster(store, started_ms=wall_clock_ms())
-        self.topics = topics
-        self.client: KafkaClient = connect(broker.bootstrap)
-        self._ends = EndsWatcher(self.client)
-        self._writer = PartitionWriter(self.cluster.engine, self.cluster.lease)
-        self._since: dict[tuple[str, int], tuple[int, int]] = {}
-        self._ahead_ms = 0
-        self.reader = open_reader(store)
-        groups = GroupWriter(self.cluster.engine, self.cluster.lease)
-        asks_as = settings or ClientSettings.load(broker.bootstrap, None)
-        self.watch = GroupProber(self.reader, groups, self.cluster.id, asks_as)
-
-    def look(self) -> None:
-        """All partitions, as the sampler would tell of them."""
-        now_ms = wall_clock_ms() + self._ahead_ms
-        layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
-        looks = []
-        for (topic, partition), ends in self._ends.sample(layouts, with_start=True).items():
-            assert ends.error == 0
-            lso, since_ms = self._since.get((topic, partition), (-1, now_ms))
-            since_ms = since_ms if lso == ends.last_stable_offset else now_ms
-            self._since[topic, partition] = ends.last_stable_offset, since_ms
-            stalled = since_ms if ends.last_stable_offset < ends.high_watermark else None
-            numbers = (ends.log_start, ends.last_stable_offset, ends.high_watermark)
-            looks.append(
-                PartitionObservation(topic, partition, layouts[topic].topic_id, 1, 0, *numbers, now_ms, stalled)
-            )
-        reads = tuple(self._read(one) for one in looks if one.stalled_since_ms is not None)
-        self._writer.apply(PartitionsBatch(now_ms, tuple(looks), reads, is_full=True), now_ms)
-
-    def _read(self, look: PartitionObservation) -> StalledRead:
-        place = look.topic, look.partition
-        told = describe_producers(self.client, NODE, {look.topic: [look.partition]})[place]
-        entries = tuple(
-            OpenEntry(*(p.producer_id, p.producer_epoch, p.transaction_start_offset), -1, p.last_timestamp_ms)
-            for p in told.producers
-            if p.transaction_start_offset >= 0
-        )
-        return StalledRead(
-            *place,
-            look.topic_id,
-            look.leader_epoch,
-            look.last_stable_offset,
-            look.high_watermark,
-            read_at_ms=look.looked_at_ms,
-            first=None,
-            described=True,
-            entries=entries,
-        )
-
-    def stand(self) -> None:
-        """Until what stands now has stood for long enough."""
-        self.look()
-        time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
-        self.look()
-
-    def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
-        """The groups as they are after a round so many seconds later, by our clock. Samples are half of them ahead, as
-        those of the sampler would be by the time the coordinators have answered."""
-        for _ in range(2):
-            self._ahead_ms += round(seconds * 500)
-            self.look()
-        self.watch.round(wall_clock_ms() + self._ahead_ms - round(seconds * 500))
-        return self.victims()
-
-    def victims(self) -> dict[tuple[str, str, int], AffectedGroup]:
-        with self.reader.connect() as connection:
-            return {one.key: one for one in read_affected_groups(connection, self.cluster.id)}
-
-    def looked(self) -> dict[tuple[str, str, int], AffectedGroup]:
-        """The victims by what the partitions are now."""
-        self.look()
-        return self.victims()
-
-    def home_of(self, group: str) -> int:
-        """Its partition of __consumer_offsets, as Kafka tells: where its offsets lie."""
-        layout = topic_layout(self.client, OFFSETS_TOPIC)
-        assert layout is not None
-        return offsets_partition(group, len(layout.leaders))
-
-    def entries(self, topic: str, partition: int) -> list[Entry]:
-        """What is open there."""
-        with self.reader.connect() as connection:
-            return partitions.entries(connection, self.cluster.id, [(topic, partition)])
-
-    def rows(self) -> int:
-        with self.reader.connect() as connection:
-            return len(partitions.groups(connection, self.cluster.id))
-
-    def close(self) -> None:
-        self.watch.close()
-        self.client.close()
-        self.reader.dispose()
-        self.cluster.close()
-
-
-@contextmanager
-def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettings | None = None) -> Iterator[Watched]:
-    found = Watched(broker, f"sqlite:///{tmp_path / 'store.db'}", *topics, OFFSETS_TOPIC, settings=settings)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-@contextmanager
-def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterator[Consumer]:
-    """Of a group that has the topic."""
-    one = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
-        | {name.replace("_", "."): value for name, value in properties.items()}
-    )
-    try:
-        one.subscribe([topic])
-        wait_for(lambda: (one.poll(0.1), one.assignment())[1], f"a partition for {group}")
-        yield one
-    finally:
-        one.close()
-
-
-@contextmanager
-def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> Iterator[Callable[[], int]]:
-    """Kafka's own console consumer, in a share group. Yields a function that returns how many records it has printed;
-    its log is in the same file."""
-    printed = directory / f"{group}.out"
-    command = broker.tool_command(
-        *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap),
-        *("--topic", topic, "--group", group),
-    )
-    with printed.open("wb") as out:
-        consumer = ChildProcess(command, out)
-        try:
-            yield lambda: printed.read_text().splitlines().count(PAYLOAD.decode())
-        finally:
-            consumer.stop()
-
-
-def commit(one: Consumer, topic: str, offset: int) -> None:
-    commit_offsets(one, {(topic, 0): offset})
-
-
-def write(producer: Producer, topic: str, records: int) -> None:
-    for _ in range(records):
-        producer.produce(topic, PAYLOAD, partition=0)
-    producer.flush(ANSWER_S)
-
-
-def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> dict[str, str]:
-    return {group: one.relation for (group, of, _), one in found.items() if of == topic}
 
 
 def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) -> None:
@@ -270,20 +95,6 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
         one.watch.round(wall_clock_ms())
         assert one.rows() == 0
-
-
-def read_all(one: Consumer, topic: str, until: int) -> None:
-    """Reads up to an offset, and commits it."""
-    read = [-1]
-
-    def has_read() -> bool:
-        message = one.poll(0.1)
-        if message is not None and message.error() is None:
-            read.append(message.offset())
-        return read[-1] >= until - 1
-
-    wait_for(has_read, f"offset {until - 1}")
-    commit(one, topic, until)
 
 
 def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tmp_path: Path) -> None:
