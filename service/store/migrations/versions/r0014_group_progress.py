@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0015"
-down_revision = "0012"
+revision = "0014"
+down_revision = "0013"
 
 _COLUMNS = ("isolation", "lso", "advances", "has_records_ahead", "records_ahead_since_ms")
 
