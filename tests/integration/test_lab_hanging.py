@@ -18,8 +18,10 @@ from tests.integration.hang_lab import HangLab, hang_labs
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import (
     commit_one,
+    committed_without_listing,
     late_write,
     never_added,
+    of_another_cluster,
     offsets_never_added,
     old_producer,
     orphan_producer,
@@ -86,6 +88,45 @@ def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], ver
     hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
     here.run_command(here.wait_until_confirmed(hang).command)
     here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+
+
+@pytest.mark.parametrize("version", ["4.3.1"])
+def test_c3_a_committed_transaction_that_did_not_list_the_partition(
+    lab: Callable[[str], HangLab], version: str
+) -> None:
+    """An ABORT would destroy its part there."""
+    here = lab(version)
+    here.create_topic("c3-unlisted", 2)
+    hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")
+    row = here.wait_for_finding(
+        kinds.HANGING,
+        lambda one: one.status == kinds.CONFIRMED and "too, without listing" in str(one.evidence),
+        topic="c3-unlisted",
+        start_offset=hang.start_offset,
+    )
+    assert (row.decision, row.command) == ("unknown", None)
+    assert "commit" in row.possible
+    assert row.transactional_id == b"c3-unlisted-1"
+
+
+@on("4.3.1")
+@pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
+def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(
+    lab: Callable[[str], HangLab], version: str, name: str, epoch: int
+) -> None:
+    """Nobody is named, and no marker is advised: an equal producer id is no proof."""
+    here = lab(version)
+    here.create_topic(name)
+    hang = of_another_cluster(here.connection, name, name, epoch=epoch)
+    row = here.wait_for_finding(
+        kinds.HANGING,
+        lambda one: one.status == kinds.CONFIRMED and "--mirrored" in one.advice,
+        topic=name,
+        producer_id=hang.producer_id,
+    )
+    assert (row.decision, row.command, row.transactional_id) == ("unknown", None, None)
+    assert row.confidence == kinds.LIKELY
+    assert here.wait_for_blocker(name, 0, "hanging")["transactional_id"] is None
 
 
 @on("4.3.1")

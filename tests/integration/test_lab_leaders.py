@@ -25,6 +25,7 @@ from tests.lab.lost_leaders import (
     commits_and_aborts_the_next,
     commits_and_goes_on_elsewhere,
     frozen_leader,
+    goes_on,
     outage,
     still_hangs,
     stopped_leader,
@@ -91,6 +92,31 @@ def test_k2_a_committed_transaction_loses_a_participant(
         )
         here.assert_nothing_hung("k2-lost")
     here.wait_until_free("k2-lost", LOST)
+
+
+@pytest.mark.parametrize("version", SKIPS_THE_LOST)
+def test_k3_committed_records_share_the_fate_of_the_next_transaction(
+    cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
+) -> None:
+    """The client goes on at once, so nothing hangs; txnscope starts only then, on an empty store."""
+    brokers, here = cluster(version, BACK_SOON)
+    here.app.stop()
+    with stopped_leader(brokers, "k3-next") as torn:
+        pass
+    with here.connection as connection:
+        producer = goes_on(connection, torn)
+        with hang_lab(brokers.nodes[1], _made(tmp_path / "later"), brokers.bootstrap) as later:
+            row = later.wait_for_finding(
+                kinds.ADOPTED, lambda one: one.severity == kinds.CRITICAL, transactional_id=b"k3-next"
+            )
+            assert (row.status, row.start_offset) == (kinds.CONFIRMED, torn.start_offset)
+            assert later.wait_for_blocker("k3-next", LOST, "adopted")["transactional_id"] == "k3-next"
+            producer.end(commit=False)
+            lost = later.wait_for_finding(kinds.LOST_RECORDS, lambda _: True, transactional_id=b"k3-next")
+            assert (lost.topic, lost.partition, lost.start_offset) == ("k3-next", LOST, torn.start_offset)
+            assert (lost.status, lost.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
+            later.wait_until_free("k3-next", LOST)
+            assert later.findings_about(kinds.LOST_RECORDS)[0].status == kinds.CONFIRMED, "until it is acknowledged"
 
 
 STORIES = {

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from deploy.demo.workload.clients import partition_count
 from deploy.demo.workload.old_producer import OldProducer
-from deploy.demo.workload.raw_producer import Connection
+from deploy.demo.workload.raw_producer import Connection, RawProducer, describe
 from deploy.demo.workload.shipping import OFFSETS, java_hash
 from deploy.demo.workload.verification import CONFIG
 from tests.lab.asking import Ends, Open, delete_records, ends, open_on
@@ -80,6 +80,34 @@ def never_added(producer: OldProducer, topic: str, partition: int, *, timestamp_
     """Writes records to a partition that was never added to the transaction."""
     start = producer.produce(topic, partition, [b"never added"] * 3, timestamp_ms=timestamp_ms)
     return _hang(producer, topic, partition, start)
+
+
+def committed_without_listing(connection: Connection, name: str, topic: str) -> Hang:
+    """Writes behind a late write, in a TV2 transaction that commits: the leader does not add the partition, because
+    something of the same producer id and epoch is open there. Needs Kafka 4 and a topic of two partitions."""
+    old = old_producer(connection, name)
+    hang = late_write(old, topic, 0)
+    new = RawProducer(connection, name)
+    new.producer_id, new.producer_epoch = old.producer_id, old.producer_epoch
+    new.produce(topic, 1, [b"listed"])
+    new._sequences[topic, 0] = old._sequences[topic, 0]
+    new.produce(topic, 0, [b"not listed"])
+    assert [list(one.partitions) for one in describe(connection, name).topics] == [[1]]
+    new.end(commit=True)
+    assert hang.open in open_on(connection, topic, 0)
+    return hang._replace(decision="unknown")
+
+
+def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: int) -> Hang:
+    """Writes records as a copied partition has them: under a producer id that this cluster gives to an id afterwards.
+    `epoch`: above 0 for one that the id never had."""
+    before = old_producer(connection, f"{name}-before")
+    copied = orphan_producer(connection, name)
+    copied.producer_id, copied.producer_epoch = before.producer_id + 2, epoch
+    hang = never_added(copied, topic, 0, timestamp_ms=an_hour_ago())
+    here = old_producer(connection, name)
+    assert here.producer_id == copied.producer_id, "the cluster gives producer ids one after the other"
+    return hang._replace(transactional_id=None, decision="unknown")
 
 
 def offsets_never_added(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> Hang:

@@ -144,6 +144,15 @@ def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
             wait_until_equal(partial(_has_lost, leading, torn.topic), False, "the loss of the leader")
 
 
+def goes_on(connection: Connection, torn: Torn) -> OldProducer:
+    """Returns the producer with its next transaction begun, which writes to LOST behind what is open there."""
+    producer = _continued(connection, torn)
+    producer.add(torn.topic, LOST)
+    producer._sequences[torn.topic, LOST] = 2  # behind the two records of `begin`
+    producer.produce(torn.topic, LOST, [b"of the next"])
+    return producer
+
+
 def still_hangs(cluster: Cluster, torn: Torn) -> bool:
     """Returns whether the victim, once it is back, reports the transaction as open on LOST, with the LSO at it."""
     with _to(cluster.nodes[torn.victim]) as connection:
