@@ -536,6 +536,83 @@ def test_records_of_a_committed_transaction_that_another_one_takes_over_stay_cri
     assert "An abort of the present transaction destroys them" in taken.advice
 
 
+def taken_over(lab: Lab) -> int:
+    """Returns a time at which records of a committed transaction are in an entry that the next one will end."""
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    began_ms = NOW_MS + 4_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 3_500, at_ms=began_ms))
+    lab.opened(began_ms)
+    lab.round(began_ms + 100)
+    return began_ms + 1_000
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_abort_of_the_transaction_that_took_committed_records_over_loses_them(lab: Lab, is_restarted: bool) -> None:
+    at_ms = taken_over(lab)
+    if is_restarted:
+        lab.restart(at_ms)
+    lab.round(at_ms)
+    assert KEY in lab.prober.asked[-1].entries, "followed to its end"
+    lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
+    lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=False),))
+    lab.round(at_ms + 1_100)
+    lost = lab.kinds(at_ms + 1_100)[kinds.LOST_RECORDS]
+    assert (lost.status, lost.severity, lost.subject.transactional_id) == ("confirmed", "critical", b"pay")
+    assert lost.subject.start_offset == 100
+    assert "another transaction of its producer id" in lost.detail
+
+
+def test_its_commit_loses_nothing(lab: Lab) -> None:
+    at_ms = taken_over(lab)
+    lab.round(at_ms)
+    lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
+    lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=True),))
+    lab.round(at_ms + 1_100)
+    assert kinds.LOST_RECORDS not in lab.kinds(at_ms + 1_100)
+
+
+@pytest.mark.parametrize(("decision", "is_lost"), [("commit", True), ("abort", False)])
+def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab, decision: str, is_lost: bool) -> None:
+    lab.facts = facts_of(decision, 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit=False),))
+    lab.round(NOW_MS + 5_000)
+    assert (kinds.LOST_RECORDS in lab.kinds(NOW_MS + 5_000)) is is_lost
+
+
+def test_committed_records_under_a_present_transaction_are_found_without_a_hang(lab: Lab) -> None:
+    """The client went on at once. What stays open for five seconds is read."""
+    start_ms = NOW_MS - 1_000
+    for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(NOW_MS, entry(lab.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
+    lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=start_ms, at_ms=start_ms))
+    lab.facts = facts_of("commit", 7, 0, 100, ENDED_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 100)
+    assert not lab.prober.asked, "a transaction of the usual length"
+    at_ms = NOW_MS + ADOPTED_AFTER_MS
+    lab.opened(at_ms)
+    lab.round(at_ms)
+    assert KEY in lab.prober.asked[-1].facts
+    lab.seen(at_ms + 100)
+    lab.round(at_ms + 200)
+    found = lab.kinds(at_ms + 200)
+    assert kinds.HANGING not in found
+    assert (found[kinds.ADOPTED].status, found[kinds.ADOPTED].severity) == ("confirmed", "critical")
+
+
+def test_records_that_had_no_owner_stay_older_than_the_transaction_that_takes_them_over(lab: Lab) -> None:
+    """Whatever the clocks say: it began a second after they were seen first."""
+    lab.two_looks()
+    lab.round(NOW_MS + 2_000)
+    lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
+    lab.round(NOW_MS + 2_800)
+    lab.opened(NOW_MS + 3_000)
+    lab.round(NOW_MS + 3_100)
+    assert lab.kinds(NOW_MS + 3_100)[kinds.ADOPTED].status == "confirmed"
+
+
 def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
     """Who waits for it to end sees that a moment later."""
     lab.confirmed()
