@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.demo.broker import Broker
-from deploy.demo.jars import Jars, Module, fetch, fetch_pinned, pin
+from deploy.demo.jars import LOGGING, Jars, Module, fetch, fetch_pinned, pin
 from spark_jobs.runtime.java import find_java
 from tests.helpers.waiting import LIMIT_S
 
@@ -27,6 +27,18 @@ STREAMS_JARS: Final = Jars(
         Module("org.rocksdb", "rocksdbjni", "10.1.3", alone=True),
     ),
     STREAMS / f"{STREAMS_VERSION}.sha256",
+)
+FLINK: Final = HERE / "flink"
+FLINK_VERSION: Final = "2.2.0"
+FLINK_JARS: Final = Jars(
+    f"Flink {FLINK_VERSION}",
+    (
+        Module("org.apache.flink", "flink-clients", FLINK_VERSION),
+        Module("org.apache.flink", "flink-connector-base", FLINK_VERSION),
+        Module("org.apache.flink", "flink-connector-kafka", "5.0.0-2.2"),
+        LOGGING,
+    ),
+    FLINK / f"{FLINK_VERSION}.sha256",
 )
 KAFKAJS: Final = HERE / "kafkajs"
 
@@ -60,15 +72,8 @@ class Streams:
     instances: tuple[str, ...]
 
     def compile(self) -> None:
-        java = find_java(os.environ)
-        compiler = java.home / "bin" / "javac"
-        if not compiler.exists():
-            raise NotHere(f"no javac beside Java {java.version} of {java.source}: Kafka Streams needs a JDK")
         self._scratch.mkdir(parents=True)
-        source = STREAMS / "Orders.java"
-        command = [str(compiler), "-d", str(self._classes), "-cp", _streams_jars(), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-        assert done.returncode == 0, f"javac: {done.stdout}{done.stderr}"
+        _compile(STREAMS / "Orders.java", self._classes, _streams_jars())
 
     def command(self, topic: str, pause_ms: int) -> list[str]:
         logging = f"-Dlog4j.configuration=file:{self.broker.directory}/log4j.properties"
@@ -88,6 +93,38 @@ class Streams:
         return self.directory / "tmp"
 
 
+@dataclass(frozen=True)
+class Flink:
+    """Readings.java, compiled; `directory` has the checkpoints of its job as well."""
+
+    bootstrap: str
+    directory: Path
+
+    def compile(self) -> None:
+        (self.directory / "tmp").mkdir(parents=True)
+        _compile(FLINK / "Readings.java", self.directory / "classes", f"{fetch_pinned(FLINK_JARS)}/*")
+
+    def command(self, topic: str, timeout_ms: int) -> list[str]:
+        opened = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util"))  # to Kryo
+        return [
+            *(find_java(os.environ).command, "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opened),
+            *(f"-Djava.io.tmpdir={self.directory / 'tmp'}", f"-Dlog4j.configuration=file:{FLINK / 'log4j.properties'}"),
+            *("-cp", f"{self.directory / 'classes'}:{fetch_pinned(FLINK_JARS)}/*", "Readings"),
+            *(self.bootstrap, topic, str(self.directory / "state"), str(timeout_ms)),
+        ]
+
+
+def _compile(source: Path, classes: Path, jars: str) -> None:
+    """Raises NotHere without a JDK."""
+    java = find_java(os.environ)
+    compiler = java.home / "bin" / "javac"
+    if not compiler.exists():
+        raise NotHere(f"no javac beside Java {java.version} of {java.source}: {source.name} needs a JDK")
+    command = [str(compiler), "-d", str(classes), "-cp", jars, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, f"javac: {done.stdout}{done.stderr}"
+
+
 def _streams_jars() -> str:
     return f"{fetch_pinned(STREAMS_JARS)}/*:{fetch(STREAMS_VERSION)}/*"
 
@@ -99,5 +136,6 @@ def _found(name: str, why: str) -> str:
     return path
 
 
-if __name__ == "__main__":  # writes the checksums of STREAMS_JARS down, for another version
-    pin(STREAMS_JARS)
+if __name__ == "__main__":  # writes the checksums of these jars down, for another version
+    for jars in (STREAMS_JARS, FLINK_JARS):
+        pin(jars)
