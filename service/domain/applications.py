@@ -1,0 +1,297 @@
+"""Recognises the framework that made up a transactional.id, and the application, task and naming strategy in it.
+
+A name alone proves little: "pay-0-3" may be a subtask of Apache Flink or the third thread of anything else. So a form
+that others use too needs the behaviour of the id, or of its siblings, besides. Without that the answer is `NOTHING`.
+
+Sources: `StreamsProducer` and `TaskId` (Kafka Streams); `TransactionalIdFactory`, `TransactionNamingStrategyImpl` and
+`KafkaSinkBuilder` (flink-connector-kafka 5.0.0); `Worker.taskTransactionalId` and `DistributedConfig` (Kafka Connect);
+`DefaultKafkaProducerFactory` with `producerPerConsumerPartition` (Spring Kafka before 3.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
+
+STREAMS: Final = "kafka_streams"
+FLINK: Final = "flink"
+CONNECT: Final = "kafka_connect"
+SPRING: Final = "spring"
+UNKNOWN: Final = "unknown"
+
+INCREMENTING: Final = "INCREMENTING"
+POOLING: Final = "POOLING"
+PER_TASK: Final = "per task"
+PER_THREAD: Final = "per thread"
+PER_PARTITION: Final = "per partition"
+LEADER: Final = "leader"
+
+IN_USE: Final = (1 << 63) - 1
+"""The time of the last use of an id with an open transaction."""
+
+INITS_KEPT: Final = 6
+"""Number of InitProducerIds of an id that show how it is used."""
+
+STREAMS_TIMEOUT_MS: Final = 10_000
+"""Default transaction.timeout.ms of Kafka Streams; that of other Java producers is 60 s."""
+
+FLINK_TIMEOUT_MS: Final = 3_600_000
+"""Default transaction.timeout.ms of a KafkaSink."""
+
+_UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"  # as java.util.UUID writes it
+_STREAMS = re.compile(rf"(?P<name>.+)-(?P<process>{_UUID})-(?P<thread>0|[1-9][0-9]{{0,3}})", re.DOTALL)
+_STREAMS_TASK = re.compile(r"(?P<name>.+)-(?P<topology>[0-9]{1,4})_(?P<partition>[0-9]{1,5})", re.DOTALL)
+_FLINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>0|[1-9][0-9]{0,4})-(?P<number>0|[1-9][0-9]{0,17})", re.DOTALL)
+_CONNECT: Final = "connect-cluster-"
+_CONNECT_TASK = re.compile(r"(?P<connector>.+)-(?P<task>0|[1-9][0-9]{0,4})", re.DOTALL)
+_SPRING = re.compile(r"(?P<base>.+)\.(?P<partition>0|[1-9][0-9]{0,4})", re.DOTALL)
+
+_NEAR: Final = 4  # numbers before and after that of an id, among its siblings
+_POOL: Final = 4  # the ids that a pool uses most
+_NAMES: Final = 12  # of each further kind
+
+
+class Application(NamedTuple):
+    """The maker of a transactional.id. `name`: the application, as far as the id shows it; `task`: the task, subtask,
+    thread or partition in it; `strategy`: the way in which the framework names its ids; None where it is not known."""
+
+    kind: str = UNKNOWN
+    name: str | None = None
+    task: str | None = None
+    strategy: str | None = None
+
+
+NOTHING: Final = Application()
+
+
+class Init(NamedTuple):
+    """An InitProducerId: its time by the log, and the epoch that it handed out."""
+
+    at_ms: int
+    epoch: int
+
+
+class Behaviour(NamedTuple):
+    """Use of an id, as far as it is known.
+
+    - `inits`: the newest InitProducerIds, oldest first.
+    - `last_use_ms`: the end of its newest transaction, IN_USE while one is open, None if it never had one.
+    - `ends`: number of its transactions that ended; None if not known.
+    - `was_cut`: its newest transaction was aborted by timeout or fence.
+    """
+
+    name: str
+    timeout_ms: int
+    client_transaction_version: int = 0
+    inits: tuple[Init, ...] = ()
+    last_use_ms: int | None = None
+    ends: int | None = None
+    was_cut: bool = False
+
+
+class FlinkName(NamedTuple):
+    """An id in the form of a KafkaSink's: the prefix that the job was given, the subtask, a checkpoint (INCREMENTING)
+    or a place in the pool (POOLING)."""
+
+    prefix: str
+    subtask: int
+    number: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.prefix}-{self.subtask}-{self.number}"
+
+
+def flink_name(name: str) -> FlinkName | None:
+    """Returns the parts of an id that has the form of a KafkaSink's, whoever made it."""
+    found = _FLINK.fullmatch(name)
+    return None if found is None else FlinkName(found["prefix"], int(found["subtask"]), int(found["number"]))
+
+
+def may_be_two_phase(name: str, timeout_ms: int) -> bool:
+    """Returns whether a two-phase sink may have made the id: one that commits a transaction only after a checkpoint
+    counts its records as delivered."""
+    is_flinks = flink_name(name) is not None and not name.startswith(_CONNECT)
+    return timeout_ms == TWO_PHASE_TIMEOUT_MS or is_flinks
+
+
+def is_two_phase(one: Application, timeout_ms: int) -> bool:
+    """Returns whether the id is known to be that of a two-phase sink. A producer of KIP-939 shows it by its timeout."""
+    return one.kind == FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
+
+
+def sibling_names(name: str) -> tuple[str, ...]:
+    """Returns the ids, at most some 20, that tell most about this one if they exist."""
+    found: list[str] = []
+    if name.startswith(_CONNECT):
+        found += _leaders(name)
+        if task := _CONNECT_TASK.fullmatch(name):
+            found += _numbered(task["connector"] + "-", int(task["task"]))
+    elif streams := _STREAMS.fullmatch(name):
+        found.append(f"{streams['name']}-{streams['process']}-0")
+    elif streams := _STREAMS_TASK.fullmatch(name):
+        found += _numbered(f"{streams['name']}-{streams['topology']}_", int(streams["partition"]))
+    elif flink := flink_name(name):
+        near = range(max(flink.number - _NEAR, 0), flink.number + _NEAR + 1)
+        found += (flink._replace(number=n).text for n in sorted({*near, *range(_POOL)}))
+    elif spring := _SPRING.fullmatch(name):
+        found += _numbered(spring["base"] + ".", int(spring["partition"]))
+    return tuple(one for one in dict.fromkeys(found) if one != name)
+
+
+def application_of(
+    one: Behaviour, siblings: Iterable[Behaviour] = (), topics: Mapping[str, int] | None = None
+) -> Application:
+    """Returns the maker of the id. `siblings`: those of `sibling_names` that exist, or more. `topics`: the cluster's
+    topics and their numbers of partitions."""
+    others = {other.name: other for other in siblings if other.name != one.name}
+    if one.name.startswith(_CONNECT):
+        return _connect(one.name, others)
+    if streams := _STREAMS.fullmatch(one.name):
+        return _streams(streams, others)
+    if streams := _STREAMS_TASK.fullmatch(one.name):
+        return _streams_task(one, streams, others)
+    if flink := flink_name(one.name):
+        return _flink(one, flink, others)
+    if spring := _SPRING.fullmatch(one.name):
+        return _spring(spring, others, topics or {})
+    return NOTHING
+
+
+def _streams(parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
+    """Threads are numbered from 1. Other frameworks that are given a random prefix number their producers from 0."""
+    if parts["thread"] == "0" or f"{parts['name']}-{parts['process']}-0" in others:
+        return NOTHING
+    return Application(STREAMS, parts["name"], parts["thread"], PER_THREAD)
+
+
+def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
+    """Kafka Streams before `exactly_once_v2`: a producer for each task."""
+    tasks = (_STREAMS_TASK.fullmatch(name) for name in others)
+    has_sibling = any(task is not None and task["name"] == parts["name"] for task in tasks)
+    if one.timeout_ms == STREAMS_TIMEOUT_MS or has_sibling:
+        return Application(STREAMS, parts["name"], f"{parts['topology']}_{parts['partition']}", PER_TASK)
+    return NOTHING
+
+
+def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
+    """A worker's leader has the id of its group; a source task appends connector and number, both of which may contain
+    dashes. So the leader's id shows where the group ends, and without it group and connector stay one name."""
+    task = _CONNECT_TASK.fullmatch(name)
+    leaders = [leader for leader in _leaders(name) if leader in others]
+    if task is not None and leaders:
+        group = max(leaders, key=len)
+        return Application(CONNECT, task["connector"][len(group) + 1 :], task["task"], PER_TASK)
+    is_leader = any(other.startswith(name + "-") for other in others)
+    if is_leader or task is None:
+        return Application(CONNECT, name[len(_CONNECT) :], None, LEADER)
+    has_sibling = any(other.startswith(task["connector"] + "-") for other in others)
+    connector = task["connector"][len(_CONNECT) :]
+    return Application(CONNECT, connector, task["task"], PER_TASK) if has_sibling else Application(CONNECT)
+
+
+def _leaders(name: str) -> list[str]:
+    """Returns the ids that the leader of the task's workers may have: group and connector have a letter at least."""
+    task = _CONNECT_TASK.fullmatch(name)
+    if task is None:
+        return []
+    dashes = [at for at, c in enumerate(task["connector"]) if c == "-" and at > len(_CONNECT)]
+    return [name[:at] for at in dashes[:_NAMES]]
+
+
+def _spring(parts: re.Match[str], others: Mapping[str, Behaviour], topics: Mapping[str, int]) -> Application:
+    """prefix + group, topic and partition with dots between: known where exactly one topic fits that has the partition,
+    and a producer for another partition is there."""
+    base, partition = parts["base"], int(parts["partition"])
+    fitting = [topic for topic, count in topics.items() if partition < count and base.endswith("." + topic)]
+    siblings = (_SPRING.fullmatch(name) for name in others)
+    if len(fitting) != 1 or not any(one is not None and one["base"] == base for one in siblings):
+        return NOTHING
+    return Application(SPRING, base[: -len(fitting[0]) - 1], f"{fitting[0]}-{partition}", PER_PARTITION)
+
+
+def _flink(one: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) -> Application:
+    of_subtask = {parts.number: one}
+    for name, other in others.items():
+        sibling = flink_name(name)
+        if sibling is not None and sibling[:2] == parts[:2]:
+            of_subtask[sibling.number] = other
+    strategy = flink_strategy(of_subtask)
+    if strategy is None and one.timeout_ms != FLINK_TIMEOUT_MS:
+        return NOTHING
+    return Application(FLINK, parts.prefix, str(parts.subtask), strategy)
+
+
+def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:
+    """Returns the naming strategy that the ids of one subtask, by number, show; None if they show none.
+
+    A KafkaSink initialises the id of the next transaction when a checkpoint begins, and commits the transaction before
+    when it is complete. So each id is used for one transaction after its InitProducerId, and ends it soon after the
+    InitProducerId of the next id. Threads of an application end theirs whenever they like, and more than one.
+    """
+    if _are_handed_over(of_subtask):
+        return INCREMENTING
+    return POOLING if _are_pooled(of_subtask) else None
+
+
+_MOST_ENDS: Final = 3  # an id of INCREMENTING: its commit, and the aborts of attempts that failed
+_FEWEST: Final = 2
+_IDLE: Final = 10  # unused ids in a row, each numbered one higher, that prove INCREMENTING too
+
+
+def _are_handed_over(of_subtask: Mapping[int, Behaviour]) -> bool:
+    found = {True: 0, False: 0, None: 0}
+    for number, one in of_subtask.items():
+        if (after := of_subtask.get(number + 1)) is not None:
+            found[_is_handed_over(one, after, of_subtask.get(number + 2))] += 1
+    if found[False] * 3 > found[True]:
+        return False
+    return found[True] >= _FEWEST or (not found[False] and found[None] >= _IDLE)
+
+
+def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | None) -> bool | None:
+    """Returns whether `one` ended between the births of the ids after it; None if that cannot be told."""
+    if not one.inits or not after.inits:
+        return None
+    if after.inits[0].at_ms <= one.inits[0].at_ms or (one.ends or 0) > _MOST_ENDS:
+        return False
+    if one.last_use_ms in (None, IN_USE) or one.was_cut:
+        return None
+    is_open_until = after.inits[0].at_ms <= (one.last_use_ms or 0)
+    if next_but_one is not None and next_but_one.inits:
+        return is_open_until and (one.last_use_ms or 0) <= next_but_one.inits[0].at_ms
+    return is_open_until
+
+
+def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
+    """Returns whether a few ids take turns, at even times, each with one transaction at most between two
+    InitProducerIds. A process that restarts again and again initialises all its ids at once."""
+    if not all(_is_reused(one) for one in of_subtask.values() if len(one.inits) > 1):
+        return False
+    turns = sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits)
+    numbers = [number for _, number in turns]
+    repeated = sum(numbers.count(number) > 1 for number in set(numbers))
+    changes = sum(before != after for before, after in pairwise(numbers))
+    if repeated < _FEWEST or len(turns) < 2 * _FEWEST + 1 or 3 * changes < 2 * (len(turns) - 1):  # a restart keeps one
+        return False
+    return _are_even([after - before for (before, _), (after, _) in pairwise(turns)])
+
+
+def _is_reused(one: Behaviour) -> bool:
+    most = 2 if one.client_transaction_version >= 2 else 1  # TV2 raises the epoch at the end of a transaction as well
+    return all(after.epoch - before.epoch <= most for before, after in pairwise(one.inits))
+
+
+def _are_even(gaps_ms: Sequence[int]) -> bool:
+    """Returns whether no gap but one is far shorter than most; a restart makes a longer one."""
+    usual_ms = sorted(gaps_ms)[3 * len(gaps_ms) // 4]
+    return sum(gap < usual_ms / 4 for gap in gaps_ms) <= 1
+
+
+def _numbered(base: str, number: int) -> list[str]:
+    near = {0, 1, *range(max(number - 2, 0), number + 3)}
+    return [f"{base}{n}" for n in sorted(near)]
