@@ -18,6 +18,7 @@ from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.transaction_log.states import ABORT_SLACK_MS, COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
 from service.store.queries import clusters, judge_inputs
 from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, CoordinatorProber, Question
+from spark_jobs.judge.makers import Makers
 
 RUNNING_OUT_EVERY_MS: Final = 30_000
 ASK_EVERY_MS: Final = 10_000
@@ -41,6 +42,7 @@ class ConditionObserver:
         self._answers: list[CoordinatorAnswer] = []
         self._missing: dict[bytes, tuple[tuple[str, int, int], ...]] = {}
         self._idle_cursor: tuple[int, bytes] = (0, b"")
+        self._makers = Makers(cluster_id)
 
     def looks(
         self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int
@@ -73,10 +75,11 @@ class ConditionObserver:
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
         undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
+        makers = self._makers.of(connection, open_too_long.long_open(open_.read, context), now_ms)
         found: list[Observation] = [
             *open_too_long.overdue(timed_out.read, context),
             *open_too_long.stuck(prepared.read, self._missing, context),
-            *open_too_long.long_running(open_.read, context),
+            *open_too_long.long_running(open_.read, context, makers),
             *unreadable.undecodable(undecoded.read, context),
         ]
         unread = {

@@ -23,6 +23,7 @@ from service.store.many_rows import batched
 from service.store.queries import id_events, judge_inputs
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
+from spark_jobs.judge.makers import Makers
 from spark_jobs.judge.resolution import topic_text
 
 IDS_OF_BURST: Final = 200
@@ -53,6 +54,7 @@ class EventObserver:
         self._unread_ms = 0
         self._settling: Settling | None = None
         self._settles_ms = 0
+        self._makers = Makers(cluster_id)
 
     @property
     def unread(self) -> dict[str, int]:
@@ -99,6 +101,7 @@ class EventObserver:
         lookups = Lookups(
             lambda bursts: self._participants(connection, bursts),
             lambda ids: judge_inputs.last_uses(connection, self._cluster_id, ids),
+            lambda timeouts: self._makers.of(connection, timeouts, self._now_ms),
         )
         found, self._held = find_in_events(events, lookups, settling, context)
         event_kinds = kinds.EVENTS - {kinds.DATA_GAP}

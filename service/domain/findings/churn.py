@@ -5,15 +5,29 @@ New ids alone are no churn: a healthy application has new ids at its first start
 takes minutes. Churn also means that ids are given up: an id had transactions, then a newer one had transactions, and
 nothing more was written for the older one. An id that never had a transaction proves nothing: a thread of Kafka Streams
 without a task has such an id as well.
+
+Apache Flink's sink gives ids up by design, one for each checkpoint (`applications.INCREMENTING`): such ids are an
+information.
 """
 
 from __future__ import annotations
 
+import types
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from service.domain.applications import (
+    IN_USE,
+    INCREMENTING,
+    STREAMS,
+    Behaviour,
+    Init,
+    application_of,
+    flink_name,
+    flink_strategy,
+)
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
@@ -23,7 +37,6 @@ from service.domain.findings.events import (
     evidence,
     generated_part,
     is_generated,
-    is_of_streams,
     prefix_of,
 )
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence, Subject
@@ -57,8 +70,6 @@ allow by default: a transaction that a crash leaves open counts as in use for th
 MANY_PROCESSES: Final = 1_000
 """Number of processes within 15 minutes from which they are no first start, even if their ids stay in use."""
 
-IN_USE: Final = (1 << 63) - 1
-
 Uses = Mapping[bytes, int]
 """The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had one are
 absent."""
@@ -69,6 +80,13 @@ _FOR_STREAMS: Final = (
     " makes up new ids."
 )
 _FOR_OTHERS: Final = "Give each instance a transactional.id that stays the same over restarts."
+
+_FOR_FLINK: Final = (
+    "Nothing is wrong, and nothing has to be done. Each id takes memory in its coordinator for {kept} after its last"
+    " use: at the present rate some {ids:,} ids are kept. If that is too much, the naming strategy POOLING"
+    " (TransactionNamingStrategy, flink-connector-kafka 4.0 or newer) uses a few ids again and again; fewer"
+    " checkpoints, or a shorter transactional.id.expiration.ms, make it less."
+)
 
 T = TypeVar("T")
 
@@ -100,12 +118,24 @@ class _IdCounter:
         return are_made_up or (len(self._all) >= COUNTED_IDS and len(self._minutes) >= COUNTED_MINUTES)
 
 
-def churn(new: Iterable[Event], uses: Uses, context: Context, window: ReportWindow = ALL_EVENTS) -> list[Observation]:
+def churn(
+    new: Iterable[Event],
+    uses: Uses,
+    context: Context,
+    window: ReportWindow = ALL_EVENTS,
+    cut: Collection[bytes] = (),
+) -> list[Observation]:
     """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
-    MANY_PROCESSES on, births are reported even if `window` does not include them yet."""
-    shown = [(prefix, _shown(of_prefix, uses, window)) for prefix, of_prefix in _by_prefix(new).items()]
-    found = sorted((each for each in shown if each[1]), key=lambda each: (-len(each[1]), each[0]))
-    return [_observe(prefix, events, uses, context) for prefix, events in found]
+    MANY_PROCESSES on, births are reported even if `window` does not include them yet. `cut`: ids with a transaction
+    that was aborted by timeout or fence."""
+    found: list[tuple[int, str, Observation]] = []
+    for prefix, of_prefix in _by_prefix(new).items():
+        of_flink, others = _by_maker(of_prefix, uses, cut)
+        if shown := _shown(others, uses, window):
+            found.append((len(shown), prefix, _observe(prefix, shown, uses, context)))
+        elif shown := _shown(of_flink, uses, window):
+            found.append((len(shown), prefix, _observe_flink(prefix, shown, of_flink, uses, context)))
+    return [observation for _, _, observation in sorted(found, key=lambda each: (-each[0], each[1]))]
 
 
 def churn_times(events: Iterable[Event]) -> dict[str, list[int]]:
@@ -135,6 +165,30 @@ def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
             if prefix != event.name:
                 found[prefix].append(event)
     return found
+
+
+def _by_maker(new: Sequence[Event], uses: Uses, cut: Collection[bytes]) -> tuple[list[Event], list[Event]]:
+    """Returns (births of ids that Flink numbers by checkpoint, other births), from the births of one prefix."""
+    of_subtask: dict[tuple[str, int], dict[int, Behaviour]] = defaultdict(dict)
+    for event in new:
+        if (parts := flink_name(event.name)) is not None:
+            of_subtask[parts[:2]][parts.number] = _behaviour(event, uses, cut)
+    of_flink = {key for key, ids in of_subtask.items() if flink_strategy(ids) == INCREMENTING}
+    found: tuple[list[Event], list[Event]] = [], []
+    for event in new:
+        parts = flink_name(event.name)
+        found[parts is None or parts[:2] not in of_flink].append(event)
+    return found
+
+
+def _behaviour(born: Event, uses: Uses = types.MappingProxyType({}), cut: Collection[bytes] = ()) -> Behaviour:
+    return Behaviour(
+        born.name,
+        born.timeout_ms,
+        inits=(Init(born.at_ms, born.producer_epoch),),
+        last_use_ms=uses.get(born.transactional_id),
+        was_cut=born.transactional_id in cut,
+    )
 
 
 def _times_of_many(new: Sequence[Event]) -> list[int]:
@@ -201,7 +255,7 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
             subject=Subject(prefix=prefix),
             title=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
             f" ({join_names([e.name for e in new[-2:]])})",
-            advice=(_FOR_STREAMS if is_of_streams(new[-1].name) else _FOR_OTHERS)
+            advice=(_FOR_STREAMS if _are_of_streams(new) else _FOR_OTHERS)
             + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"
             f" its timeout, and each id takes memory in the coordinator for {kept} after its last use.",
             evidence=tuple(evidence(e, _described(e, uses)) for e in new[-EVIDENCE_KEPT:]),
@@ -210,6 +264,33 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
         ),
         context.rules.of(prefix),
     )
+
+
+def _are_of_streams(new: Sequence[Event]) -> bool:
+    ids = [_behaviour(event) for event in new]
+    return application_of(ids[-1], ids[:-1]).kind == STREAMS
+
+
+def _observe_flink(
+    prefix: str, new: Sequence[Event], all_new: Sequence[Event], uses: Uses, context: Context
+) -> Observation:
+    span_ms = max(all_new[-1].at_ms - all_new[0].at_ms, START_MS)
+    advice = _FOR_FLINK.format(
+        kept=duration(context.limits.expiration_ms) + context.assumed(EXPIRATION_CONFIG),
+        ids=_one_digit(len(all_new) * context.limits.expiration_ms // span_ms),
+    )
+    return _observe(prefix, new, uses, context)._replace(
+        severity=kinds.INFO,
+        title=f"{prefix}: a new transactional id for each checkpoint, as Apache Flink's naming strategy"
+        f" {INCREMENTING} makes them ({join_names([e.name for e in new[-2:]])})",
+        advice=advice,
+    )
+
+
+def _one_digit(count: int) -> int:
+    """Rounds to one digit: the rate of a few minutes is no more exact, and the text stays the same."""
+    step: int = 10 ** (len(str(count)) - 1)
+    return round(count / step) * step
 
 
 def _described(event: Event, uses: Uses) -> str:

@@ -13,7 +13,8 @@ from service.domain.findings.events import Event, ReportWindow, prefix_of
 from service.domain.findings.finding import Key, Observation, Subject
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
-from service.domain.findings.timed_out import Burst, Participants
+from service.domain.findings.timed_out import Burst, Makers, Participants
+from service.domain.transaction_log import causes
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
 """Time for which events are kept. Only the events of the last QUIET_MS are reported, but their findings depend on
@@ -29,10 +30,11 @@ earlier ones.
 
 class Lookups(NamedTuple):
     """Queries that run only if events need them, each at most once a round: the participants of the bursts that are
-    reported, and the uses of the ids of prefixes that may churn."""
+    reported, the uses of the ids of prefixes that may churn, and the makers of ids that timed out."""
 
     participants: Callable[[Sequence[Burst]], Participants]
     uses: Callable[[Sequence[bytes]], Uses]
+    makers: Callable[[Sequence[Event]], Makers] = lambda _: {}
 
 
 class EventFindings(NamedTuple):
@@ -50,7 +52,8 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     # whether an id is used is not known while its partition is not read to its end
     known = [e.transactional_id for e in births if e.partition in context.known_until_ms]
     window = ReportWindow(since_ms, first_unsettled(_since(births, since_ms), settling, churn.UNUSED_MS))
-    found = churn.churn(births, lookups.uses(known) if known else {}, context, window)
+    cut = {e.transactional_id for e in events if e.cause in (causes.TIMEOUT, causes.FENCED)}
+    found = churn.churn(births, lookups.uses(known) if known else {}, context, window, cut)
     unsettled = _unsettled(kinds.CHURN, births, window)
 
     bursts = timed_out.bursts(events, churn_times, context)
@@ -60,8 +63,10 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     window = ReportWindow(since_ms, first_unsettled_timeout(timeouts, _since(single, since_ms), settling, context))
     waiting = tuple(sorted(e.sequence for e in _waiting(single, window)))
     fresh = [burst for burst in bursts if burst.events[-1].at_ms >= since_ms]
-    found += timed_out.correlated(fresh, waiting, events, lookups.participants(fresh) if fresh else {}, context)
-    found += timed_out.timed_out(single, in_bursts, context, window)
+    makers = lookups.makers(_since(timeouts, since_ms))
+    participants = lookups.participants(fresh) if fresh else {}
+    found += timed_out.correlated(fresh, waiting, events, participants, context, makers)
+    found += timed_out.timed_out(single, in_bursts, context, window, makers)
     unsettled |= _unsettled(kinds.TIMED_OUT, single, window)
 
     conflicts = [shown[-1] for shown in fencing.takeover_conflicts(events).values()]

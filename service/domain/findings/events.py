@@ -19,7 +19,7 @@ MOST_SUBJECTS: Final = 50
 """Up to this many subjects of one kind get a finding each; the rest share one."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
-_STREAMS = re.compile(rf"(?P<process>.+-{_UUID.pattern})-[0-9]{{1,4}}")
+_PROCESS = re.compile(rf"(?P<process>.+-{_UUID.pattern})-[0-9]{{1,4}}")
 _PARTS = re.compile(r"[^-_.:/@#]+|[-_.:/@#]+")
 _SEPARATORS: Final = "-_.:/@#"
 _COUNTED = re.compile(r"(?:[0-9]{1,6})?(?:[-_.:/@#]+[0-9]{1,6})*[-_.:/@#]*")
@@ -98,14 +98,10 @@ def is_generated(name: str) -> bool:
     return _COUNTED.fullmatch(name[len(prefix_of(name)) :]) is None
 
 
-def is_of_streams(name: str) -> bool:
-    """Returns whether Kafka Streams made the id: application.id, the UUID of the process, the number of the thread."""
-    return _STREAMS.fullmatch(name) is not None
-
-
 def generated_part(name: str) -> str:
-    """Returns the part of the id that one start makes up. All threads of one Kafka Streams process share it."""
-    found = _STREAMS.fullmatch(name)
+    """Returns the part of the id that one start makes up. The threads of a process with a UUID, such as those of Kafka
+    Streams, share it."""
+    found = _PROCESS.fullmatch(name)
     return name if found is None else found["process"]
 
 

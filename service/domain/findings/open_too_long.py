@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
+from service.domain.applications import FLINK, NOTHING, Application, is_two_phase, may_be_two_phase
 from service.domain.findings import kinds
 from service.domain.findings.conditions import IdState, bounded, coordinator, judgeable, rule_of, with_owner_and_groups
 from service.domain.findings.context import SCAN_CONFIG, Context
@@ -28,6 +30,12 @@ aborted."""
 STUCK_AFTER_MS: Final = 10_000
 """Time in PrepareX after which a transaction counts as stuck. Markers take milliseconds; after this long a leader does
 not answer."""
+
+NEAR_DEADLINE: Final = 4
+"""A transaction of a two-phase sink is near its deadline when a quarter of its timeout, or less, is left."""
+
+Makers = Mapping[bytes, Application]
+"""The makers of ids, by id, as far as they were looked up."""
 
 Missing = Mapping[bytes, tuple[tuple[str, int, int], ...]]
 """(topic, partition, leader) without marker yet, by id; only for ids whose coordinator was asked
@@ -68,15 +76,19 @@ def is_stuck(one: NewestState, context: Context) -> bool:
     return is_prepared and context.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
 
 
-def long_running(ids: Iterable[IdState], context: Context) -> list[Observation]:
+def long_running(ids: Iterable[IdState], context: Context, makers: Makers = MappingProxyType({})) -> list[Observation]:
     """Returns observations of transactions that are open for long, but still within their timeout. `ids`: those of open
     transactions, oldest first."""
-    found = [one for one in judgeable(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
     return bounded(
-        found,
-        lambda one: _long_running(one, context),
+        long_open(ids, context),
+        lambda one: _long_running(one, makers.get(one.transactional_id, NOTHING), context),
         lambda rest: f"{len(rest):,} more transactions are open for long, within their timeout",
     )
+
+
+def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
+    """Returns those of the ids whose transactions are open for long, within their timeout."""
+    return [one for one in judgeable(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
 
 
 def _is_long(one: IdState, context: Context) -> bool:
@@ -87,7 +99,7 @@ def _is_long(one: IdState, context: Context) -> bool:
     return context.known_until_ms[one.partition] - one.started_at_ms >= limit
 
 
-def _long_running(one: IdState, context: Context) -> Observation:
+def _long_running(one: IdState, maker: Application, context: Context) -> Observation:
     rule = rule_of(one, context)
     started = one.started_at_ms or 0
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
@@ -102,21 +114,58 @@ def _long_running(one: IdState, context: Context) -> Observation:
     evidence = [one.newest_record(), Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
         evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {duration(rule.long_after_ms)}"))
+    is_sink = is_two_phase(maker, one.timeout_ms)
+    is_near = is_sink and times_out is not None and _is_near(one, times_out, context)
+    deadline = f"; at {utc(times_out)} it is aborted unless its job commits it" if is_near and times_out else ""
     return with_owner_and_groups(
         one,
         context,
         Observation(
             kind=kinds.LONG_RUNNING,
-            severity=kinds.INFO if rule.long_after_ms is None else kinds.WARNING,
+            severity=kinds.INFO if rule.long_after_ms is None and not is_near else kinds.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            title=f"{one.name} has been open since {utc(started)}, within its timeout",
+            title=f"{one.name} has been open since {utc(started)}, within its timeout{deadline}",
             detail=f"read_committed consumers wait behind it on {join_partitions(one.topics)}",
-            advice="Its application has to commit or abort it. If it is gone, starting it again with the same"
-            " transactional.id ends the transaction at once.",
+            advice=_sink_advice(one, maker, times_out) if is_sink else _advice(one),
             evidence=tuple(evidence),
-            self_heals_at_ms=heals,
+            # what the timeout does to a two-phase sink is a loss, and heals nothing
+            self_heals_at_ms=None if is_sink else heals,
             log_partition=one.partition,
         ),
+    )
+
+
+def _is_near(one: IdState, times_out_ms: int, context: Context) -> bool:
+    return times_out_ms - context.known_until_ms[one.partition] <= one.timeout_ms // NEAR_DEADLINE
+
+
+def _advice(one: IdState) -> str:
+    general = (
+        "Its application has to commit or abort it. If it is gone, starting it again with the same transactional.id"
+        " aborts the transaction at once, and its records are discarded."
+    )
+    if not may_be_two_phase(one.name, one.timeout_ms):
+        return general
+    return (
+        f"{general} If it is a two-phase sink (the id has the form of Apache Flink's), do not start it without its"
+        " state: restore the job from its last checkpoint or savepoint, which commits what the checkpoint counts as"
+        " delivered."
+    )
+
+
+def _sink_advice(one: IdState, maker: Application, times_out_ms: int | None) -> str:
+    """Returns the advice about a transaction that may be pre-committed: its records may be in a checkpoint, which
+    counts them as delivered, and then only a commit of this very transaction keeps them (`KafkaCommitter` of
+    flink-connector-kafka, KIP-939)."""
+    whose = f"the Apache Flink job with the id prefix {maker.name}" if maker.kind == FLINK else "its application"
+    until = "" if times_out_ms is None else f" before {utc(times_out_ms)}"
+    lost = "" if times_out_ms is None else " The abort at the timeout loses them too."
+    return (
+        f"This is a transaction of a two-phase sink. If {whose} runs, its next checkpoint commits it. If it is gone,"
+        f" restore it from its last checkpoint or savepoint{until}, or commit the transaction with its producer id"
+        f" {one.producer_id} and epoch {one.producer_epoch}. Do not start a producer with this transactional.id, nor"
+        " the job without its state: that discards the transaction at once, and records that a checkpoint counts as"
+        f" delivered are lost.{lost} The log does not show whether a checkpoint holds it."
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from service.domain.applications import NOTHING, Application, is_two_phase
 from service.domain.findings import kinds
 from service.domain.findings.churn import is_churning
 from service.domain.findings.context import SCAN_CONFIG, Context, with_rule
@@ -21,13 +23,31 @@ def timeouts(events: Iterable[Event]) -> Iterator[Event]:
     return (e for e in events if e.cause == causes.TIMEOUT)
 
 
+Makers = Mapping[bytes, Application]
+"""The makers of ids, by id, as far as they were looked up."""
+
+NO_MAKERS: Final[Makers] = MappingProxyType({})
+
+_LOSS: Final = (
+    "the records may be lost, and the log does not show whether they are. If a checkpoint or savepoint of the job holds"
+    " the transaction, the job counts them as delivered and does not write them again; when it is restored, its log"
+    ' says "Unable to commit transaction" and names the id. If none does, the job writes them again from its last'
+    " checkpoint. To survive, a job has to be back within its transaction.timeout.ms: raise that above the longest"
+    " absence (up to the brokers' transaction.max.timeout.ms)."
+)
+
+
 def timed_out(
-    events: Iterable[Event], reported_elsewhere: Set[int], context: Context, window: ReportWindow = ALL_EVENTS
+    events: Iterable[Event],
+    reported_elsewhere: Set[int],
+    context: Context,
+    window: ReportWindow = ALL_EVENTS,
+    makers: Makers = NO_MAKERS,
 ) -> list[Observation]:
     """Returns an observation for each id or prefix. `reported_elsewhere`: sequences of events that another finding
     reports (correlated timeouts)."""
     own = (e for e in timeouts(events) if e.sequence not in reported_elsewhere)
-    return [_observe(group, context) for group in group_by_subject(own, gap_ms(context), window)]
+    return [_observe(group, context, makers) for group in group_by_subject(own, gap_ms(context), window)]
 
 
 def one_abort(event: Event, context: Context) -> Evidence:
@@ -45,8 +65,20 @@ def one_abort(event: Event, context: Context) -> Evidence:
     )
 
 
-def _observe(group: Group, context: Context) -> Observation:
+def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
+    """Returns the events of ids that two-phase sinks made."""
+    return [e for e in events if is_two_phase(makers.get(e.transactional_id, NOTHING), e.timeout_ms)]
+
+
+def _observe(group: Group, context: Context, makers: Makers) -> Observation:
     last = group.events[-1]
+    sinks = _sinks(group.events, makers)
+    general = (
+        "The records of these transactions are discarded. If the application is too slow, commit more"
+        f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
+        " old protocol is fenced by the abort and has to be started again."
+    )
+    loss = f"{sinks[-1].name} is of a two-phase sink (Apache Flink): {_LOSS}" if sinks else ""
     times = "its transactions were" if group.ids == 1 else "transactions were"
     return with_rule(
         Observation(
@@ -54,9 +86,8 @@ def _observe(group: Group, context: Context) -> Observation:
             severity=kinds.WARNING,
             subject=group.subject,
             title=f"{group.label}: {times} aborted by the coordinator after transaction.timeout.ms",
-            advice="The records of these transactions are discarded. If the application is too slow, commit more"
-            f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
-            " old protocol is fenced by the abort and has to be started again.",
+            detail="records that a checkpoint counts as delivered may be lost" if sinks else "",
+            advice=loss if len(sinks) == len(group.events) else f"{general} {loss}".strip(),
             evidence=tuple(one_abort(e, context) for e in group.events[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY if last.confidence != causes.CERTAIN else kinds.CERTAIN,
             log_partition=group.log_partition,
@@ -132,6 +163,7 @@ def correlated(
     events: Sequence[Event],
     participants: Participants,
     context: Context,
+    makers: Makers = NO_MAKERS,
 ) -> list[Observation]:
     """Returns one observation for the cluster: it describes the newest burst and counts all. `waiting`: sequences of
     timeouts that may yet join one. `events`: show when the ids came back."""
@@ -163,9 +195,7 @@ def correlated(
             subject=Subject(),
             title=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on",
             detail=own + needed,
-            advice="This is the trace of an outage: for longer than their transaction.timeout.ms these producers"
-            " could not commit. Their producers are fenced although there is no second instance; start them again. To"
-            " survive such an outage, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
+            advice=_outage(burst, makers),
             evidence=(
                 *(Evidence(last.at_ms, "transaction log", fact) for fact in facts),
                 *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
@@ -175,6 +205,25 @@ def correlated(
             waiting=waiting,
         )
     ]
+
+
+def _outage(burst: Burst, makers: Makers) -> str:
+    general = (
+        "This is the trace of an outage: for longer than their transaction.timeout.ms these producers"
+        " could not commit. Their producers are fenced although there is no second instance; start them again. To"
+        " survive such an outage, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
+    )
+    sinks = _sinks(burst.events, makers)
+    jobs = {makers[e.transactional_id].name for e in sinks if e.transactional_id in makers}
+    if not sinks:
+        return general
+    if len(jobs) == 1 and len(sinks) == len(burst.events):
+        return (
+            f"All of them are of one Apache Flink job ({jobs.pop()}): it was away, or could not commit, for longer than"
+            f" its transaction.timeout.ms. So {_LOSS}"
+        )
+    ids = len({e.transactional_id for e in sinks})
+    return f"{general} {ids:,} of these ids, such as {sinks[-1].name}, are of two-phase sinks (Apache Flink): {_LOSS}"
 
 
 def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:

@@ -8,7 +8,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Select, bindparam, func, literal, select, text
 
-from service.domain.findings.churn import IN_USE, Uses
+from service.domain.applications import IN_USE
+from service.domain.findings.churn import Uses
 from service.domain.findings.conditions import IdState
 from service.domain.findings.context import LogProgress
 from service.domain.findings.ids_running_out import HIGH_EPOCH_FROM

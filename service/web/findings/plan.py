@@ -111,7 +111,8 @@ def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, 
     act = [Step("Do this.", finding.advice)] if grant is None else _give(finding, grant)
     expect = Step("Then expect", _EXPECT.get(finding.kind, _QUIET if finding.kind in kinds.EVENTS else ""))
     steps = tuple(step for step in (look, *act, expect) if step is not None and step.text)
-    return Plan(steps, no_help=_NO_HELP.get(finding.kind, ()))
+    has_trouble = finding.kind != kinds.CHURN or finding.severity != kinds.INFO
+    return Plan(steps, no_help=_NO_HELP.get(finding.kind, ()) if has_trouble else ())
 
 
 def _give(finding: Finding, grant: GrantLines) -> list[Step]:

@@ -77,6 +77,8 @@ def heal_of_finding(finding: Finding) -> Heal:
     heal = _HEALS[finding.kind]
     if finding.self_heals_at_ms is not None and heal.order:
         return Heal(4, SELF, "clock", "ends by itself", finding.self_heals_at_ms)
+    if finding.kind == kinds.CHURN and finding.severity == kinds.INFO:
+        return Heal(5, SELF, "info", "is normal", more="for as long as the job runs")
     if finding.kind == kinds.COVERAGE_GAP and is_denied(finding.reason):
         return heal._replace(text="unknown until that is granted", more="the command is on the Pipeline page")
     return heal

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 from sqlalchemy import Engine, select
 
+from service.domain.applications import IN_USE
 from service.domain.findings import kinds
-from service.domain.findings.churn import IN_USE, UNUSED_MS
+from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.finding import Finding
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules

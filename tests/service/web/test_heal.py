@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from service.domain.partitions.open_entries import (
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
+from service.web.findings.plan import plan_of
 from service.web.findings.words import KIND_WORDS, about, heal_of_finding, is_muted
 from service.web.shared.recovery import heal_of
 from tests.helpers.paths import ROOT
@@ -124,6 +126,12 @@ def test_a_time_that_is_known_is_counted_down_unless_it_never_heals() -> None:
     late = heal_of_finding(finding(kinds.LONG_RUNNING, self_heals_at_ms=NOW_MS + 9_000))
     assert (late.text, late.at_ms) == ("ends by itself", NOW_MS + 9_000)
     assert heal_of_finding(finding(kinds.HANGING, self_heals_at_ms=NOW_MS)).at_ms is None
+
+
+def test_ids_that_flink_numbers_are_normal() -> None:
+    of_flink = replace(finding(kinds.CHURN), severity=kinds.INFO)
+    assert heal_of_finding(of_flink).text == "is normal"
+    assert plan_of(of_flink, "c").no_help == ()
 
 
 def test_a_missing_permission_is_said_to_be_the_way_out() -> None:

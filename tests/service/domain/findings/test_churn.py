@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from service.domain.applications import IN_USE
 from service.domain.findings import churn, kinds
-from service.domain.findings.churn import IN_USE, MANY_PROCESSES, UNUSED_MS
+from service.domain.findings.churn import MANY_PROCESSES, UNUSED_MS
 from service.domain.findings.event_findings import Lookups, find_in_events
 from service.domain.findings.events import Event, ReportWindow
 from service.domain.findings.finding import Observation, Subject
@@ -119,6 +120,41 @@ def test_a_deployment_with_numbers_is_no_churn_unless_it_goes_on() -> None:
     assert find(new, used_for(new, 0)) == []
     new = one_by_one((f"sink-0-{n}" for n in range(30)), 20 * S)
     assert len(find(new, used_for(new, 10 * S))) == 1
+
+
+def checkpoints(count: int, subtask: int = 0) -> tuple[list[Event], dict[bytes, int]]:
+    """Births of a sink's ids, one every 20 s, and their uses: each commits when the next one is there."""
+    new = one_by_one((f"sink-{subtask}-{n}" for n in range(1, count + 1)), 20 * S)
+    return new, {e.transactional_id: e.at_ms + 20 * S + 40 for e in new[:-1]} | {new[-1].transactional_id: IN_USE}
+
+
+def test_ids_that_flink_numbers_by_checkpoint_are_an_information() -> None:
+    new, uses = checkpoints(30)
+    (found,) = find(new, uses)
+    assert (found.severity, found.subject) == (kinds.INFO, Subject(prefix="sink-"))
+    assert "Apache Flink's naming strategy INCREMENTING" in found.title
+    assert "some 30,000 ids are kept" in found.advice
+    assert "Give each instance" not in found.advice
+
+
+def test_beside_those_of_flink_an_application_of_the_same_prefix_still_churns() -> None:
+    new, uses = checkpoints(30)
+    others = [e._replace(sequence=100 + n) for n, e in enumerate(one_by_one(f"sink-{n:04x}ab" for n in range(6)))]
+    (found,) = find([*new, *others], uses | used_for(others, 5 * S))
+    assert (found.severity, len(found.occurrences)) == (kinds.WARNING, 6)
+
+
+def test_an_idle_job_with_many_checkpoints_is_no_churn_either() -> None:
+    new = one_by_one((f"sink-0-{n}" for n in range(1, MANY_PROCESSES + 1)), 500)
+    (found,) = find(new, {})
+    assert found.severity == kinds.INFO
+
+
+def test_what_others_call_a_process_is_not_taken_for_kafka_streams() -> None:
+    """Spring numbers its producers from 0, behind a prefix with random.uuid; Kafka Streams its threads from 1."""
+    new = one_by_one((streams(n, 0) for n in range(6)), 30 * S)
+    (found,) = find(new, used_for(new, 20 * S))
+    assert "state.dir" not in found.advice
 
 
 def test_ids_without_a_common_prefix_are_no_churn() -> None:
