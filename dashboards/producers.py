@@ -34,8 +34,8 @@ _NOW: Final = [
         "New producer ids",
         means(
             f"Per second, over {at.PRODUCER_IDS_WINDOW}. A high rate: applications invent a transactional.id at every"
-            " start. Brokers keep each for days, and nothing fences what an earlier start left open. Give instances"
-            " fixed ids.",
+            " start, so that nothing fences what an earlier start left open (give instances fixed ids), or Apache Flink"
+            " jobs number their ids by checkpoint, which is normal. Brokers keep each for days.",
             "KafkaProducerIdChurn",
         ),
         "ops",

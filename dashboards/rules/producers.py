@@ -35,9 +35,10 @@ CHURN: Final = Alert(
     wait="15m",
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} new producer ids a second on {{ $labels.cluster }}",
-    description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second: usually"
-    " they invent a transactional.id at every start. Nothing fences the transactions that an earlier start left open,"
-    " and brokers keep the state of each producer id for a day.",
+    description="Applications of {{ $labels.cluster }} take {{ $value | humanize }} new producer ids a second. Either"
+    " they invent a transactional.id at every start: then nothing fences the transactions that an earlier start left"
+    " open. Or they are Apache Flink jobs, which take an id for each subtask and checkpoint by their naming strategy"
+    " INCREMENTING: that is normal. Brokers keep the state of each producer id for a day.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -66,7 +67,8 @@ EXPIRING: Final = Alert(
     + limits.EXPIRING_WITHIN,
     description="{{ $value | humanize }} transactional.id(s) of {{ $labels.cluster }} have not been used for long;"
     f" their coordinator removes them within {limits.EXPIRING_WITHIN}. A producer that still has one open fails once"
-    " with INVALID_PRODUCER_ID_MAPPING afterwards. Any transaction renews an id.",
+    " with INVALID_PRODUCER_ID_MAPPING afterwards. Any transaction renews an id. Ids of Apache Flink's naming strategy"
+    " INCREMENTING are used for one checkpoint and expire all the time.",
     page=OF_CLUSTER + "/expiring",
     board=_BOARD,
 )
