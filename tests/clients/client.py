@@ -50,12 +50,21 @@ class Client:
 
     def do(self, *commands: str) -> None:
         """One after another."""
+        for command in commands:
+            self._send(command)
+            self.wait_for(DONE)
+
+    def do_last(self, command: str) -> None:
+        """One that ends the process."""
+        self._send(command)
+        assert self._process is not None
+        self._process.wait(LIMIT_S)
+
+    def _send(self, command: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        for command in commands:
-            self._process.stdin.write(f"{command}\n")
-            self._process.stdin.flush()
-            self.wait_for(DONE)
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
 
     def kill(self) -> None:
         """As `kill -9`."""

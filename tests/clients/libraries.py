@@ -40,6 +40,13 @@ FLINK_JARS: Final = Jars(
     ),
     FLINK / f"{FLINK_VERSION}.sha256",
 )
+CONNECT: Final = HERE / "connect"
+CONNECT_VERSION: Final = "4.3.1"
+CONNECT_JARS: Final = Jars(
+    f"Kafka Connect {CONNECT_VERSION}",
+    tuple(Module("org.apache.kafka", name, CONNECT_VERSION) for name in ("connect-runtime", "connect-file")),
+    CONNECT / f"{CONNECT_VERSION}.sha256",
+)
 KAFKAJS: Final = HERE / "kafkajs"
 
 
@@ -137,5 +144,5 @@ def _found(name: str, why: str) -> str:
 
 
 if __name__ == "__main__":  # writes the checksums of these jars down, for another version
-    for jars in (STREAMS_JARS, FLINK_JARS):
+    for jars in (STREAMS_JARS, FLINK_JARS, CONNECT_JARS):
         pin(jars)

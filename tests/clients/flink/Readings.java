@@ -10,6 +10,8 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Stream;
 import org.apache.flink.api.common.JobStatus;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.functions.MapFunction;
+import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichMapFunction;
 import org.apache.flink.api.common.serialization.SimpleStringSchema;
 import org.apache.flink.api.common.state.CheckpointListener;
@@ -75,13 +77,20 @@ final class Readings {
         settings.setString("restart-strategy.type", "fixed-delay");
         settings.setString("restart-strategy.fixed-delay.attempts", "10");
         settings.setString("restart-strategy.fixed-delay.delay", "1 s");
-        newestState(directory).ifPresent(state -> settings.setString("execution.state-recovery.path", state.toUri().toString()));
+        newestState(directory)
+            .ifPresent(state -> settings.setString("execution.state-recovery.path", state.toUri().toString()));
 
         StreamExecutionEnvironment flink = StreamExecutionEnvironment.createLocalEnvironment(PARALLELISM, settings);
         DataGeneratorSource<String> source = new DataGeneratorSource<>(
             number -> "reading " + number, Long.MAX_VALUE, RateLimiterStrategy.perSecond(READINGS_PER_S), Types.STRING);
-        DataStream<String> readings =
-            flink.fromSource(source, WatermarkStrategy.noWatermarks(), "readings").uid("readings").map(new Trouble()).uid("trouble");
+        // an exchange makes one region of the job: if a subtask fails, all of them start again
+        DataStream<String> readings = flink.fromSource(source, WatermarkStrategy.noWatermarks(), "readings")
+            .uid("readings")
+            .map(new Halt())
+            .uid("halt")
+            .rebalance()
+            .map(new Trouble())
+            .uid("trouble");
         for (TransactionNamingStrategy strategy : TransactionNamingStrategy.values()) {
             String prefix = "flink-" + strategy.name().toLowerCase();
             readings.sinkTo(sink(bootstrap, topic, prefix, timeoutMs, strategy)).uid(prefix);
@@ -136,12 +145,29 @@ final class Readings {
         awaitCheckpoints(job, 2);
     }
 
-    /** Fails, or halts the process, on command. */
+    /** Halts the process on command. Sources are told first that a checkpoint is complete; the sinks are other tasks. */
+    private static final class Halt implements MapFunction<String, String>, CheckpointListener {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public String map(String reading) {
+            return reading;
+        }
+
+        @Override
+        public void notifyCheckpointComplete(long checkpoint) {
+            if (mustHalt) {
+                Runtime.getRuntime().halt(1);
+            }
+        }
+    }
+
+    /** Fails on command. Counts complete checkpoints: sinks of its task are told of them before, and have committed. */
     private static final class Trouble extends RichMapFunction<String, String> implements CheckpointListener {
         private static final long serialVersionUID = 1L;
 
         @Override
-        public void open(org.apache.flink.api.common.functions.OpenContext context) {
+        public void open(OpenContext context) {
             OPENED.incrementAndGet();
         }
 
@@ -156,13 +182,9 @@ final class Readings {
 
         @Override
         public void notifyCheckpointComplete(long checkpoint) {
-            if (getRuntimeContext().getTaskInfo().getIndexOfThisSubtask() != 0) {
-                return;
+            if (getRuntimeContext().getTaskInfo().getIndexOfThisSubtask() == 0) {
+                COMPLETED.incrementAndGet();
             }
-            if (mustHalt) {
-                Runtime.getRuntime().halt(1);
-            }
-            COMPLETED.incrementAndGet();
         }
     }
 }

@@ -1,0 +1,176 @@
+"""An Apache Flink job with exactly-once sinks of both naming strategies gets no word that its operator would call
+wrong: through an exception, kills, a recovery that commits what a checkpoint holds, one that comes too late, and a
+savepoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from deploy.demo.broker import Broker
+from service.domain.applications import FLINK, INCREMENTING, POOLING, Application
+from service.domain.findings import kinds
+from service.domain.transaction_log import causes, states
+from service.store.schema import clusters, findings, transactional_ids
+from spark_jobs.judge.makers import Makers
+from tests.clients.client import READY, Client
+from tests.clients.libraries import Flink, NotHere
+from tests.helpers.brokers import free_port
+from tests.helpers.brokers import transactional_ids as listed_ids
+from tests.helpers.waiting import wait_for, wait_until_equal
+from tests.integration import kafka_tools
+from tests.integration.application import Ingest, ingesting
+from tests.integration.causes_lab import aborts_of
+from tests.integration.kafka_tools import Printed
+from tests.integration.producers import create_topic
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+TOPIC: Final = "readings"
+LONG_MS: Final = 600_000
+AWAY_MS: Final = 10_000
+"""The timeout that passes while the job is away: longer than a checkpoint takes on a machine at half speed."""
+
+ALLOWED: Final = frozenset({kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS, kinds.LONG_RUNNING, kinds.FENCING_CONFLICT})
+"""The timeouts are a loss that was staged; a slow machine keeps a transaction open for long. What fences among one
+job's restarts are is tested with the rules for them."""
+
+STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
+
+
+class Seen(NamedTuple):
+    """Everything, once it is over. `makers`: of the ids that were open while the job was away, by id."""
+
+    findings: list[Any]
+    rows: dict[str, Any]
+    history: dict[str, list[Printed]]
+    makers: dict[str, Application]
+
+    def told(self) -> list[tuple[str, str, str, str]]:
+        return [(one.kind, one.severity, one.title, one.advice) for one in self.findings]
+
+
+class Job:
+    """The job on one broker, with the application beside it."""
+
+    def __init__(self, broker: Broker, app: Ingest, directory: Path) -> None:
+        self.broker, self.app = broker, app
+        self.makers: dict[str, Application] = {}
+        self._flink = Flink(broker.bootstrap, directory / "flink")
+        self._flink.compile()
+        self._log = directory / "flink.log"
+
+    def live(self) -> None:
+        """From its first start to its last savepoint."""
+        with self._started(LONG_MS) as job:
+            job.do("checkpoint", "fail", "checkpoint")
+            job.kill()
+        with self._started(LONG_MS) as job:
+            job.do("checkpoint")
+            job.do_last("halt")
+        self._note_makers()
+        with self._started(AWAY_MS) as job:
+            job.do("checkpoint")
+            job.do_last("halt")
+        self._note_makers()
+        wait_until_equal(self._open, [], "the open transactions of a job that is away")
+        with self._started(LONG_MS) as job:
+            job.do("checkpoint", "savepoint")
+            job.stop()
+        with self._started(LONG_MS) as job:
+            job.do("checkpoint", "savepoint")
+            job.stop()
+        wait_until_equal(self._open, [], "the open transactions of a job that was stopped")
+        self.app.wait_until_read()
+
+    def _started(self, timeout_ms: int) -> _Running:
+        return _Running(self._flink.command(TOPIC, timeout_ms), self._log)
+
+    def _open(self) -> list[str]:
+        return [name for name, state in listed_ids(self.broker.bootstrap).items() if state == "Ongoing"]
+
+    def _note_makers(self) -> None:
+        self.app.wait_until_read()
+        (cluster,) = self.app.rows(clusters)
+        with self.app.reader() as engine, engine.connect() as connection:
+            open_ones = [_Named(row) for row in self.app.rows(transactional_ids) if row.state == states.ONGOING]
+            found = Makers(cluster.id).of(connection, open_ones, 0)
+        self.makers |= {key.decode(): maker for key, maker in found.items()}
+
+
+class _Running(Client):
+    def __enter__(self) -> _Running:
+        super().__enter__()
+        self.wait_for(READY)
+        return self
+
+
+class _Named:
+    def __init__(self, row: Any) -> None:
+        self.transactional_id, self.name, self.timeout_ms = row.transactional_id, row.display, row.timeout_ms
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    directory = tmp_path_factory.mktemp("flink")
+    with (
+        Broker("4.3.1", free_port(), directory / "kafka") as broker,
+        ingesting(broker.bootstrap, directory) as app,
+    ):
+        create_topic(broker.bootstrap, TOPIC, 2)
+        try:
+            job = Job(broker, app, directory)
+        except NotHere as why:
+            pytest.skip(str(why))
+        job.live()
+        wait_for(lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the loss to be told; {app.log}")
+        rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
+        yield Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), job.makers)
+
+
+_LOSSES: Final = (kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS)
+
+
+def test_nothing_is_found_but_the_loss_that_was_staged(seen: Seen) -> None:
+    assert {one.kind for one in seen.findings} <= ALLOWED, seen.told()
+    assert not any("Give each instance" in one.advice for one in seen.findings), seen.told()
+
+
+def test_the_loss_is_called_one_and_says_where_to_look(seen: Seen) -> None:
+    losses = [one for one in seen.findings if one.kind in _LOSSES]
+    assert all('"Unable to commit transaction"' in one.advice for one in losses), seen.told()
+    assert not any("trace of an outage" in one.advice for one in losses), seen.told()
+
+
+def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) -> None:
+    assert {name.rsplit("-", 2)[0] for name in seen.makers} == STRATEGIES.keys()
+    wrong = {
+        name: maker
+        for name, maker in seen.makers.items()
+        if maker[:3] != (FLINK, *name.rsplit("-", 2)[:2]) or maker.strategy != STRATEGIES[name.rsplit("-", 2)[0]]
+    }
+    assert wrong == {}
+
+
+def test_a_recovery_commits_what_the_checkpoint_holds(seen: Seen) -> None:
+    """By the old protocol, with the id of a process that is gone: its commit is one of the log's."""
+    recovered = [name for name in seen.makers if seen.rows[name].commits]
+    assert recovered != []
+
+
+def test_counts_and_causes_are_those_of_the_log(seen: Seen) -> None:
+    differ = {}
+    for name, records in seen.history.items():
+        row, ends = seen.rows[name], Counter(one.state for one in records)
+        aborts = aborts_of(row)
+        timeouts = sum(one.ran_out for one in records)
+        counted = (row.commits, sum(aborts.values()), aborts.get(causes.TIMEOUT, 0))
+        in_log = (ends[states.COMPLETE_COMMIT], ends[states.COMPLETE_ABORT], timeouts)
+        if counted != in_log:
+            differ[name] = (counted, in_log)
+    assert differ == {}, f"(commits, aborts, timeouts) counted and in the log; {len(seen.history)} ids"
+    assert sum(one.ran_out for records in seen.history.values() for one in records) > 0
