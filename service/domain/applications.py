@@ -124,6 +124,13 @@ def is_two_phase(one: Application, timeout_ms: int) -> bool:
     return one.kind == FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
 
 
+def of_same_job(one: Application, name: str) -> Application:
+    """Returns the maker of an id of Flink's form from that of another one with its prefix: a prefix belongs to one sink
+    of one job (`KafkaSinkBuilder.setTransactionalIdPrefix`)."""
+    parts = flink_name(name)
+    return NOTHING if parts is None or parts.prefix != one.name else one._replace(task=str(parts.subtask))
+
+
 def sibling_names(name: str) -> tuple[str, ...]:
     """Returns the ids, at most some 20, that tell most about this one if they exist."""
     found: list[str] = []
@@ -183,9 +190,9 @@ def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
     dashes. So the leader's id shows where the group ends, and without it group and connector stay one name."""
     task = _CONNECT_TASK.fullmatch(name)
     leaders = [leader for leader in _leaders(name) if leader in others]
-    if task is not None and leaders:
-        group = max(leaders, key=len)
-        return Application(CONNECT, task["connector"][len(group) + 1 :], task["task"], PER_TASK)
+    if task is not None and leaders:  # two groups may fit: "east" and "east-1"
+        begin = len(leaders[0]) + 1 if len(leaders) == 1 else len(_CONNECT)
+        return Application(CONNECT, task["connector"][begin:], task["task"], PER_TASK)
     is_leader = any(other.startswith(name + "-") for other in others)
     if is_leader or task is None:
         return Application(CONNECT, name[len(_CONNECT) :], None, LEADER)

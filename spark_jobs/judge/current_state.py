@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service.domain.findings import ids_running_out, kinds, open_too_long, unreadable
-from service.domain.findings.conditions import IdState
+from service.domain.findings.conditions import MOST_IDS, IdState
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult
@@ -75,7 +75,7 @@ class ConditionObserver:
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
         undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
-        makers = self._makers.of(connection, open_too_long.long_open(open_.read, context), now_ms)
+        makers = self._makers.of(connection, open_too_long.long_open(open_.read, context)[: MOST_IDS + 1], now_ms)
         found: list[Observation] = [
             *open_too_long.overdue(timed_out.read, context),
             *open_too_long.stuck(prepared.read, self._missing, context),

@@ -7,13 +7,25 @@ from typing import Final, Protocol
 
 from sqlalchemy import Connection
 
-from service.domain.applications import Application, application_of, may_be_two_phase, sibling_names
+from service.domain.applications import (
+    FLINK,
+    NOTHING,
+    Application,
+    application_of,
+    flink_name,
+    may_be_two_phase,
+    of_same_job,
+    sibling_names,
+)
 from service.store.queries.applications import behaviours
 
-IDS_AT_ONCE: Final = 50
+IDS_AT_ONCE: Final = 10
 """Ids that are looked up in a round, with some ten siblings each."""
 
 KEPT_MS: Final = 60_000
+"""Time after which an id is looked up again: it may have more siblings by then."""
+
+JOBS_KEPT: Final = 1_000
 
 
 class Named(Protocol):
@@ -28,23 +40,40 @@ class Named(Protocol):
 
 
 class Makers:
-    """Keeps the makers of ids for KEPT_MS: long enough to save work, short enough to learn from new siblings."""
+    """Keeps what was looked up: the makers of ids, and the jobs of Flink, whose other ids need no look."""
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
         self._kept: dict[bytes, tuple[int, Application]] = {}
+        self._jobs: dict[tuple[str | None, int], Application] = {}
 
     def of(self, connection: Connection, ids: Iterable[Named], now_ms: int) -> Mapping[bytes, Application]:
-        """Returns the makers of ids that a two-phase sink may have made, by id; other ids are absent, and so are those
-        beyond the first IDS_AT_ONCE that are not kept."""
-        self._kept = {one: kept for one, kept in self._kept.items() if now_ms - kept[0] < KEPT_MS}
+        """Returns the makers of ids that a two-phase sink may have made, by id. Other ids are absent, and so are those
+        that were not looked up yet: at most IDS_AT_ONCE are in one round."""
         wanted = {one.transactional_id: one for one in ids if may_be_two_phase(one.name, one.timeout_ms)}
-        for one in [one for key, one in wanted.items() if key not in self._kept][:IDS_AT_ONCE]:
-            self._kept[one.transactional_id] = now_ms, self._look_up(connection, one)
+        self._kept = {key: kept for key, kept in self._kept.items() if key in wanted}
+        looks = 0
+        for key, one in wanted.items():
+            if key in self._kept and now_ms - self._kept[key][0] < KEPT_MS:
+                continue
+            maker = self._of_known_job(one)
+            if maker == NOTHING and looks < IDS_AT_ONCE:
+                looks += 1
+                maker = self._look_up(connection, one)
+                self._kept[key] = now_ms, maker
+            if maker.kind == FLINK:
+                self._jobs[maker.name, one.timeout_ms] = maker
+                self._kept[key] = now_ms, maker
+        self._jobs = dict(list(self._jobs.items())[-JOBS_KEPT:])
         return {key: self._kept[key][1] for key in wanted if key in self._kept}
+
+    def _of_known_job(self, one: Named) -> Application:
+        parts = flink_name(one.name)
+        job = None if parts is None else self._jobs.get((parts.prefix, one.timeout_ms))
+        return NOTHING if job is None else of_same_job(job, one.name)
 
     def _look_up(self, connection: Connection, one: Named) -> Application:
         names = (one.name, *sibling_names(one.name))
         found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
         own = found.get(one.name)
-        return Application() if own is None else application_of(own, found.values())
+        return NOTHING if own is None else application_of(own, found.values())

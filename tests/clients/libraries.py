@@ -121,6 +121,43 @@ class Flink:
         ]
 
 
+@dataclass(frozen=True)
+class Connect:
+    """A Kafka Connect worker that writes what its source connectors read exactly once; REST on `port`."""
+
+    bootstrap: str
+    directory: Path
+    group: str
+    port: int
+
+    def command(self) -> list[str]:
+        """Writes the worker's settings down as well."""
+        properties = self.directory / "worker.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        return [
+            *(find_java(os.environ).command, "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-cp", f"{fetch_pinned(CONNECT_JARS)}/*", "org.apache.kafka.connect.cli.ConnectDistributed"),
+            str(properties),
+        ]
+
+    def _settings(self) -> dict[str, str]:
+        topics = {f"{topic}.storage.topic": f"{self.group}-{topic}" for topic in ("config", "offset", "status")}
+        replication = {f"{topic}.storage.replication.factor": "1" for topic in ("config", "offset", "status")}
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.group,
+            "exactly.once.source.support": "enabled",
+            "listeners": f"http://127.0.0.1:{self.port}",
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "offset.storage.partitions": "1",
+            "status.storage.partitions": "1",
+            "session.timeout.ms": "6000",  # a worker that was killed is missed after 6 s instead of 10 s
+            **topics,
+            **replication,
+        }
+
+
 def _compile(source: Path, classes: Path, jars: str) -> None:
     """Raises NotHere without a JDK."""
     java = find_java(os.environ)

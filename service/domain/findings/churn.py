@@ -173,11 +173,11 @@ def _by_maker(new: Sequence[Event], uses: Uses, cut: Collection[bytes]) -> tuple
     for event in new:
         if (parts := flink_name(event.name)) is not None:
             of_subtask[parts[:2]][parts.number] = _behaviour(event, uses, cut)
-    of_flink = {key for key, ids in of_subtask.items() if flink_strategy(ids) == INCREMENTING}
+    of_flink = {prefix for (prefix, _), ids in of_subtask.items() if flink_strategy(ids) == INCREMENTING}
     found: tuple[list[Event], list[Event]] = [], []
     for event in new:
         parts = flink_name(event.name)
-        found[parts is None or parts[:2] not in of_flink].append(event)
+        found[parts is None or parts.prefix not in of_flink].append(event)
     return found
 
 

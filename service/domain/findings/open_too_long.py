@@ -80,15 +80,25 @@ def long_running(ids: Iterable[IdState], context: Context, makers: Makers = Mapp
     """Returns observations of transactions that are open for long, but still within their timeout. `ids`: those of open
     transactions, oldest first."""
     return bounded(
-        long_open(ids, context),
+        [
+            one
+            for one in long_open(ids, context)
+            if _is_long(one, context) or is_two_phase(makers.get(one.transactional_id, NOTHING), one.timeout_ms)
+        ],
         lambda one: _long_running(one, makers.get(one.transactional_id, NOTHING), context),
         lambda rest: f"{len(rest):,} more transactions are open for long, within their timeout",
     )
 
 
 def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
-    """Returns those of the ids whose transactions are open for long, within their timeout."""
-    return [one for one in judgeable(ids, context) if _is_long(one, context) and not is_overdue(one, context)]
+    """Returns those of the ids whose transactions are open for long, within their timeout, or, where a two-phase sink
+    may have made the id, near their deadline: a long `long_after` must not hide it."""
+    return [
+        one
+        for one in judgeable(ids, context)
+        if (_is_long(one, context) or (may_be_two_phase(one.name, one.timeout_ms) and _is_near(one, context)))
+        and not is_overdue(one, context)
+    ]
 
 
 def _is_long(one: IdState, context: Context) -> bool:
@@ -115,7 +125,7 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     if rule.long_after_ms is not None:
         evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {duration(rule.long_after_ms)}"))
     is_sink = is_two_phase(maker, one.timeout_ms)
-    is_near = is_sink and times_out is not None and _is_near(one, times_out, context)
+    is_near = is_sink and _is_near(one, context)
     deadline = f"; at {utc(times_out)} it is aborted unless its job commits it" if is_near and times_out else ""
     return with_owner_and_groups(
         one,
@@ -135,7 +145,10 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     )
 
 
-def _is_near(one: IdState, times_out_ms: int, context: Context) -> bool:
+def _is_near(one: IdState, context: Context) -> bool:
+    times_out_ms = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
+    if times_out_ms is None:
+        return False
     return times_out_ms - context.known_until_ms[one.partition] <= one.timeout_ms // NEAR_DEADLINE
 
 

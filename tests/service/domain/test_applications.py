@@ -198,6 +198,12 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
             Application(CONNECT, "my-jdbc", "0", PER_TASK),
         ),
         ("connect-cluster-a-b-0", ("connect-cluster-a-b-1",), 60_000, Application(CONNECT, "a-b", "0", PER_TASK)),
+        (
+            "connect-cluster-east-1-jdbc-0",
+            ("connect-cluster-east", "connect-cluster-east-1"),
+            60_000,
+            Application(CONNECT, "east-1-jdbc", "0", PER_TASK),
+        ),
         ("connect-cluster-a-0-1", (), FLINK_TIMEOUT_MS, Application(CONNECT)),
         ("tx.g.in.0", ("tx.g.in.1",), 60_000, Application(SPRING, "tx.g", "in-0", PER_PARTITION)),
         ("tx.g.eu.in.2", ("tx.g.eu.in.1",), 60_000, NOTHING),  # topic "in" or topic "eu.in"

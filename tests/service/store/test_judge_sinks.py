@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import Engine
 
 from service.domain.findings import kinds
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.finding import Finding
+from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
 from service.domain.transaction_log import states
 from service.store.writers.findings import load
 from tests.service.domain.test_applications import INCREMENTING_LOG, POOLING_LOG
+from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, Entry, entry
 from tests.service.store.test_judge import ALONE_MS, Judged, a_machine_that_is_never_busy, judged, reader
 
@@ -88,6 +91,16 @@ def test_a_job_that_is_gone_has_a_deadline_and_is_warned_of_it(
     found = long_running(judged, name)
     assert found.severity == kinds.WARNING
     assert "it is aborted unless its job commits it" in found.summary
+
+
+def test_a_rule_for_long_transactions_does_not_hide_the_deadline(cluster: Cluster, reader: Engine) -> None:
+    cluster.start({0: 0})
+    judged = Judged(cluster, reader, Rules((Rule(prefix="flink-", long_after_ms=2 * TIMEOUT_MS, owner="etl"),)))
+    replay(judged, INCREMENTING_LOG, 20_000)
+    judged.at(NOW_MS + TIMEOUT_MS // 2)
+    assert judged.found() == {}
+    judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
+    assert long_running(judged, b"flink-0-9").owner == "etl"
 
 
 def test_an_id_of_that_form_alone_is_told_both(judged: Judged) -> None:
