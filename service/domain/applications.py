@@ -115,8 +115,7 @@ def flink_name(name: str) -> FlinkName | None:
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
     """Returns whether a two-phase sink may have made the id: one that commits a transaction only after a checkpoint
     counts its records as delivered."""
-    is_flinks = flink_name(name) is not None and not name.startswith(_CONNECT)
-    return timeout_ms == TWO_PHASE_TIMEOUT_MS or is_flinks
+    return timeout_ms == TWO_PHASE_TIMEOUT_MS or flink_name(name) is not None
 
 
 def is_two_phase(one: Application, timeout_ms: int) -> bool:
@@ -134,11 +133,8 @@ def of_same_job(one: Application, name: str) -> Application:
 def sibling_names(name: str) -> tuple[str, ...]:
     """Returns the ids, at most some 20, that tell most about this one if they exist."""
     found: list[str] = []
-    if name.startswith(_CONNECT):
-        found += _leaders(name)
-        if task := _CONNECT_TASK.fullmatch(name):
-            found += _numbered(task["connector"] + "-", int(task["task"]))
-    elif streams := _STREAMS.fullmatch(name):
+    found += _leaders(name)
+    if streams := _STREAMS.fullmatch(name):
         found.append(f"{streams['name']}-{streams['process']}-0")
     elif streams := _STREAMS_TASK.fullmatch(name):
         found += _numbered(f"{streams['name']}-{streams['topology']}_", int(streams["partition"]))
@@ -156,8 +152,8 @@ def application_of(
     """Returns the maker of the id. `siblings`: those of `sibling_names` that exist, or more. `topics`: the cluster's
     topics and their numbers of partitions."""
     others = {other.name: other for other in siblings if other.name != one.name}
-    if one.name.startswith(_CONNECT):
-        return _connect(one.name, others)
+    if (connect := _connect(one.name, others)) != NOTHING:
+        return connect
     if streams := _STREAMS.fullmatch(one.name):
         return _streams(streams, others)
     if streams := _STREAMS_TASK.fullmatch(one.name):
@@ -186,28 +182,29 @@ def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Beh
 
 
 def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
-    """A worker's leader has the id of its group; a source task appends connector and number, both of which may contain
-    dashes. So the leader's id shows where the group ends, and without it group and connector stay one name."""
+    """The leader of a group of workers has an id that names Kafka Connect. A source task has the names of group and
+    connector, which may contain dashes, and its number: only the leader's id shows whose it is, and where the group
+    ends."""
     task = _CONNECT_TASK.fullmatch(name)
     leaders = [leader for leader in _leaders(name) if leader in others]
-    if task is not None and leaders:  # two groups may fit: "east" and "east-1"
-        begin = len(leaders[0]) + 1 if len(leaders) == 1 else len(_CONNECT)
+    if task is not None and leaders:
+        # two groups may fit: "east" and "east-1"
+        begin = len(leaders[0]) - len(_CONNECT) + 1 if len(leaders) == 1 else 0
         return Application(CONNECT, task["connector"][begin:], task["task"], PER_TASK)
-    is_leader = any(other.startswith(name + "-") for other in others)
-    if is_leader or task is None:
-        return Application(CONNECT, name[len(_CONNECT) :], None, LEADER)
-    has_sibling = any(other.startswith(task["connector"] + "-") for other in others)
-    connector = task["connector"][len(_CONNECT) :]
-    return Application(CONNECT, connector, task["task"], PER_TASK) if has_sibling else Application(CONNECT)
+    if not name.startswith(_CONNECT):
+        return NOTHING
+    # a group may be called "connect-cluster": then its tasks begin as leaders do
+    group = name[len(_CONNECT) :]
+    is_leader = task is None or any(other.startswith(group + "-") for other in others)
+    return Application(CONNECT, group, None, LEADER) if is_leader else Application(CONNECT)
 
 
 def _leaders(name: str) -> list[str]:
-    """Returns the ids that the leader of the task's workers may have: group and connector have a letter at least."""
+    """Returns the ids that the leader may have if this is a source task's: group and connector have a letter each."""
     task = _CONNECT_TASK.fullmatch(name)
-    if task is None:
-        return []
-    dashes = [at for at, c in enumerate(task["connector"]) if c == "-" and at > len(_CONNECT)]
-    return [name[:at] for at in dashes[:_NAMES]]
+    connector = "" if task is None else task["connector"]
+    dashes = [at for at, c in enumerate(connector) if c == "-" and 0 < at < len(connector) - 1]
+    return [_CONNECT + name[:at] for at in dashes[:_NAMES]]
 
 
 def _spring(parts: re.Match[str], others: Mapping[str, Behaviour], topics: Mapping[str, int]) -> Application:

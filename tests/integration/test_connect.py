@@ -120,7 +120,7 @@ class Worker:
 
 
 def task_id(connector: str) -> str:
-    return f"connect-cluster-{GROUP}-{connector}-0"
+    return f"{GROUP}-{connector}-0"
 
 
 @pytest.fixture(scope="module")

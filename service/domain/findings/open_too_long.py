@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from service.domain.applications import FLINK, NOTHING, Application, is_two_phase, may_be_two_phase
+from service.domain.applications import FLINK, NOTHING, UNKNOWN, Application, is_two_phase, may_be_two_phase
 from service.domain.findings import kinds
 from service.domain.findings.conditions import IdState, bounded, coordinator, judgeable, rule_of, with_owner_and_groups
 from service.domain.findings.context import SCAN_CONFIG, Context
@@ -136,7 +136,7 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} has been open since {utc(started)}, within its timeout{deadline}",
             detail=f"read_committed consumers wait behind it on {join_partitions(one.topics)}",
-            advice=_sink_advice(one, maker, times_out) if is_sink else _advice(one),
+            advice=_sink_advice(one, maker, times_out) if is_sink else _advice(one, maker),
             evidence=tuple(evidence),
             # what the timeout does to a two-phase sink is a loss, and heals nothing
             self_heals_at_ms=None if is_sink else heals,
@@ -152,12 +152,12 @@ def _is_near(one: IdState, context: Context) -> bool:
     return times_out_ms - context.known_until_ms[one.partition] <= one.timeout_ms // NEAR_DEADLINE
 
 
-def _advice(one: IdState) -> str:
+def _advice(one: IdState, maker: Application) -> str:
     general = (
         "Its application has to commit or abort it. If it is gone, starting it again with the same transactional.id"
         " aborts the transaction at once, and its records are discarded."
     )
-    if not may_be_two_phase(one.name, one.timeout_ms):
+    if maker.kind != UNKNOWN or not may_be_two_phase(one.name, one.timeout_ms):
         return general
     return (
         f"{general} If it is a two-phase sink (the id has the form of Apache Flink's), do not start it without its"

@@ -184,27 +184,23 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
         ("shop-0_3", ("shop-1_0",), 60_000, Application(STREAMS, "shop", "0_3", PER_TASK)),
         ("shop-0_3", ("ship-0_2",), 60_000, NOTHING),
         ("connect-cluster-east", (), 60_000, Application(CONNECT, "east", None, LEADER)),
-        (
-            "connect-cluster-east-1",
-            ("connect-cluster-east-1-jdbc-0",),
-            60_000,
-            Application(CONNECT, "east-1", None, LEADER),
-        ),
+        ("connect-cluster-east-1", ("east-1-jdbc-0",), 60_000, Application(CONNECT, "east-1", None, LEADER)),
         ("connect-cluster-east-1", (), 60_000, Application(CONNECT)),
+        ("east-my-jdbc-0", ("connect-cluster-east",), 60_000, Application(CONNECT, "my-jdbc", "0", PER_TASK)),
+        ("east-jdbc-1-0", ("connect-cluster-east",), FLINK_TIMEOUT_MS, Application(CONNECT, "jdbc-1", "0", PER_TASK)),
         (
-            "connect-cluster-east-my-jdbc-0",
-            ("connect-cluster-east",),
-            60_000,
-            Application(CONNECT, "my-jdbc", "0", PER_TASK),
-        ),
-        ("connect-cluster-a-b-0", ("connect-cluster-a-b-1",), 60_000, Application(CONNECT, "a-b", "0", PER_TASK)),
-        (
-            "connect-cluster-east-1-jdbc-0",
+            "east-1-jdbc-0",
             ("connect-cluster-east", "connect-cluster-east-1"),
             60_000,
             Application(CONNECT, "east-1-jdbc", "0", PER_TASK),
         ),
-        ("connect-cluster-a-0-1", (), FLINK_TIMEOUT_MS, Application(CONNECT)),
+        (
+            "connect-cluster-jdbc-0",
+            ("connect-cluster-connect-cluster",),
+            60_000,
+            Application(CONNECT, "jdbc", "0", PER_TASK),
+        ),
+        ("east-my-jdbc-0", ("connect-cluster-west", "east-my-jdbc-1"), 60_000, NOTHING),
         ("tx.g.in.0", ("tx.g.in.1",), 60_000, Application(SPRING, "tx.g", "in-0", PER_PARTITION)),
         ("tx.g.eu.in.2", ("tx.g.eu.in.1",), 60_000, NOTHING),  # topic "in" or topic "eu.in"
         ("tx.g.in.3", ("tx.g.in.1",), 60_000, NOTHING),  # the topic has no such partition
@@ -222,7 +218,6 @@ def test_makers_by_name(name: str, others: tuple[str, ...], timeout_ms: int, mak
 
 def test_what_may_be_a_two_phase_sink() -> None:
     assert may_be_two_phase("orders-0-3", 60_000)
-    assert not may_be_two_phase("connect-cluster-a-b-0-1", 60_000)
     assert not may_be_two_phase("pay-1", 60_000)
     assert is_two_phase(NOTHING, TWO_PHASE_TIMEOUT_MS)
     assert is_two_phase(Application(FLINK), 60_000)
@@ -230,7 +225,7 @@ def test_what_may_be_a_two_phase_sink() -> None:
 
 
 def test_siblings_are_few() -> None:
-    names = ("a-0-5", "a-0-0", f"a-{UUID}-1", "connect-cluster-" + "x-" * 99 + "1", "a.b.7", "a-0_1", "a" * 30_000, "")
+    names = ("a-0-5", "a-0-0", f"a-{UUID}-1", "x-" * 99 + "1", "a.b.7", "a-0_1", "a" * 30_000, "")
     for name in names:
         found = sibling_names(name)
         assert len(found) <= 24
