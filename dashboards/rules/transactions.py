@@ -76,7 +76,8 @@ TIMED_OUT_TOGETHER: Final = Alert(
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
     description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
     " ({{ $value | humanize }} time(s) of late): the trace of an outage. They get ProducerFenced although no producer"
-    " fenced them. The finding shows what they had in common, and which timeout would have survived.",
+    " fenced them. The finding shows what they had in common, and which timeout would have survived. If they are of one"
+    " Apache Flink job, the job itself may have been away, and the finding says what may be lost.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )

@@ -44,10 +44,18 @@ CONNECT: Final = HERE / "connect"
 CONNECT_VERSION: Final = "4.3.1"
 CONNECT_JARS: Final = Jars(
     f"Kafka Connect {CONNECT_VERSION}",
-    tuple(Module("org.apache.kafka", name, CONNECT_VERSION) for name in ("connect-runtime", "connect-file")),
+    (*(Module("org.apache.kafka", name, CONNECT_VERSION) for name in ("connect-runtime", "connect-file")), LOGGING),
     CONNECT / f"{CONNECT_VERSION}.sha256",
 )
+SPRING: Final = HERE / "spring"
+SPRING_VERSION: Final = "2.9.13"  # the last line with a producer for each input partition
+SPRING_JARS: Final = Jars(
+    f"Spring Kafka {SPRING_VERSION}",
+    (Module("org.springframework.kafka", "spring-kafka", SPRING_VERSION), LOGGING),
+    SPRING / f"{SPRING_VERSION}.sha256",
+)
 KAFKAJS: Final = HERE / "kafkajs"
+_LOGGING: Final = f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}"
 
 
 class NotHere(Exception):
@@ -115,9 +123,28 @@ class Flink:
         opened = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util"))  # to Kryo
         return [
             *(find_java(os.environ).command, "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opened),
-            *(f"-Djava.io.tmpdir={self.directory / 'tmp'}", f"-Dlog4j.configuration=file:{FLINK / 'log4j.properties'}"),
+            *(f"-Djava.io.tmpdir={self.directory / 'tmp'}", _LOGGING),
             *("-cp", f"{self.directory / 'classes'}:{fetch_pinned(FLINK_JARS)}/*", "Readings"),
             *(self.bootstrap, topic, str(self.directory / "state"), str(timeout_ms)),
+        ]
+
+
+@dataclass(frozen=True)
+class Spring:
+    """Relay.java, compiled into `directory`. `prefix`: of its transactional.ids."""
+
+    bootstrap: str
+    directory: Path
+    prefix: str
+
+    def compile(self) -> None:
+        _compile(SPRING / "Relay.java", self.directory, f"{fetch_pinned(SPRING_JARS)}/*")
+
+    def command(self, source: str, target: str, group: str) -> list[str]:
+        return [
+            *(find_java(os.environ).command, "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _LOGGING),
+            *("-cp", f"{self.directory}:{fetch_pinned(SPRING_JARS)}/*", "Relay"),
+            *(self.bootstrap, source, target, group, self.prefix),
         ]
 
 
@@ -136,8 +163,8 @@ class Connect:
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         return [
             *(find_java(os.environ).command, "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            *("-cp", f"{fetch_pinned(CONNECT_JARS)}/*", "org.apache.kafka.connect.cli.ConnectDistributed"),
-            str(properties),
+            *(_LOGGING, "-cp", f"{fetch_pinned(CONNECT_JARS)}/*"),
+            *("org.apache.kafka.connect.cli.ConnectDistributed", str(properties)),
         ]
 
     def _settings(self) -> dict[str, str]:
@@ -181,5 +208,5 @@ def _found(name: str, why: str) -> str:
 
 
 if __name__ == "__main__":  # writes the checksums of these jars down, for another version
-    for jars in (STREAMS_JARS, FLINK_JARS, CONNECT_JARS):
+    for jars in (STREAMS_JARS, FLINK_JARS, CONNECT_JARS, SPRING_JARS):
         pin(jars)

@@ -1,5 +1,4 @@
-"""A Kafka Connect worker that writes exactly once gets no word that its operator would call wrong, through
-reconfigurations (each a round of fencing of the connector's tasks), `kill -9` and a restart."""
+"""A Kafka Connect worker at work: connectors that read files exactly once, reconfigured, and killed."""
 
 from __future__ import annotations
 
@@ -10,42 +9,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import pytest
+from typing import Any, Final
 
 from deploy.demo.broker import Broker
-from service.domain.applications import CONNECT, LEADER, PER_TASK, Application, application_of
-from service.domain.findings import kinds
-from service.domain.transaction_log import states
-from service.store.queries.applications import behaviours
-from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.libraries import Connect
 from tests.helpers.brokers import free_port
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
-from tests.integration import kafka_tools
-from tests.integration.application import Ingest, ingesting
-from tests.integration.causes_lab import aborts_of
-from tests.integration.kafka_tools import Printed
-from tests.integration.producers import create_topic
-
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+from tests.integration.application import Ingest
 
 GROUP: Final = "east-1"
 CONNECTORS: Final = ("orders", "order-lines")
 ROUNDS: Final = 3
-
-ALLOWED: Final = frozenset({kinds.FENCING_CONFLICT})
-"""What a round of fencing is, is tested with the rules for it."""
-
-
-class Seen(NamedTuple):
-    """Everything, once it is over; by id."""
-
-    findings: list[Any]
-    rows: dict[str, Any]
-    history: dict[str, list[Printed]]
-    makers: dict[str, Application]
 
 
 class Worker:
@@ -121,37 +95,3 @@ class Worker:
 
 def task_id(connector: str) -> str:
     return f"{GROUP}-{connector}-0"
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    directory = tmp_path_factory.mktemp("connect")
-    with (
-        Broker("4.3.1", free_port(), directory / "kafka") as broker,
-        ingesting(broker.bootstrap, directory) as app,
-    ):
-        for name in CONNECTORS:
-            create_topic(broker.bootstrap, name, 2)
-        Worker(broker, app, directory).live()
-        rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
-        (cluster,) = app.rows(clusters)
-        with app.reader() as engine, engine.connect() as connection:
-            known = behaviours(connection, cluster.id, [name.encode() for name in rows])
-        makers = {one.name: application_of(one, known) for one in known}
-        return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers)
-
-
-def test_nothing_is_found(seen: Seen) -> None:
-    assert {one.kind for one in seen.findings} <= ALLOWED, [(one.kind, one.title, one.advice) for one in seen.findings]
-
-
-def test_the_leader_and_the_tasks_are_recognised(seen: Seen) -> None:
-    tasks = {task_id(name): Application(CONNECT, name, "0", PER_TASK) for name in CONNECTORS}
-    assert seen.makers == {f"connect-cluster-{GROUP}": Application(CONNECT, GROUP, None, LEADER)} | tasks
-
-
-def test_counts_are_those_of_the_log(seen: Seen) -> None:
-    in_log = {name: Counter(one.state for one in records) for name, records in seen.history.items()}
-    expected = {name: (n[states.COMPLETE_COMMIT], n[states.COMPLETE_ABORT]) for name, n in in_log.items()}
-    assert {name: (row.commits, sum(aborts_of(row).values())) for name, row in seen.rows.items()} == expected
-    assert all(expected[task_id(name)][0] > ROUNDS for name in CONNECTORS)

@@ -1,0 +1,155 @@
+"""Frameworks that take transactional.ids over by design get no word that their operators would call wrong: Kafka
+Connect in its rounds of fencing after a reconfiguration, Spring's producers for each input partition in rebalances."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+from deploy.demo.broker import Broker
+from service.domain.applications import (
+    CONNECT,
+    LEADER,
+    PER_PARTITION,
+    PER_TASK,
+    SPRING,
+    Application,
+    application_of,
+)
+from service.domain.findings import kinds
+from service.domain.transaction_log import states
+from service.store.queries.applications import behaviours
+from service.store.schema import clusters, findings, transactional_ids
+from tests.clients.client import READY, Client
+from tests.clients.connect_worker import CONNECTORS, GROUP, ROUNDS, Worker, task_id
+from tests.clients.libraries import NotHere, Spring
+from tests.helpers.brokers import free_port
+from tests.helpers.brokers import transactional_ids as listed_ids
+from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until_equal
+from tests.integration import kafka_tools
+from tests.integration.application import Ingest, ingesting
+from tests.integration.causes_lab import aborts_of
+from tests.integration.kafka_tools import Printed
+from tests.integration.producers import NULL_LOGGER, create_topic
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+SOURCE: Final = "in"
+TARGET: Final = "out"
+PARTITIONS: Final = 3
+RELAYS: Final = [f"tx.g.{SOURCE}.{partition}" for partition in range(PARTITIONS)]
+REBALANCES: Final = 3
+"""Times that a second instance comes and goes."""
+
+ALLOWED: Final = frozenset({kinds.FENCING_CONFLICT})
+"""What such takeovers are called is tested with the rules for fences."""
+
+
+class Seen(NamedTuple):
+    """Everything, once it is over; by id. `absent`: why Spring could not be used."""
+
+    findings: list[Any]
+    rows: dict[str, Any]
+    history: dict[str, list[Printed]]
+    makers: dict[str, Application]
+    absent: str
+
+    def needs_spring(self) -> None:
+        if self.absent:
+            pytest.skip(self.absent)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    directory = tmp_path_factory.mktemp("takeovers")
+    with (
+        Broker("4.3.1", free_port(), directory / "kafka") as broker,
+        ingesting(broker.bootstrap, directory) as app,
+    ):
+        for topic, partitions in {SOURCE: PARTITIONS, TARGET: 1, **dict.fromkeys(CONNECTORS, 2)}.items():
+            create_topic(broker.bootstrap, topic, partitions)
+        with ThreadPoolExecutor() as pool:
+            connecting = pool.submit(Worker(broker, app, directory).live)
+            absent = pool.submit(relay, broker, app, directory).result()
+            connecting.result()
+        wait_until_equal(lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "an open transaction")
+        app.wait_until_read()
+        rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
+        (cluster,) = app.rows(clusters)
+        with app.reader() as engine, engine.connect() as connection:
+            known = behaviours(connection, cluster.id, [name.encode() for name in rows])
+        makers = {one.name: application_of(one, known, {SOURCE: PARTITIONS}) for one in known}
+        return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers, absent)
+
+
+def relay(broker: Broker, app: Ingest, directory: Path) -> str:
+    """One instance, and a second one that comes and goes; returns why not, or nothing."""
+    spring = Spring(broker.bootstrap, directory / "spring", "tx.")
+    try:
+        spring.compile()
+    except NotHere as why:
+        return str(why)
+    command = spring.command(SOURCE, TARGET, "g")
+    with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
+        first.wait_for(READY)
+        wait_until_equal(lambda: [one for one in RELAYS if not app.counts().get(one)], [], "the idle relays")
+        for _ in range(REBALANCES):
+            with Client(command, directory / "spring-2.log") as second:
+                second.wait_for(READY)
+                app.wait_for_more_commits(RELAYS)
+                second.stop()
+            app.wait_for_more_commits(RELAYS)
+        first.stop()
+    return ""
+
+
+@contextmanager
+def feeding(bootstrap: str) -> Iterator[None]:
+    """Records come all the time, on every partition."""
+    producer, stop = Producer({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER}), threading.Event()
+
+    def feed() -> None:
+        while not stop.wait(0.2):
+            for partition in range(PARTITIONS):
+                producer.produce(SOURCE, "record", partition=partition)
+            producer.poll(0)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(LIMIT_S)
+        producer.flush(ANSWER_S)
+
+
+def test_nothing_is_found(seen: Seen) -> None:
+    assert {one.kind for one in seen.findings} <= ALLOWED, [(one.kind, one.title, one.advice) for one in seen.findings]
+
+
+def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
+    assert seen.makers[f"connect-cluster-{GROUP}"] == Application(CONNECT, GROUP, None, LEADER)
+    for name in CONNECTORS:
+        assert seen.makers[task_id(name)] == Application(CONNECT, name, "0", PER_TASK)
+
+
+def test_a_producer_for_each_partition_is_recognised(seen: Seen) -> None:
+    seen.needs_spring()
+    expected = [Application(SPRING, "tx.g", f"{SOURCE}-{partition}", PER_PARTITION) for partition in range(PARTITIONS)]
+    assert [seen.makers[name] for name in RELAYS] == expected
+
+
+def test_counts_are_those_of_the_log(seen: Seen) -> None:
+    in_log = {name: Counter(one.state for one in records) for name, records in seen.history.items()}
+    expected = {name: (n[states.COMPLETE_COMMIT], n[states.COMPLETE_ABORT]) for name, n in in_log.items()}
+    assert {name: (row.commits, sum(aborts_of(row).values())) for name, row in seen.rows.items()} == expected
+    assert all(expected[task_id(name)][0] > ROUNDS for name in CONNECTORS)
