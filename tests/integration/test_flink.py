@@ -19,7 +19,7 @@ from service.store.schema import clusters, findings, transactional_ids
 from spark_jobs.judge.makers import Makers
 from tests.clients.client import READY, Client
 from tests.clients.libraries import Flink, NotHere
-from tests.helpers.brokers import free_port
+from tests.helpers.brokers import FULL_MATRIX, VERSIONS, free_port
 from tests.helpers.brokers import transactional_ids as listed_ids
 from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration import kafka_tools
@@ -114,11 +114,11 @@ class _Named:
         self.transactional_id, self.name, self.timeout_ms = row.transactional_id, row.display, row.timeout_ms
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+@pytest.fixture(scope="module", params=VERSIONS if FULL_MATRIX else VERSIONS[:1])
+def seen(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Seen]:
     directory = tmp_path_factory.mktemp("flink")
     with (
-        Broker("4.3.1", free_port(), directory / "kafka") as broker,
+        Broker(request.param, free_port(), directory / "kafka") as broker,
         ingesting(broker.bootstrap, directory) as app,
     ):
         create_topic(broker.bootstrap, TOPIC, 2)
@@ -129,7 +129,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         job.live()
         wait_for(lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the loss to be told; {app.log}")
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
-        yield Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), job.makers)
+        tool = broker if request.param == VERSIONS[0] else request.getfixturevalue("broker_431")
+        yield Seen(app.rows(findings), rows, kafka_tools.history(tool, broker.bootstrap), job.makers)
 
 
 _LOSSES: Final = (kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS)
