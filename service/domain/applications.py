@@ -191,7 +191,7 @@ def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
         # two groups may fit: "east" and "east-1"
         begin = len(leaders[0]) - len(_CONNECT) + 1 if len(leaders) == 1 else 0
         return Application(CONNECT, task["connector"][begin:], task["task"], PER_TASK)
-    if not name.startswith(_CONNECT):
+    if not name.startswith(_CONNECT) or name == _CONNECT:
         return NOTHING
     # a group may be called "connect-cluster": then its tasks begin as leaders do
     group = name[len(_CONNECT) :]

@@ -73,6 +73,8 @@ class Makers:
         return NOTHING if job is None else of_same_job(job, one.name)
 
     def _look_up(self, connection: Connection, one: Named) -> Application:
+        if one.name.encode() != one.transactional_id:
+            return NOTHING  # no text: no framework made it
         names = (one.name, *sibling_names(one.name))
         found = {b.name: b for b in behaviours(connection, self._cluster_id, [name.encode() for name in names])}
         own = found.get(one.name)

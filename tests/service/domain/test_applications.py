@@ -210,6 +210,7 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
         ("pay-0-1", ("pay-0-0", "pay-0-2"), 60_000, NOTHING),
         ("", (), 60_000, NOTHING),
         ("-0-0", (), FLINK_TIMEOUT_MS, NOTHING),
+        ("connect-cluster-", (), 60_000, NOTHING),
     ],
 )
 def test_makers_by_name(name: str, others: tuple[str, ...], timeout_ms: int, maker: Application) -> None:
