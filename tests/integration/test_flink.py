@@ -5,7 +5,7 @@ savepoint."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -115,7 +115,9 @@ class _Named:
 
 
 @pytest.fixture(scope="module", params=VERSIONS if FULL_MATRIX else VERSIONS[:1])
-def seen(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Seen]:
+def seen(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest, brokers: Callable[[str], Broker]
+) -> Iterator[Seen]:
     directory = tmp_path_factory.mktemp("flink")
     with (
         Broker(request.param, free_port(), directory / "kafka") as broker,
@@ -129,7 +131,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         job.live()
         wait_for(lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the loss to be told; {app.log}")
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
-        tool = broker if request.param == VERSIONS[0] else request.getfixturevalue("broker_431")
+        tool = broker if request.param == VERSIONS[0] else brokers(VERSIONS[0])
         yield Seen(app.rows(findings), rows, kafka_tools.history(tool, broker.bootstrap), job.makers)
 
 

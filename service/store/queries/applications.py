@@ -12,6 +12,9 @@ from service.domain.transaction_log import causes
 from service.domain.transaction_log.states import COMPLETE_ABORT, EMPTY, OPEN, PREPARE_ABORT, UNKNOWN
 from service.store.schema import transactional_ids, transitions
 
+HISTORY_READ: Final = 50
+"""Rows of an id's history that are searched for InitProducerIds: with full history, every step has one."""
+
 _T = transactional_ids.c
 _ABORTS: Final = (_T.aborts_client, _T.aborts_timeout, _T.aborts_fenced, _T.aborts_admin, _T.aborts_unattributed)
 _IDS = select(
@@ -29,7 +32,7 @@ _S = transitions.c
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the use of those of the ids that exist. Reads at most INITS_KEPT rows of history of each."""
+    """Returns the use of those of the ids that exist. Reads at most HISTORY_READ rows of history of each."""
     found = connection.execute(_IDS.where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids)))
     return [
         Behaviour(
@@ -46,10 +49,11 @@ def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) ->
 
 
 def _inits(connection: Connection, cluster_id: int, one: bytes) -> tuple[Init, ...]:
-    rows = connection.execute(
-        select(_S.at_ms, _S.producer_epoch)
-        .where(_S.cluster_id == cluster_id, _S.transactional_id == one, _S.to_state == EMPTY)
+    newest = (
+        select(_S.at_ms, _S.producer_epoch, _S.to_state)
+        .where(_S.cluster_id == cluster_id, _S.transactional_id == one)
         .order_by(_S.generation.desc(), _S.offset.desc())
-        .limit(INITS_KEPT)
-    ).all()
-    return tuple(Init(*row) for row in reversed(rows))
+        .limit(HISTORY_READ)
+    )
+    found = [Init(row.at_ms, row.producer_epoch) for row in connection.execute(newest) if row.to_state == EMPTY]
+    return tuple(reversed(found[:INITS_KEPT]))
