@@ -170,11 +170,13 @@ def _sink_advice(one: IdState, maker: Application, times_out_ms: int | None) -> 
     """Returns the advice about a transaction that may be pre-committed: its records may be in a checkpoint, which
     counts them as delivered, and then only a commit of this very transaction keeps them (`KafkaCommitter` of
     flink-connector-kafka, KIP-939)."""
-    whose = f"the Apache Flink job with the id prefix {maker.name}" if maker.kind == FLINK else "its application"
+    is_flinks = maker.kind == FLINK
+    shows = "By the form and use of its id this is a transaction of Apache Flink's" if is_flinks else "This is one of a"
+    whose = f"the job with the id prefix {maker.name}" if is_flinks else "its application"
     until = "" if times_out_ms is None else f" before {utc(times_out_ms)}"
     lost = "" if times_out_ms is None else " The abort at the timeout loses them too."
     return (
-        f"This is a transaction of a two-phase sink. If {whose} runs, its next checkpoint commits it. If it is gone,"
+        f"{shows} two-phase sink. If {whose} runs, its next checkpoint commits it. If it is gone,"
         f" restore it from its last checkpoint or savepoint{until}, or commit the transaction with its producer id"
         f" {one.producer_id} and epoch {one.producer_epoch}. Do not start a producer with this transactional.id, nor"
         " the job without its state: that discards the transaction at once, and records that a checkpoint counts as"

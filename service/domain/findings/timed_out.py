@@ -78,7 +78,9 @@ def _observe(group: Group, context: Context, makers: Makers) -> Observation:
         f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
         " old protocol is fenced by the abort and has to be started again."
     )
-    loss = f"{sinks[-1].name} is of a two-phase sink (Apache Flink): {_LOSS}" if sinks else ""
+    loss = (
+        f"By the form and use of its id {sinks[-1].name} is of Apache Flink's two-phase sink: {_LOSS}" if sinks else ""
+    )
     times = "its transactions were" if group.ids == 1 else "transactions were"
     return with_rule(
         Observation(
@@ -219,8 +221,8 @@ def _outage(burst: Burst, makers: Makers) -> str:
         return general
     if len(jobs) == 1 and len(sinks) == len(burst.events):
         return (
-            f"All of them are of one Apache Flink job ({jobs.pop()}): it was away, or could not commit, for longer than"
-            f" its transaction.timeout.ms. So {_LOSS}"
+            f"By the form and use of their ids all of them are of one Apache Flink job ({jobs.pop()}): it was away, or"
+            f" could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
         )
     ids = len({e.transactional_id for e in sinks})
     return f"{general} {ids:,} of these ids, such as {sinks[-1].name}, are of two-phase sinks (Apache Flink): {_LOSS}"
