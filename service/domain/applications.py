@@ -273,21 +273,34 @@ def _is_handed_over(one: Behaviour, after: Behaviour, next_but_one: Behaviour | 
 
 def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
     """Returns whether a few ids take turns, at even times, each with one transaction at most between two
-    InitProducerIds. A process that restarts again and again initialises all its ids at once."""
-    if not all(_is_reused(one) for one in of_subtask.values() if len(one.inits) > 1):
-        return False
+    InitProducerIds. A process that restarts again and again initialises all its ids at once.
+
+    Under TV2 the epochs show the number of transactions. Under the old protocol a commit leaves no trace in them; there
+    the last turn has to begin before the transaction of the turn before it has ended.
+    """
     turns = sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits)
     numbers = [number for _, number in turns]
     repeated = sum(numbers.count(number) > 1 for number in set(numbers))
     changes = sum(before != after for before, after in pairwise(numbers))
     if repeated < _FEWEST or len(turns) < 2 * _FEWEST + 1 or 3 * changes < 2 * (len(turns) - 1):  # a restart keeps one
         return False
-    return _are_even([after - before for (before, _), (after, _) in pairwise(turns)])
+    if not all(_is_reused(one) for one in of_subtask.values()):
+        return False
+    is_tv2 = any(one.client_transaction_version >= 2 for one in of_subtask.values())
+    is_even = _are_even([after - before for (before, _), (after, _) in pairwise(turns)])
+    return is_even and (is_tv2 or _do_overlap(turns, of_subtask))
 
 
 def _is_reused(one: Behaviour) -> bool:
-    most = 2 if one.client_transaction_version >= 2 else 1  # TV2 raises the epoch at the end of a transaction as well
-    return all(after.epoch - before.epoch <= most for before, after in pairwise(one.inits))
+    """Returns whether each InitProducerId but the first raised the epoch by one, and what came between by one at most:
+    the end of a transaction under TV2, a fence, or a timeout."""
+    return all(after.epoch - before.epoch <= 2 for before, after in pairwise(one.inits))
+
+
+def _do_overlap(turns: Sequence[tuple[int, int]], of_subtask: Mapping[int, Behaviour]) -> bool:
+    newest_ms, newest = turns[-1]
+    before = next(number for _, number in reversed(turns) if number != newest)
+    return (of_subtask[before].last_use_ms or 0) >= newest_ms
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:

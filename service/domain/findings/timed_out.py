@@ -216,13 +216,13 @@ def _outage(burst: Burst, makers: Makers) -> str:
         " survive such an outage, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
     )
     sinks = _sinks(burst.events, makers)
-    jobs = {makers[e.transactional_id].name for e in sinks if e.transactional_id in makers}
     if not sinks:
         return general
-    if len(jobs) == 1 and len(sinks) == len(burst.events):
+    if len(sinks) == len(burst.events):
+        prefixes = join_names(sorted({makers.get(e.transactional_id, NOTHING).name or "" for e in sinks}))
         return (
-            f"By the form and use of their ids all of them are of one Apache Flink job ({jobs.pop()}): it was away, or"
-            f" could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
+            f"By the form and use of their ids all of them are of Apache Flink's two-phase sinks ({prefixes}): their job"
+            f" was away, or could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
         )
     ids = len({e.transactional_id for e in sinks})
     return f"{general} {ids:,} of these ids, such as {sinks[-1].name}, are of two-phase sinks (Apache Flink): {_LOSS}"

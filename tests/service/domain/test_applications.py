@@ -113,6 +113,19 @@ def test_a_subtask_of_flink_with_a_pool() -> None:
     assert maker("flink-0-1", known) == Application(FLINK, "flink", "0", POOLING)
 
 
+def test_a_pool_under_the_old_protocol_shows_itself_by_transactions_that_overlap() -> None:
+    known = behaviours(POOLING_LOG, version=0)
+    assert maker("flink-0-0", known).strategy == POOLING
+
+    def runs(number: int) -> Behaviour:
+        """Two jobs that run in turns, with many transactions in each run."""
+        inits = tuple(Init(n * 40_000 + number * 20_000, n) for n in range(INITS_KEPT))
+        return Behaviour(f"job-0-{number}", 60_000, 0, inits, inits[-1].at_ms + 15_000, ends=600)
+
+    in_turns = {one.name: one for one in (runs(0), runs(1))}
+    assert maker("job-0-0", in_turns) == NOTHING
+
+
 def test_one_checkpoint_proves_nothing() -> None:
     assert maker("flink-0-2", behaviours(INCREMENTING_LOG, 3_000)) == NOTHING
     assert maker("flink-0-0", behaviours(POOLING_LOG, 3_000)) == NOTHING

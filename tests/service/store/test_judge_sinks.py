@@ -154,7 +154,7 @@ def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Ju
         abort(judged, f"flink-{subtask}-9".encode(), NOW_MS - 80)
     judged.at(NOW_MS + TIMEOUT_MS + 1_000 + ALONE_MS + 60_000)
     found = judged.found()[kinds.CORRELATED_TIMEOUTS]
-    assert "all of them are of one Apache Flink job (flink): it was away" in found.advice
+    assert "all of them are of Apache Flink's two-phase sinks (flink): their job was away" in found.advice
     assert "trace of an outage" not in found.advice
 
 
