@@ -221,8 +221,8 @@ def _outage(burst: Burst, makers: Makers) -> str:
     if len(sinks) == len(burst.events):
         prefixes = join_names(sorted({makers.get(e.transactional_id, NOTHING).name or "" for e in sinks}))
         return (
-            f"By the form and use of their ids all of them are of Apache Flink's two-phase sinks ({prefixes}): their job"
-            f" was away, or could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
+            f"By the form and use of their ids all of them are of Apache Flink's two-phase sinks ({prefixes}): their"
+            f" job was away, or could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
         )
     ids = len({e.transactional_id for e in sinks})
     return f"{general} {ids:,} of these ids, such as {sinks[-1].name}, are of two-phase sinks (Apache Flink): {_LOSS}"
