@@ -278,17 +278,27 @@ def _are_pooled(of_subtask: Mapping[int, Behaviour]) -> bool:
     Under TV2 the epochs show the number of transactions. Under the old protocol a commit leaves no trace in them; there
     the last turn has to begin before the transaction of the turn before it has ended.
     """
-    turns = sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits)
+    turns = _turns(of_subtask)
     numbers = [number for _, number in turns]
     repeated = sum(numbers.count(number) > 1 for number in set(numbers))
-    changes = sum(before != after for before, after in pairwise(numbers))
-    if repeated < _FEWEST or len(turns) < 2 * _FEWEST + 1 or 3 * changes < 2 * (len(turns) - 1):  # a restart keeps one
+    if repeated < _FEWEST or len(turns) < 2 * _FEWEST + 1:
         return False
     if not all(_is_reused(one) for one in of_subtask.values()):
         return False
     is_tv2 = any(one.client_transaction_version >= 2 for one in of_subtask.values())
     is_even = _are_even([after - before for (before, _), (after, _) in pairwise(turns)])
     return is_even and (is_tv2 or _do_overlap(turns, of_subtask))
+
+
+def _turns(of_subtask: Mapping[int, Behaviour]) -> list[tuple[int, int]]:
+    """Returns (time, number) of the InitProducerIds, oldest first. Of several of one id in a row the last counts: a job
+    that starts again fences the transaction that it finds, and then takes the id."""
+    found: list[tuple[int, int]] = []
+    for turn in sorted((init.at_ms, number) for number, one in of_subtask.items() for init in one.inits):
+        if found and found[-1][1] == turn[1]:
+            found.pop()
+        found.append(turn)
+    return found
 
 
 def _is_reused(one: Behaviour) -> bool:
@@ -304,9 +314,10 @@ def _do_overlap(turns: Sequence[tuple[int, int]], of_subtask: Mapping[int, Behav
 
 
 def _are_even(gaps_ms: Sequence[int]) -> bool:
-    """Returns whether no gap but one is far shorter than most; a restart makes a longer one."""
+    """Returns whether at most a third of the gaps are far shorter than most. A job that starts again makes some, a
+    process with two ids that restarts in a loop makes every second one so."""
     usual_ms = sorted(gaps_ms)[3 * len(gaps_ms) // 4]
-    return sum(gap < usual_ms / 4 for gap in gaps_ms) <= 1
+    return 3 * sum(gap < usual_ms / 4 for gap in gaps_ms) <= len(gaps_ms)
 
 
 def _numbered(base: str, number: int) -> list[str]:
