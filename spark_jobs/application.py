@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from spark_jobs.jobs.ledger import LedgerJob, end_tailing
 from spark_jobs.jobs.partitions import PartitionsJob
 from spark_jobs.jobs.transaction_log import TransactionLogJob
 from spark_jobs.judge.judge import judging
+from spark_jobs.judge.marker_audit import auditing_markers
 from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.job_runner import Job, TooManyFailures, run_jobs
@@ -152,6 +153,7 @@ class Application:
                 if not self._settings.tails:
                     end_tailing(engine, held_lease)
                 with (
+                    self._auditing(engine, held_lease),
                     judging(self._settings, engine, held_lease, self._liveness, wake_judge),
                     deleting_old_data(engine, held_lease, self._settings.keep, self._liveness),
                 ):
@@ -168,6 +170,12 @@ class Application:
             if why is not None:
                 log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, error_summary(why))
                 self._stopping.wait(PAUSE_S)
+
+    def _auditing(self, engine: Engine, held_lease: lease.Lease) -> AbstractContextManager[None]:
+        """Compares markers with decisions, if every batch of some topics is read."""
+        if not self._settings.tails:
+            return nullcontext()
+        return auditing_markers(self._settings.store, engine, held_lease, self._liveness)
 
     def _renew(self, engine: Engine, held_lease: lease.Lease) -> None:
         """Renews the lease. Called while every part that writes under the lease makes progress. Raises LeaseLost; a

@@ -169,6 +169,13 @@ CONTRADICTIONS = _metric(
     "counter",
     "Decisions about hanging transactions that became unknown because two reads of the logs contradict each other.",
 )
+AUDITED = _metric(
+    "audited_total",
+    "counter",
+    "Ended transactions whose markers on tailed partitions were compared with the decision, by result; 0 without"
+    " --partitions all.",
+    "result",
+)
 DETECTION = _metric(
     "detection_seconds",
     "histogram",
@@ -254,6 +261,7 @@ OF_CLUSTERS: Final = (
     PARTITION_LSO_LAST_ADVANCE,
     GROUP_BLOCKED,
     CONTRADICTIONS,
+    AUDITED,
     DETECTION,
     BATCH_DURATION,
     LAST_SUCCESS,

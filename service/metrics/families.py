@@ -9,6 +9,7 @@ from typing import Final
 from service.domain.findings.kinds import CONFIRMED, HANGING, KINDS, statuses_of
 from service.domain.partitions import facts as partition_facts
 from service.domain.partitions.blockers import SAMPLE_FRESH_MS
+from service.domain.partitions.marker_audit import Result
 from service.domain.source_state import COVERED_WITHIN_MS
 from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN, SOURCE
 from service.domain.transaction_log.states import EXPIRED as GONE
@@ -18,7 +19,7 @@ from service.processes.identity import host_and_pid
 from service.store.display import display_id
 from service.store.queries.metrics import ClusterFacts
 from service.store.rows import counters as stored
-from service.store.rows.counters import CONTRADICTIONS, DECODE_ERRORS
+from service.store.rows.counters import AUDITED, CONTRADICTIONS, DECODE_ERRORS
 from service.wire.errors import DecodeError
 
 
@@ -58,6 +59,8 @@ def findings(facts: ClusterFacts) -> Iterator[Series]:
     for kind in KINDS:
         yield Series(catalogue.FINDINGS_TRUNCATED, (kind,), facts.truncated.get(kind, 0))
     yield Series(catalogue.CONTRADICTIONS, (), facts.counters.get((CONTRADICTIONS, ""), 0))
+    for result in Result:
+        yield Series(catalogue.AUDITED, (result.value,), facts.counters.get((AUDITED, result.value), 0))
 
 
 def groups(facts: ClusterFacts) -> Iterator[Series]:

@@ -53,6 +53,9 @@ from service.store.schema import (
     rejects,
     transactional_ids,
     transitions,
+    unended_records,
+    waiting_decisions,
+    waiting_markers,
 )
 
 ROWS_AT_ONCE: Final = 4_000
@@ -156,6 +159,8 @@ class Retention:
             audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=with_finding)
             told = self._delete_oldest(connection, audit_events.c.at_ms, now_ms - AUDIT_KEPT_MS)
             told += delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
+            for time in (unended_records.c.seen_at_ms, waiting_decisions.c.read_at_ms, waiting_markers.c.read_at_ms):
+                told += self._delete_oldest(connection, time, history_ms, MARKERS_FOR_ONE) // MARKERS_FOR_ONE
             told += self._delete_oldest(connection, mutes.c.until_ms, now_ms - AUDIT_KEPT_MS)
             told += self._delete_oldest(connection, acknowledgements.c.at_ms, now_ms - AUDIT_KEPT_MS)
         with self._transaction() as connection:

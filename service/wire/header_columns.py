@@ -50,6 +50,7 @@ class HeaderColumns(NamedTuple):
 
     position: Ints
     size: Ints
+    base_offset: Ints
     next_offset: Ints
     records: Ints
     max_timestamp_ms: Ints
@@ -70,7 +71,7 @@ def header_columns(data: bytes) -> HeaderColumns:
     """
     starts = _whole(data)
     if not starts.size:
-        return HeaderColumns(*(np.zeros(0, np.int64),) * 7, *(np.zeros(0, np.bool_),) * 2)
+        return HeaderColumns(*(np.zeros(0, np.int64),) * 8, *(np.zeros(0, np.bool_),) * 2)
     header = structs(np.frombuffer(data, np.uint8), starts, _HEADER)
     base, delta = header["base"].astype(np.int64), header["delta"].astype(np.int64)
     behind = np.minimum(base, _HIGHEST_BASE) + delta + 1
@@ -81,6 +82,7 @@ def header_columns(data: bytes) -> HeaderColumns:
     columns = HeaderColumns(
         position=starts,
         size=header["length"].astype(np.int64) + batches.LENGTH_END,
+        base_offset=base,
         next_offset=behind,
         records=header["count"].astype(np.int64),
         max_timestamp_ms=header["max_ms"].astype(np.int64),

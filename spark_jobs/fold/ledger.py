@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import NOTHING, LedgerBatch, Marker, TopicRange, Unended, Volume
 from service.domain.reasons.reason import Reason, combined
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.domain.transaction_log.minutes import MINUTE_MS
@@ -32,6 +32,7 @@ class Tail:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._sums: dict[tuple[int, int], Ints] = {}
+        self._unended: dict[tuple[int, int], int] = {}
         self.markers: list[Marker] = []
 
     @property
@@ -40,6 +41,11 @@ class Tail:
             Volume(self._topic, partition, minute_ms, *sums.tolist())
             for (partition, minute_ms), sums in sorted(self._sums.items())
         ]
+
+    @property
+    def unended(self) -> list[Unended]:
+        """Returns, of each producer id with records behind its last marker, the first of them."""
+        return [Unended(self._topic, *place, offset) for place, offset in sorted(self._unended.items())]
 
     def add(self, chunk: Chunk, generation: int, now_ms: int) -> tuple[int, int]:
         """Counts the batches whose last offset lies in [lo, hi) of the chunk, so that one on a border counts once.
@@ -69,6 +75,7 @@ class Tail:
     def _mark(self, chunk: Chunk, found: HeaderColumns, generation: int) -> Ints:
         """Returns how each batch ended a transaction (_NOTHING for data), and keeps the markers."""
         outcome = np.full(len(found.position), _NOTHING)
+        ends_from = self._ended_by_each(chunk.partition, found)
         for row in np.flatnonzero(found.is_control).tolist():
             control = marker_at(chunk.data, int(found.position[row]), int(found.size[row]))
             if control is None:
@@ -77,8 +84,32 @@ class Tail:
             outcome[row] = _COMMITTED if is_commit else _ABORTED
             producer = int(found.producer_id[row]), int(found.producer_epoch[row])
             place = self._topic, chunk.partition, generation, control.offset
-            self.markers.append(Marker(*place, *producer, control.coordinator_epoch, is_commit, control.timestamp_ms))
+            first = ends_from.get(row, NOTHING)
+            told = Marker(*place, *producer, control.coordinator_epoch, is_commit, control.timestamp_ms, first)
+            self.markers.append(told)
         return outcome
+
+    def _ended_by_each(self, partition: int, found: HeaderColumns) -> dict[int, int]:
+        """Returns, by the row of each marker, the first record that it ended, if that was read with this tail. Keeps
+        what is not ended."""
+        rows = np.flatnonzero(found.is_transactional)
+        if not rows.size:
+            return {}
+        rows = rows[np.argsort(found.producer_id[rows], kind="stable")]
+        producer_id, is_marker = found.producer_id[rows], found.is_control[rows]
+        begins = np.ones(len(rows), np.bool_)
+        begins[1:] = (producer_id[1:] != producer_id[:-1]) | is_marker[:-1]
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(rows)) - 1
+        columns = (producer_id[first], found.base_offset[rows[first]], is_marker[first], rows[last], is_marker[last])
+        ended: dict[int, int] = {}
+        for producer, offset, is_alone, row, has_ended in zip(*(one.tolist() for one in columns), strict=True):
+            place = partition, producer
+            if not has_ended:
+                self._unended.setdefault(place, offset)
+            else:
+                ended[row] = self._unended.pop(place, NOTHING if is_alone else offset)
+        return ended
 
 
 def _minutes(timestamp_ms: Ints, now_ms: int) -> Ints:
@@ -93,6 +124,7 @@ _PLACE = {"topic": _TEXT, "partition": _INT}
 _RANGE = struct_of(TopicRange, {"topic": _TEXT, "read": READ})
 _VOLUME = struct_of(Volume, dict.fromkeys(Volume._fields, _LONG) | _PLACE)
 _MARKER = struct_of(Marker, dict.fromkeys(Marker._fields, _LONG) | _PLACE | {"is_commit": _FLAG})
+_UNENDED = struct_of(Unended, dict.fromkeys(Unended._fields, _LONG) | _PLACE)
 
 
 def ranges_to_rows(ranges: Iterable[TopicRange]) -> pa.RecordBatch:
@@ -110,11 +142,16 @@ def markers_to_rows(markers: Sequence[Marker]) -> pa.RecordBatch:
     return rows_of("marker", _structs(markers, _MARKER))
 
 
+def unended_to_rows(unended: Sequence[Unended]) -> pa.RecordBatch:
+    return rows_of("unended", _structs(unended, _UNENDED))
+
+
 def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
     """Yields one batch, of all rows of a micro-batch."""
     ranges: list[TopicRange] = []
     volumes: list[Volume] = []
     markers: list[Marker] = []
+    unended: list[Unended] = []
     troubles: list[Reason] = []
     for kind, facts in facts_from_rows(table):
         if kind == "range":
@@ -123,9 +160,11 @@ def batches_from_rows(table: pa.Table) -> Iterator[LedgerBatch]:
             volumes += map(Volume._make, _columns(facts))
         elif kind == "marker":
             markers += map(Marker._make, _columns(facts))
+        elif kind == "unended":
+            unended += map(Unended._make, _columns(facts))
         else:
             troubles += troubles_from_rows(facts)
-    yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), combined(troubles))
+    yield LedgerBatch(tuple(ranges), tuple(volumes), tuple(markers), combined(troubles), tuple(unended))
 
 
 def _structs(facts: Sequence[Any], fields: pa.StructType) -> pa.StructArray:

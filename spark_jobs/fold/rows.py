@@ -32,6 +32,7 @@ from service.domain.transaction_log.facts import (
 )
 from service.store.id_key import KEY_ID_BYTES
 from service.wire.transaction_log import decode_value
+from spark_jobs.fold.decisions import decisions_from_rows
 from spark_jobs.fold.transaction_log import Folded, Runs
 
 _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
@@ -194,6 +195,7 @@ def _batch(found: Mapping[str, list[Any]], runs: Sequence[pa.StructArray]) -> Lo
         minutes=tuple(found["minute"]),
         durations=tuple(found["durations"]),
         lone=lone_runs(all_runs.filter(is_lone)) if history else None,
+        decided=tuple(found["decided"]),
     )
 
 
@@ -270,4 +272,5 @@ _FACTS: dict[str, Callable[[pa.Array], list[Any]]] = {
     "durations": lambda structs: [d._replace(buckets=tuple(d.buckets)) for d in _plain(Durations)(structs)],
     "reject": _plain(Reject),
     "trouble": troubles_from_rows,
+    "decided": decisions_from_rows,
 }

@@ -7,9 +7,10 @@ import threading
 from sqlalchemy import Engine
 
 from service.domain.partitions.ledger import SOURCE
-from service.store.lease import Lease
+from service.store.lease import Lease, check
 from service.store.progress import keep_topics
 from service.store.writers.ledger import LedgerWriter
+from service.store.writers.marker_audit import forget_all
 from spark_jobs.first_read import log_position
 from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures
@@ -50,3 +51,6 @@ class LedgerJob:
 def end_tailing(engine: Engine, lease: Lease) -> None:
     """Deletes the stored positions of tailing. If tailing begins again later, it starts at the ends of the logs."""
     keep_topics(engine, lease, SOURCE, lambda _: False)
+    with engine.begin() as connection:
+        check(connection, lease)
+        forget_all(connection, lease.cluster_id)

@@ -41,12 +41,15 @@ class TransactionLogJob:
         self._queries, self._engine, self._client = queries, engine, settings.client
         self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
         self._unreadable: PartitionsUnreadable | None = None
+        self._audited = settings.watch.tails if settings.tails else None
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """Runs the query until `ending` is set. Raises what ended it otherwise: a StoreError, a KafkaFailure, Spark's
         own exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._kept)
-        writer = TransactionLogWriter(self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept)
+        writer = TransactionLogWriter(
+            self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept, audited=self._audited
+        )
         with store_failures(writer), self._noting_unreadable():
             self._run(writer, lease, ending, part)
 
@@ -79,7 +82,14 @@ class TransactionLogJob:
                 trigram_index.extend(self._engine)
 
         options = source_options(
-            self._client, positions, POLL_MS, HEARTBEAT_MS, self._kept, part.pulse, self._unreadable
+            self._client,
+            positions,
+            POLL_MS,
+            HEARTBEAT_MS,
+            self._kept,
+            part.pulse,
+            self._unreadable,
+            with_decisions=self._audited is not None,
         )
         sink = StoreSink(batches_from_rows, apply, part.step)
         self._queries.run(SOURCE, TransactionLogSource, options, sink, ending)

@@ -32,6 +32,7 @@ from spark_jobs.judge.group_prober import GroupProber, probing_groups
 from spark_jobs.judge.groups import BlockedGroupObserver
 from spark_jobs.judge.partition_prober import PartitionProber
 from spark_jobs.judge.partitions import ROUND_MS, OpenEntryObserver
+from spark_jobs.judge.torn import TornObserver
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.settings import IngestSettings
@@ -91,6 +92,7 @@ class Judge:
         self._may_skip_markers: bool | None = None
         self._events = EventObserver(cluster_id)
         self._partitions, self._groups = partitions, BlockedGroupObserver(cluster_id, groups)
+        self._torn = TornObserver(cluster_id)
         self._conditions = ConditionObserver(cluster_id, coordinators, self._gaps)
         self._conditions_due, self._limits_due = RoundTimer(CONDITIONS_EVERY_MS), RoundTimer(LIMITS_EVERY_MS)
         self._events_due, self._partitions_due = RoundTimer(0), RoundTimer(0, PARTITIONS_PAUSE_FACTOR)
@@ -135,12 +137,15 @@ class Judge:
                     looks.append(_without_new_events(context, self._events))
                     looks += self._conditions.looks(connection, context, self._known, now_ms)
                     looks += acknowledged(connection, self._cluster_id, self._known)
+                    looks.append(RoundResult(self._torn.observe(connection, context), frozenset({kinds.TORN})))
             known = dict(self._known)
             changes = self._reconcile(known, looks, now_ms)
             if has_partitions:
                 with self._partitions_due.timed(now_ms):
                     changes += self._on_partitions(connection, context, known, blocked_groups, now_ms)
         self._keep(changes, known, now_ms)
+        if reported := self._torn.reported(known):
+            self._writer.forget_torn(reported)
         if has_news:
             self._events.mark_judged()
         return len(changes)

@@ -27,7 +27,8 @@ from service.kafka.settings import ClientSettings
 from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode
 from service.wire.log_columns import holes
 from service.wire.scalar import misread
-from spark_jobs.fold.rows import folded_to_rows, reads_to_rows, rejects_to_rows
+from spark_jobs.fold.decisions import decisions
+from spark_jobs.fold.rows import folded_to_rows, reads_to_rows, rejects_to_rows, rows_of
 from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
 from spark_jobs.fold.transitions import Scope
 from spark_jobs.source.admission import split_by_size
@@ -59,15 +60,23 @@ PATIENCE_ERROR_S = 5.0  # with a leader that answers with an error which no othe
 
 
 def read_ranges(
-    settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], history_prefixes: Sequence[bytes] = ()
+    settings: ClientSettings,
+    topic: str,
+    ranges: Sequence[RangeRead],
+    history_prefixes: Sequence[bytes] = (),
+    *,
+    with_decisions: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields rows of `fold.rows` for all of `ranges`. Raises KafkaUnavailable after `PATIENCE_S` without progress."""
+    """Yields rows of `fold.rows` for all of `ranges`. `with_decisions`: also those of `fold.decisions`. Raises
+    KafkaUnavailable after `PATIENCE_S` without progress."""
     for some in split_by_size(ranges):
-        reading = _LogRangeReader(settings, topic, some, history_prefixes)
+        reading = _LogRangeReader(settings, topic, some, history_prefixes, with_decisions=with_decisions)
         while reading.unfinished:
             reading.step()
         if reading.folded is not None:
             yield from folded_to_rows(reading.folded)
+        for decided in reading.decided:
+            yield rows_of("decided", decided)
         if reading.rejects:
             yield rejects_to_rows(reading.rejects)
         yield reads_to_rows(reading.done())
@@ -190,10 +199,18 @@ class _LogRangeReader(RangeReader):
     """Reads the transaction log: keeps its records, folded, and those that could not be decoded."""
 
     def __init__(
-        self, settings: ClientSettings, topic: str, ranges: Sequence[RangeRead], history_prefixes: Sequence[bytes]
+        self,
+        settings: ClientSettings,
+        topic: str,
+        ranges: Sequence[RangeRead],
+        history_prefixes: Sequence[bytes],
+        *,
+        with_decisions: bool,
     ) -> None:
         super().__init__(settings, topic, ranges)
         self._pieces: list[Folded] = []
+        self._with_decisions = with_decisions
+        self.decided: list[pa.StructArray] = []
         self._scope = Scope(frozenset(r.partition for r in ranges if r.counts), history_prefixes)
         self.rejects: list[Reject] = []
 
@@ -234,6 +251,8 @@ class _LogRangeReader(RangeReader):
         ]
         if len(columns.offset):
             self._pieces.append(fold(columns, self._scope))
+            if self._with_decisions:
+                self.decided.append(decisions(columns, self._scope.counted))
             self._fold_pieces()
 
     def _note_holes(self, p: int, reached: int, columns: LogColumns) -> None:

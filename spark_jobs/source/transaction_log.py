@@ -39,6 +39,7 @@ class TransactionLogReader(PlanningReader[Plan]):
         self._settings = ClientSettings.from_json(options["client"])
         self._positions = log_identity.from_json(options["positions"])
         self._history_prefixes = tuple(prefix.encode() for prefix in json.loads(options["historyprefixes"]))
+        self._with_decisions = bool(json.loads(options["decisions"]))
         self._limits = Limits(records=int(options["records"]))
         self._cores = int(options["cores"])
         unreadable = decode_if(options["unreadable"] or None)
@@ -55,7 +56,9 @@ class TransactionLogReader(PlanningReader[Plan]):
         assert isinstance(partition, LogTask)
         if partition.trouble is not None:
             yield trouble_to_rows(partition.trouble)
-        yield from read_ranges(self._settings, TOPIC, partition.ranges, self._history_prefixes)
+        yield from read_ranges(
+            self._settings, TOPIC, partition.ranges, self._history_prefixes, with_decisions=self._with_decisions
+        )
 
 
 class TransactionLogSource(DataSource):
@@ -80,11 +83,14 @@ def source_options(
     history_prefixes: Sequence[str] = (),
     pulse: str = "",
     unreadable: PartitionsUnreadable | None = None,
+    *,
+    with_decisions: bool = False,
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
     `history_prefixes`: prefixes of ids; of these ids every transition is handed over. `pulse`: a file that is touched
-    at each step. `unreadable`: the partitions that ended the query before.
+    at each step. `unreadable`: the partitions that ended the query before. `with_decisions`: the decisions of
+    coordinators are handed over, too.
     """
     return {
         "client": settings.to_json(),
@@ -95,4 +101,5 @@ def source_options(
         "pulse": pulse,
         "historyprefixes": json.dumps(list(history_prefixes)),
         "unreadable": encode_if(unreadable) or "",
+        "decisions": json.dumps(with_decisions),
     }

@@ -44,7 +44,7 @@ class TornTransaction(NamedTuple):
 
     - `sequence`: number in the store, by which it is counted once.
     - `name`: the transactional.id as text.
-    - `decision`: evidence of the coordinator's decision; `is_commit` is its outcome.
+    - `is_commit`: the coordinator's decision; `decided_at`: place of its record, written at `decided_at_ms`.
     - `otherwise`: the markers that say otherwise, not empty; `as_decided`: those that say the same.
     - `unseen`: number of its partitions without a marker that was read.
     """
@@ -55,7 +55,8 @@ class TornTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_commit: bool
-    decision: Evidence
+    decided_at: str
+    decided_at_ms: int
     otherwise: tuple[MarkerRead, ...]
     as_decided: tuple[MarkerRead, ...]
     unseen: int
@@ -82,7 +83,9 @@ def torn(one: TornTransaction, rule: Rule) -> Observation:
         detail=_rest(one, decided),
         advice=_OF_COMMITTED if one.is_commit else _OF_ABORTED,
         evidence=(
-            one.decision,
+            Evidence(
+                one.decided_at_ms, one.decided_at, f"the coordinator decided: {'commit' if one.is_commit else 'abort'}"
+            ),
             *(_evidence(marker, "not what was decided") for marker in one.otherwise[:TOLD]),
             *(_evidence(marker, "as decided") for marker in one.as_decided[:TOLD]),
         ),

@@ -13,6 +13,8 @@ from service.domain.transaction_log.facts import RangeRead
 
 SOURCE: Final = "ledger"
 
+NOTHING: Final = -1
+
 
 class TopicRange(NamedTuple):
     """A range of offsets of a partition of `topic` that was read, or is to be read."""
@@ -49,7 +51,8 @@ class Volume(NamedTuple):
 
 class Marker(NamedTuple):
     """A control record that ended a transaction on a partition; `at_ms` is the leader's clock. `generation`: offsets
-    begin anew in each (service.domain.transaction_log.facts.RangeRead)."""
+    begin anew in each (service.domain.transaction_log.facts.RangeRead). `ends_from`: the first record that was read of
+    those that it ended; NOTHING if none was."""
 
     topic: str
     partition: int
@@ -60,6 +63,16 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     is_commit: bool
     at_ms: int
+    ends_from: int = NOTHING
+
+
+class Unended(NamedTuple):
+    """Transactional records of a producer id behind which no marker was read yet; the first is at `from_offset`."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    from_offset: int
 
 
 class LedgerBatch(NamedTuple):
@@ -69,3 +82,4 @@ class LedgerBatch(NamedTuple):
     volumes: tuple[Volume, ...] = ()
     markers: tuple[Marker, ...] = ()
     trouble: Reason | None = None
+    unended: tuple[Unended, ...] = ()

@@ -191,6 +191,21 @@ class Durations(NamedTuple):
     sum_ms: int
 
 
+class Decided(NamedTuple):
+    """A PrepareX record with its partitions: the decision of a coordinator. Read only where markers are compared with
+    it (`--partitions all`)."""
+
+    partition: int
+    offset: int
+    transactional_id: bytes
+    state: int
+    producer_id: int
+    producer_epoch: int
+    start_ms: int
+    at_ms: int
+    participants: tuple[Participants, ...]
+
+
 class Gap(NamedTuple):
     """Offsets [from_offset, to_offset) of a partition that can no longer be read as they were, with the reason.
 
@@ -271,3 +286,4 @@ class LogBatch(NamedTuple):
     minutes: tuple[Minute, ...] = ()
     durations: tuple[Durations, ...] = ()
     lone: LoneRuns | None = None
+    decided: tuple[Decided, ...] = ()

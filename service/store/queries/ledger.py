@@ -29,7 +29,7 @@ def read_markers(
     more."""
     place = (_M.generation, _M.offset)
     statement = (
-        select(*(_M[name] for name in Marker._fields))
+        select(*(_M[name] for name in Marker._fields[:-1]))
         .where(_M.cluster_id == cluster_id, _M.topic == topic, _M.partition == partition)
         .order_by(*(column.desc() for column in place))
         .limit(limit + 1)

@@ -17,8 +17,9 @@ EXPIRED: Final = "expired"
 PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
 CONTRADICTIONS: Final = "contradictions"
-"""The constants above are names in `counters`. The label of decode_errors is the reason; the others have an empty
-label.
+AUDITED: Final = "audited"
+"""The constants above are names in `counters`. The label of decode_errors is the reason, of audited the result; it is
+empty for the others.
 
 ABORTS grows when a transaction is aborted. The counters of ABORTED grow when its cause is decided, at most some seconds
 later.

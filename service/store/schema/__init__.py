@@ -16,7 +16,15 @@ from service.store.schema.ids import (
     producer_ids,
     transactional_ids,
 )
-from service.store.schema.ledger import partition_markers, partition_minutes
+from service.store.schema.ledger import (
+    audited_partitions,
+    partition_markers,
+    partition_minutes,
+    torn_transactions,
+    unended_records,
+    waiting_decisions,
+    waiting_markers,
+)
 from service.store.schema.partitions import audit, data_partitions, group_offsets, open_entries, partition_watch
 from service.store.schema.reading import clusters, data_gaps, leases, log_partitions, rejects, source_status
 
@@ -27,6 +35,7 @@ __all__ = [
     "api_keys",
     "audit",
     "audit_events",
+    "audited_partitions",
     "cluster_minutes",
     "clusters",
     "coordinator_states",
@@ -50,6 +59,10 @@ __all__ = [
     "producer_ids",
     "rejects",
     "source_status",
+    "torn_transactions",
     "transactional_ids",
     "transitions",
+    "unended_records",
+    "waiting_decisions",
+    "waiting_markers",
 ]

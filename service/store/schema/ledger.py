@@ -1,10 +1,20 @@
-"""Tables of tailed partitions: their volume by minute, and the markers in them."""
+"""Tables of tailed partitions: their volume by minute, the markers in them, and what is compared with decisions."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, PrimaryKeyConstraint, Table
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    Table,
+)
 
-from service.store.schema.base import NAME, cluster_column, metadata
+from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
 
 # service.domain.partitions.ledger.Volume. A partition's first row may be empty: it marks the time when counting began.
 partition_minutes = Table(
@@ -39,4 +49,90 @@ partition_markers = Table(
     Column("at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "topic", "partition", "generation", "offset"),
     Index(None, "cluster_id", "at_ms"),
+)
+
+# service.domain.partitions.ledger.Unended: what a marker that is still to come will end. Rows go with it.
+unended_records = Table(
+    "unended_records",
+    metadata,
+    cluster_column(),
+    Column("topic", NAME, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("from_offset", BigInteger, nullable=False),
+    Column("seen_at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition", "producer_id"),
+    Index(None, "cluster_id", "seen_at_ms"),
+)
+
+# Decisions of coordinators that are not compared with their markers yet:
+# service.domain.partitions.marker_audit.Decision. Rows go within seconds, or are given up.
+waiting_decisions = Table(
+    "waiting_decisions",
+    metadata,
+    cluster_column(),
+    Column("log_partition", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("is_commit", Boolean, nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("participants", JSON, nullable=False),  # [[topic, partition], …], the tailed ones
+    Column("untailed", Integer, nullable=False),
+    Column("read_at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "log_partition", "offset"),
+    Index(None, "cluster_id", "read_at_ms"),
+)
+
+# Markers that are not compared with their decisions yet: service.domain.partitions.marker_audit.SeenMarker.
+waiting_markers = Table(
+    "waiting_markers",
+    metadata,
+    cluster_column(),
+    Column("topic", NAME, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("is_commit", Boolean, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("ends_from", BigInteger, nullable=False),
+    Column("read_at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition", "offset"),
+    Index(None, "cluster_id", "read_at_ms"),
+)
+
+# Where the comparison of a partition's markers began: of those below it not all decisions are known.
+audited_partitions = Table(
+    "audited_partitions",
+    metadata,
+    cluster_column(),
+    Column("topic", NAME, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("from_offset", BigInteger, nullable=False),
+    Column("gaps", BigInteger, nullable=False),  # newest gap and reject then: another one begins the comparison anew
+    Column("rejects", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition"),
+)
+
+# service.domain.findings.torn.TornTransaction, until the judge has made a finding of it.
+torn_transactions = Table(
+    "torn_transactions",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    cluster_column(),
+    Column("transactional_id", LargeBinary, nullable=False),
+    Column("producer_id", BigInteger, nullable=False),
+    Column("producer_epoch", Integer, nullable=False),
+    Column("is_commit", Boolean, nullable=False),
+    Column("log_partition", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("otherwise", JSON, nullable=False),  # markers: [[topic, partition, offset, is_commit, at_ms], …]
+    Column("as_decided", JSON, nullable=False),
+    Column("unseen", Integer, nullable=False),
+    Index(None, "cluster_id", "id"),
+    sqlite_autoincrement=True,  # findings count a number once
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, delete, func, select, update
@@ -16,6 +16,7 @@ from service.store.many_rows import Upsert
 from service.store.rows.counters import (
     ABORTED,
     ABORTS,
+    AUDITED,
     COMMITS,
     CONFIRMED,
     CONTRADICTIONS,
@@ -88,6 +89,11 @@ def count_contradictions(connection: Connection, cluster_id: int, number: int) -
     that stores their findings, so that both count once."""
     if number:
         _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
+
+
+def count_audited(connection: Connection, cluster_id: int, results: Mapping[str, int]) -> None:
+    """Adds transactions whose markers were compared with their decisions, by result."""
+    _COUNTERS.write(connection, [(cluster_id, AUDITED, word, n) for word, n in sorted(results.items()) if n])
 
 
 def count_batch(connection: Connection, cluster_id: int, source: str, took_ms: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
@@ -13,7 +13,7 @@ from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.rows.findings import finding_of, row_of
-from service.store.schema import finding_events, findings, findings_truncated
+from service.store.schema import finding_events, findings, findings_truncated, torn_transactions
 from service.store.writers.counters import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
@@ -57,6 +57,15 @@ class FindingWriter:
                 connection.execute(insert(finding_events), events)
                 newest = connection.scalar(select(func.max(finding_events.c.sequence))) or 0
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
+
+    def forget_torn(self, sequences: Collection[int]) -> None:
+        """Removes torn transactions that stored findings report."""
+        t = torn_transactions.c
+        with self._engine.begin() as connection:
+            check(connection, self._lease)
+            connection.execute(
+                delete(torn_transactions).where(t.cluster_id == self._lease.cluster_id, t.id.in_(sequences))
+            )
 
     def save_truncated(self, counts: Mapping[str, int]) -> None:
         """Replaces the stored numbers, by kind, of cases without a finding because a bound was reached."""

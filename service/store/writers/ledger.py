@@ -11,6 +11,7 @@ from service.domain.transaction_log.minutes import minute_of
 from service.store.many_rows import Upsert
 from service.store.progress import positions
 from service.store.schema import partition_markers, partition_minutes
+from service.store.writers.marker_audit import keep_markers
 from service.store.writers.range_plan import plan
 from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
 
@@ -56,7 +57,16 @@ class LedgerWriter(SourceWriter):
         ]
         counted = [one for one in volumes if one.partition in todo.steps]
         _VOLUMES.write(connection, [(self._cluster_id, *one) for one in (*begun, *counted)])
-        _MARKERS.write(connection, [(self._cluster_id, *one) for one in markers if one.partition in todo.steps])
+        _MARKERS.write(connection, [(self._cluster_id, *one[:-1]) for one in markers if one.partition in todo.steps])
+        keep_markers(
+            connection,
+            self._cluster_id,
+            topic,
+            [one for one in markers if one.partition in todo.steps],
+            [one for one in batch.unended if one.topic == topic and one.partition in todo.steps],
+            [partition for partition, step in todo.steps.items() if step.begins_generation or step.read.is_gone],
+            now_ms,
+        )
         finish_ranges(connection, *log, todo.steps.values(), now_ms)
         return AppliedRanges(len(todo.steps), todo.skipped)
 

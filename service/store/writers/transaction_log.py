@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from service.store.schema import coordinator_states, transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
 from service.store.writers.history import MINUTES, minute_row
 from service.store.writers.ids import IdWriter, expire_partition_ids
+from service.store.writers.marker_audit import keep_decisions
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
 from service.store.writers.runs import EndedTotals, FoldedFacts, by_id, slices_by_id
 from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
@@ -53,13 +54,15 @@ class TransactionLogWriter(SourceWriter):
         runs_at_once: int = RUNS_AT_ONCE,
         history_ms: int = Keep().history,
         full_history_prefixes: tuple[bytes, ...] = (),
+        audited: Callable[[str], bool] | None = None,
     ) -> None:
         """Keeps every transition of ids that begin with one of `full_history_prefixes`, and only the notable ones of
-        other ids."""
+        other ids. `audited`: returns whether the markers of a topic are compared with decisions; None: of no topic."""
         super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, full_history_prefixes)
         self._log = (lease.cluster_id, SOURCE, TOPIC)
         self._runs_at_once = runs_at_once
+        self._audited = audited
 
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Applied:
         """Writes the batch. If an error is raised, nothing that counts is written.
@@ -131,6 +134,9 @@ class TransactionLogWriter(SourceWriter):
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
         counted = {partition for partition, step in todo.steps.items() if step.counts}
         count_durations(connection, self._cluster_id, [d for d in batch.durations if d.partition in counted], ended)
+        if self._audited is not None:
+            decided = [one for one in batch.decided if one.partition in counted]
+            keep_decisions(connection, self._cluster_id, decided, self._audited, now_ms)
         rejects = [reject for reject in batch.rejects if reject.partition in todo.steps]
         count_ends(connection, self._cluster_id, ended, now_ms)
         keep_rejects(connection, *self._log, rejects, now_ms)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from service.domain.partitions.ledger import Marker, Volume
+from service.domain.partitions.ledger import NOTHING, Marker, Unended, Volume
 from service.wire.log_columns import Chunk
 from spark_jobs.fold.ledger import OLDEST_MS, Tail
 from tests.helpers.builders.batches import ABORT, COMMIT, TRANSACTIONAL, ZSTD, Rec, batch, control_batch
@@ -42,9 +42,20 @@ def test_volume_and_markers_of_a_partition() -> None:
         Volume("pay", 3, NOW_MS - MINUTE_MS, 7, len(data + packed + commit), 4, 1, 0),
     ]
     assert tail.markers == [
-        Marker("pay", 3, 1, 7, 7, 2, 5, True, NOW_MS - 1),
-        Marker("pay", 3, 1, 8, 7, 2, 5, False, NOW_MS - MINUTE_MS - 1),
+        Marker("pay", 3, 1, 7, 7, 2, 5, True, NOW_MS - 1, 3),
+        Marker("pay", 3, 1, 8, 7, 2, 5, False, NOW_MS - MINUTE_MS - 1, NOTHING),
     ]
+    assert tail.unended == []
+
+
+def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
+    """Of two producers, in two chunks; what is not transactional belongs to none."""
+    other = batch([Rec(b"k", b"v", 0)], 1, attributes=TRANSACTIONAL, producer_id=9, producer_epoch=0)
+    first = records(0, 1) + other + records(2, 1, attributes=TRANSACTIONAL) + records(3, 1, attributes=TRANSACTIONAL)
+    second = marker(COMMIT, 4) + marker(COMMIT, 5) + records(6, 2, attributes=TRANSACTIONAL)
+    tail, _ = tailed((0, 4, first), (4, 8, second))
+    assert [(one.offset, one.ends_from) for one in tail.markers] == [(4, 2), (5, NOTHING)]
+    assert tail.unended == [Unended("pay", 3, 7, 6), Unended("pay", 3, 9, 1)]
 
 
 @pytest.mark.parametrize("at_ms", [-1, 0, NOW_MS - OLDEST_MS, NOW_MS + 1, 2**62])
@@ -81,13 +92,19 @@ def test_it_makes_no_difference_where_a_log_is_cut(seed: int) -> None:
     borders = sorted({0, end, *(chance.randrange(end) for _ in range(6))})
     volumes: list[Volume] = []
     markers: list[Marker] = []
+    unended: dict[tuple[int, int], int] = {}
     for lo, hi in pairwise(borders):
         # a fetch begins with the batch that holds the offset, and knows nothing of where the range ends
         tail, reached = tailed((lo, hi, b"".join(data for behind, data in log if behind > lo)))
         assert reached[0][0] == hi
         volumes += tail.volumes
-        markers += tail.markers
+        for one in tail.markers:  # as the store does
+            earlier = unended.pop((one.partition, one.producer_id), one.ends_from)
+            markers.append(one._replace(ends_from=earlier))
+        for left in tail.unended:
+            unended.setdefault((left.partition, left.producer_id), left.from_offset)
     assert markers == whole.markers
+    assert unended == {(one.partition, one.producer_id): one.from_offset for one in whole.unended}
     assert sums(volumes) == sums(whole.volumes)
 
 

@@ -1,0 +1,202 @@
+"""Reads what is compared to find torn transactions: decisions and markers that wait for each other, and how far both
+sides are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, and_, func, or_, select
+
+from service.domain.findings.context import LogProgress
+from service.domain.findings.kinds import ADOPTED, HANGING
+from service.domain.findings.torn import MarkerRead, TornTransaction
+from service.domain.partitions import ledger
+from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.marker_audit import Contradiction, Decision, SeenMarker
+from service.domain.transaction_log.states import PREPARE_ABORT, PREPARE_COMMIT, TOPIC
+from service.store.display import display_id
+from service.store.many_rows import batched, look_up
+from service.store.queries.judge_inputs import log_progress
+from service.store.schema import (
+    audited_partitions,
+    data_gaps,
+    findings,
+    log_partitions,
+    rejects,
+    torn_transactions,
+    transactional_ids,
+    waiting_decisions,
+    waiting_markers,
+)
+
+MOST_WAITING: Final = 100_000
+"""Bound on the decisions, and on the markers, that wait at once."""
+
+TORN_READ: Final = 100
+_AT_ONCE: Final = 500
+
+_D, _M, _T, _L = waiting_decisions.c, waiting_markers.c, torn_transactions.c, log_partitions.c
+_KINDS_THAT_EXPLAIN: Final = (HANGING, ADOPTED)
+
+
+class TailView(NamedTuple):
+    """How far a tailed partition is read: below `next_offset`, stored at `read_at_ms`. `end_offset` was its end when it
+    was requested, at `end_asked_at_ms`."""
+
+    next_offset: int
+    end_offset: int
+    end_asked_at_ms: int
+    read_at_ms: int
+
+
+class Witness(NamedTuple):
+    """The newest gap and the newest undecodable record of the cluster, by their numbers; 0 for none."""
+
+    gaps: int
+    rejects: int
+
+
+class Waiting(NamedTuple):
+    """A marker that waits, and the time at which it was stored."""
+
+    marker: SeenMarker
+    read_at_ms: int
+
+
+class AuditInputs(NamedTuple):
+    """One state of the store. `audited`: by partition, the first offset that is compared. `completed`: the decisions
+    whose CompleteX was read. `is_cut`: more wait than are read."""
+
+    log: list[LogProgress]
+    tails: dict[TopicPartition, TailView]
+    audited: dict[TopicPartition, tuple[int, Witness]]
+    witness: Witness
+    decisions: list[Decision]
+    markers: list[Waiting]
+    completed: frozenset[Decision]
+    is_cut: bool
+
+
+def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
+    decisions = [
+        Decision._make((*row[:-2], tuple((str(topic), int(number)) for topic, number in row[-2]), row[-1]))
+        for row in connection.execute(
+            select(*(_D[name] for name in Decision._fields))
+            .where(_D.cluster_id == cluster_id)
+            .order_by(_D.log_partition, _D.offset)
+            .limit(MOST_WAITING + 1)
+        )
+    ]
+    markers = [
+        Waiting(SeenMarker(*row[:-1]), row[-1])
+        for row in connection.execute(
+            select(*(_M[name] for name in SeenMarker._fields), _M.read_at_ms)
+            .where(_M.cluster_id == cluster_id)
+            .order_by(_M.topic, _M.partition, _M.offset)
+            .limit(MOST_WAITING + 1)
+        )
+    ]
+    a = audited_partitions.c
+    audited = {
+        (row.topic, row.partition): (row.from_offset, Witness(row.gaps, row.rejects))
+        for row in connection.execute(select(audited_partitions).where(a.cluster_id == cluster_id))
+    }
+    tails = {
+        (row.topic, row.partition): TailView(*row[2:])
+        for row in connection.execute(
+            select(_L.topic, _L.partition, _L.next_offset, _L.end_offset, _L.end_asked_at_ms, _L.read_at_ms).where(
+                _L.cluster_id == cluster_id, _L.source == ledger.SOURCE
+            )
+        )
+    }
+    return AuditInputs(
+        log_progress(connection, cluster_id),
+        tails,
+        audited,
+        _witness(connection, cluster_id),
+        decisions,
+        markers,
+        _completed(connection, cluster_id, decisions),
+        len(decisions) > MOST_WAITING or len(markers) > MOST_WAITING,
+    )
+
+
+def _witness(connection: Connection, cluster_id: int) -> Witness:
+    newest = [
+        connection.scalar(select(func.max(table.c.id)).where(table.c.cluster_id == cluster_id)) or 0
+        for table in (data_gaps, rejects)
+    ]
+    return Witness(*newest)
+
+
+def _completed(connection: Connection, cluster_id: int, decisions: Sequence[Decision]) -> frozenset[Decision]:
+    """Returns the decisions behind which another record of their id was read: it is their CompleteX, or comes after
+    it."""
+    ids = sorted({one.transactional_id for one in decisions})
+    columns = ("transactional_id", "partition", "offset", "state", "producer_id", "producer_epoch", "started_at_ms")
+    newest = {row[0]: row[1:] for row in look_up(connection, transactional_ids, columns, cluster_id, ids)}
+    done = []
+    for one in decisions:
+        row = newest.get(one.transactional_id)
+        if row is None:
+            continue
+        partition, offset, state, *of_transaction = row
+        is_prepared = state in (PREPARE_COMMIT, PREPARE_ABORT)
+        is_again = is_prepared and of_transaction == [one.producer_id, one.producer_epoch, one.start_ms]
+        if partition == one.log_partition and offset > one.offset and not is_again:
+            done.append(one)
+    return frozenset(done)
+
+
+def known_otherwise(
+    connection: Connection, cluster_id: int, contradictions: Collection[Contradiction]
+) -> set[Contradiction]:
+    """Returns those of which a finding says that their records were left over from an earlier transaction: a marker by
+    hand may have ended these, and nothing else."""
+    f = findings.c
+    found: set[tuple[str, int, int, int]] = set()
+    places = {(m.topic, m.partition, m.producer_id, m.ends_from) for _, m in contradictions}
+    for some in batched(sorted(places), _AT_ONCE):
+        conditions = (
+            and_(f.topic == topic, f.partition == number, f.producer_id == producer_id, f.start_offset == offset)
+            for topic, number, producer_id, offset in some
+        )
+        rows = connection.execute(
+            select(f.topic, f.partition, f.producer_id, f.start_offset).where(
+                f.cluster_id == cluster_id, f.kind.in_(_KINDS_THAT_EXPLAIN), or_(*conditions)
+            )
+        )
+        found |= {(row[0], row[1], row[2], row[3]) for row in rows}
+    return {
+        one
+        for one in contradictions
+        if (one.marker.topic, one.marker.partition, one.marker.producer_id, one.marker.ends_from) in found
+    }
+
+
+def torn(connection: Connection, cluster_id: int) -> list[TornTransaction]:
+    """Returns the torn transactions of which the judge has made no finding yet, the oldest TORN_READ."""
+    rows = connection.execute(
+        select(torn_transactions).where(_T.cluster_id == cluster_id).order_by(_T.id).limit(TORN_READ)
+    )
+    return [
+        TornTransaction(
+            sequence=row.id,
+            transactional_id=row.transactional_id,
+            name=display_id(row.transactional_id),
+            producer_id=row.producer_id,
+            producer_epoch=row.producer_epoch,
+            is_commit=row.is_commit,
+            decided_at=f"{TOPIC}-{row.log_partition}@{row.offset}",
+            decided_at_ms=row.at_ms,
+            otherwise=_markers(row.otherwise),
+            as_decided=_markers(row.as_decided),
+            unseen=row.unseen,
+        )
+        for row in rows
+    ]
+
+
+def _markers(plain: Iterable[Sequence[object]]) -> tuple[MarkerRead, ...]:
+    return tuple(MarkerRead._make(one) for one in plain)

@@ -1,0 +1,222 @@
+"""Writes what the comparison of markers with decisions needs and finds. The sources add what waits; the audit removes
+what is compared, counts it, and hands torn transactions to the judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Engine, delete, func, insert, select, tuple_
+
+from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.ledger import Marker, Unended
+from service.domain.partitions.marker_audit import Contradiction, Decision, Result, SeenMarker
+from service.domain.transaction_log.facts import Decided
+from service.domain.transaction_log.states import PREPARE_COMMIT
+from service.store.id_key import id_key
+from service.store.lease import Lease, check
+from service.store.many_rows import Upsert, batched
+from service.store.queries.marker_audit import Witness
+from service.store.schema import (
+    audited_partitions,
+    torn_transactions,
+    unended_records,
+    waiting_decisions,
+    waiting_markers,
+)
+from service.store.writers.counters import count_audited
+
+MOST_TORN: Final = 1_000
+"""Bound on the torn transactions that wait for the judge; the counter counts all of them."""
+
+_AT_ONCE: Final = 500
+_INTERNAL: Final = "__"
+
+_DECISIONS = Upsert(waiting_decisions)
+_MARKERS = Upsert(waiting_markers)
+_UNENDED = Upsert(unended_records)
+_AUDITED = Upsert(audited_partitions, replace=("from_offset", "gaps", "rejects"))
+_U, _W, _M = unended_records.c, waiting_decisions.c, waiting_markers.c
+
+
+class Torn(NamedTuple):
+    """A torn transaction as it is found. `unseen`: number of its partitions of which no marker is known."""
+
+    decision: Decision
+    otherwise: tuple[SeenMarker, ...]
+    as_decided: tuple[SeenMarker, ...]
+    unseen: int
+
+
+class Settled(NamedTuple):
+    """The outcome of one comparison. `gone`: tailed partitions that are tailed no longer; `begun`: the first offsets of
+    partitions that are compared from now on."""
+
+    results: Mapping[Decision, Result]
+    torn: tuple[Torn, ...] = ()
+    used: tuple[SeenMarker, ...] = ()
+    gone: tuple[TopicPartition, ...] = ()
+    begun: Mapping[TopicPartition, int] = {}
+
+
+def keep_decisions(
+    connection: Connection, cluster_id: int, found: Iterable[Decided], audited: Callable[[str], bool], now_ms: int
+) -> None:
+    """Adds the decisions about partitions of topics that are `audited`. Kafka's own topics are never tailed, so their
+    partitions do not make a transaction unseen."""
+    rows = []
+    for one in found:
+        places = [(part.topic, number) for part in one.participants for number in part.partitions]
+        tailed = sorted(place for place in places if audited(place[0]))
+        if not tailed:
+            continue
+        others = sum(not audited(topic) and not topic.startswith(_INTERNAL) for topic, _ in places)
+        values = (one.partition, one.offset, id_key(one.transactional_id), one.producer_id, one.producer_epoch)
+        told = (one.state == PREPARE_COMMIT, one.start_ms, one.at_ms, _json(connection, tailed), others, now_ms)
+        rows.append((cluster_id, *values, *told))
+    _DECISIONS.write(connection, rows)
+
+
+def keep_markers(
+    connection: Connection,
+    cluster_id: int,
+    topic: str,
+    markers: Sequence[Marker],
+    unended: Sequence[Unended],
+    begun: Collection[int],
+    now_ms: int,
+) -> None:
+    """Adds the markers, each with the first record that it ended, also where an earlier batch had that. `begun`:
+    partitions of which another generation begins."""
+    if begun:
+        for table in (unended_records, waiting_markers, audited_partitions):
+            c = table.c
+            connection.execute(
+                delete(table).where(c.cluster_id == cluster_id, c.topic == topic, c.partition.in_(begun))
+            )
+    earlier = _unended(connection, cluster_id, topic, {one.producer_id for one in markers})
+    rows, ended = [], []
+    for one in markers:
+        place = one.partition, one.producer_id
+        from_offset = earlier.pop(place, None)
+        if from_offset is not None:
+            ended.append(place)
+        first = one.ends_from if from_offset is None else from_offset
+        told = one.producer_id, one.producer_epoch, one.is_commit, one.at_ms, first, now_ms
+        rows.append((cluster_id, topic, one.partition, one.offset, *told))
+    for some in batched(ended, _AT_ONCE):
+        connection.execute(
+            delete(unended_records).where(
+                _U.cluster_id == cluster_id, _U.topic == topic, tuple_(_U.partition, _U.producer_id).in_(some)
+            )
+        )
+    _MARKERS.write(connection, rows)
+    _UNENDED.write(connection, [(cluster_id, *one, now_ms) for one in unended])
+
+
+def _unended(
+    connection: Connection, cluster_id: int, topic: str, producers: Collection[int]
+) -> dict[tuple[int, int], int]:
+    found: dict[tuple[int, int], int] = {}
+    for some in batched(sorted(producers), _AT_ONCE):
+        rows = connection.execute(
+            select(_U.partition, _U.producer_id, _U.from_offset).where(
+                _U.cluster_id == cluster_id, _U.topic == topic, _U.producer_id.in_(some)
+            )
+        )
+        found |= {(row[0], row[1]): row[2] for row in rows}
+    return found
+
+
+def forget_all(connection: Connection, cluster_id: int) -> None:
+    """Deletes everything that waits to be compared, because nothing is tailed."""
+    for table in (unended_records, waiting_decisions, waiting_markers, audited_partitions):
+        connection.execute(delete(table).where(table.c.cluster_id == cluster_id))
+
+
+class MarkerAuditWriter:
+    """Writes the outcome of comparisons under the lease. LeaseLost: stop. StoreUnavailable: nothing was written."""
+
+    def __init__(self, engine: Engine, lease: Lease) -> None:
+        self._engine, self._lease = engine, lease
+
+    def settle(self, settled: Settled, witness: Witness) -> None:
+        """Counts the results and removes what was compared, all or nothing."""
+        cluster_id = self._lease.cluster_id
+        with self._engine.begin() as connection:
+            check(connection, self._lease)
+            self._remove(connection, settled)
+            count_audited(connection, cluster_id, Counter(result.value for result in settled.results.values()))
+            self._hand_over(connection, settled.torn)
+            begun = [(cluster_id, *place, offset, *witness) for place, offset in sorted(settled.begun.items())]
+            _AUDITED.write(connection, begun)
+
+    def begin_anew(self, given_up: Collection[Decision]) -> None:
+        """Gives up everything that waits: what is missing on either side cannot be told. Counts it as unseen."""
+        with self._engine.begin() as connection:
+            check(connection, self._lease)
+            cluster_id = self._lease.cluster_id
+            count_audited(connection, cluster_id, Counter({Result.UNSEEN.value: len(given_up)}))
+            for table in (waiting_decisions, waiting_markers, audited_partitions):
+                connection.execute(delete(table).where(table.c.cluster_id == cluster_id))
+
+    def _remove(self, connection: Connection, settled: Settled) -> None:
+        cluster_id = self._lease.cluster_id
+        newest: dict[tuple[int, int], int] = {}
+        for one in settled.results:  # and what was appended again of each
+            key = one.log_partition, one.producer_id
+            newest[key] = max(newest.get(key, -1), one.offset)
+        for (partition, producer_id), offset in sorted(newest.items()):
+            of_producer = _W.log_partition == partition, _W.producer_id == producer_id, _W.offset <= offset
+            connection.execute(delete(waiting_decisions).where(_W.cluster_id == cluster_id, *of_producer))
+        by_place: dict[TopicPartition, list[int]] = {}
+        for marker in settled.used:
+            by_place.setdefault(marker.topic_partition, []).append(marker.offset)
+        for (topic, partition), offsets in sorted(by_place.items()):
+            here = _M.cluster_id == cluster_id, _M.topic == topic, _M.partition == partition
+            for some in batched(offsets, _AT_ONCE):
+                connection.execute(delete(waiting_markers).where(*here, _M.offset.in_(some)))
+        for topic, partition in settled.gone:
+            for table in (unended_records, waiting_markers, audited_partitions):
+                c = table.c
+                of_place = c.cluster_id == cluster_id, c.topic == topic, c.partition == partition
+                connection.execute(delete(table).where(*of_place))
+
+    def _hand_over(self, connection: Connection, torn: Sequence[Torn]) -> None:
+        if not torn:
+            return
+        cluster_id = self._lease.cluster_id
+        of_cluster = torn_transactions.c.cluster_id == cluster_id
+        waiting = connection.scalar(select(func.count()).select_from(torn_transactions).where(of_cluster)) or 0
+        for decision, otherwise, as_decided, unseen in torn[: max(MOST_TORN - waiting, 0)]:
+            connection.execute(
+                insert(torn_transactions).values(
+                    cluster_id=cluster_id,
+                    transactional_id=decision.transactional_id,
+                    producer_id=decision.producer_id,
+                    producer_epoch=decision.producer_epoch,
+                    is_commit=decision.is_commit,
+                    log_partition=decision.log_partition,
+                    offset=decision.offset,
+                    at_ms=decision.at_ms,
+                    otherwise=_plain(otherwise),
+                    as_decided=_plain(as_decided),
+                    unseen=unseen,
+                )
+            )
+
+
+def contradictions_of(torn: Iterable[Torn]) -> list[Contradiction]:
+    return [Contradiction(one.decision, marker) for one in torn for marker in one.otherwise]
+
+
+def _plain(markers: Iterable[SeenMarker]) -> list[list[object]]:
+    return [[one.topic, one.partition, one.offset, one.is_commit, one.at_ms] for one in markers]
+
+
+def _json(connection: Connection, value: object) -> object:
+    """Returns the value as the database's driver takes JSON: `Upsert` bypasses SQLAlchemy's own conversion."""
+    kind = waiting_decisions.c.participants.type.dialect_impl(connection.dialect)
+    bind = kind.bind_processor(connection.dialect)
+    return value if bind is None else bind(value)

@@ -1,0 +1,261 @@
+"""Markers are compared with decisions: what is whole, what is torn, and what nobody can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.marker_audit import Compared, Decision, Result, SeenMarker, compare
+
+A, B = ("a", 0), ("b", 0)
+WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN
+
+
+def decided(
+    offset: int, epoch: int = 0, *, commit: bool = True, places: Sequence[TopicPartition] = (A, B), untailed: int = 0
+) -> Decision:
+    """The transaction was open from 90 ms before its decision, at 100 ms for each offset."""
+    at_ms = offset * 100
+    return Decision(0, offset, b"pay", 3, epoch, commit, at_ms - 90, at_ms, tuple(places), untailed)
+
+
+def marker(
+    place: TopicPartition, offset: int, at_ms: int, epoch: int = 0, *, commit: bool = True, ends: int | None = None
+) -> SeenMarker:
+    """It ended the record before it, or those from `ends` on."""
+    return SeenMarker(*place, offset, 3, epoch, commit, at_ms, offset - 1 if ends is None else ends)
+
+
+def compared(decisions: Sequence[Decision], *markers: SeenMarker, open_: Iterable[Decision] = ()) -> Compared:
+    closed = {one: frozenset(one.participants) for one in decisions if one not in set(open_)}
+    return compare(decisions, markers, closed)
+
+
+def words(found: Compared) -> list[Result]:
+    return [result for _, result in found.results]
+
+
+def test_each_marker_as_decided_is_whole() -> None:
+    found = compared(
+        [decided(1), decided(2, commit=False)],
+        marker(A, 3, 101),
+        marker(B, 9, 102),
+        marker(A, 6, 201, commit=False),
+        marker(B, 12, 202, commit=False),
+    )
+    assert (words(found), found.contradictions, len(found.used)) == ([WHOLE, WHOLE], (), 4)
+
+
+@pytest.mark.parametrize("bump", [0, 1])
+def test_an_abort_by_hand_while_the_transaction_lives_tears_it(bump: int) -> None:
+    """C13: a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 data and COMMIT. `bump`: of TV2."""
+    by_hand = marker(A, 3, 50, commit=False, ends=0)
+    own = marker(A, 6, 101, bump, ends=4)
+    decision = decided(1, bump)
+    found = compared([decision], by_hand, own, marker(B, 9, 102, bump, ends=0))
+    assert words(found) == [TORN]
+    assert found.contradictions == ((decision, by_hand),)
+    assert [one.topic_partition for one in found.own[decision]] == [A, B]
+    assert len(found.used) == 3
+
+
+def test_also_when_nothing_is_written_after_it() -> None:
+    by_hand = marker(A, 3, 50, commit=False, ends=0)
+    assert words(compared([decided(1)], by_hand, marker(A, 4, 101, ends=-1), marker(B, 9, 102))) == [TORN]
+
+
+def test_a_commit_by_hand_in_an_aborted_transaction_tears_it() -> None:
+    by_hand = marker(A, 3, 50, ends=0)
+    found = compared(
+        [decided(1, commit=False)], by_hand, marker(A, 6, 101, commit=False), marker(B, 9, 102, commit=False)
+    )
+    assert words(found) == [TORN]
+
+
+def test_a_marker_by_hand_that_says_the_same_tears_nothing() -> None:
+    found = compared(
+        [decided(1, 1, commit=False)],
+        *(
+            marker(A, 3, 50, commit=False, ends=0),
+            marker(A, 6, 101, 1, commit=False),
+            marker(B, 9, 102, 1, commit=False),
+        ),
+    )
+    assert words(found) == [UNSEEN]
+
+
+def test_a_participant_whose_only_marker_says_otherwise_is_torn() -> None:
+    assert words(compared([decided(1)], marker(A, 3, 101, commit=False), marker(B, 9, 102))) == [TORN]
+
+
+def test_a_marker_that_ended_nothing_contradicts_nothing() -> None:
+    found = compared([decided(1)], marker(A, 0, 50, commit=False, ends=-1), marker(A, 3, 101), marker(B, 9, 102))
+    assert words(found) == [WHOLE]
+
+
+def test_the_same_marker_again_after_a_failover_is_normal() -> None:
+    decisions = [decided(1), decided(2), decided(3, commit=False)]
+    found = compared(
+        decisions,
+        *(marker(A, offset, 101, ends=0 if offset == 1 else -1) for offset in (1, 2, 3)),
+        marker(A, 5, 201, ends=4),
+        marker(A, 7, 301, commit=False, ends=6),
+        marker(B, 1, 101, ends=0),
+        marker(B, 2, 201, ends=-1),
+        marker(B, 3, 201, ends=-1),
+        marker(B, 4, 301, commit=False, ends=-1),
+    )
+    assert words(found) == [WHOLE, WHOLE, WHOLE]
+
+
+def test_a_missing_marker_is_not_torn() -> None:
+    """A coordinator skips a participant without leader (KAFKA-20734); its records then share the next fate."""
+    decisions = [decided(1, places=(A,)), decided(2, commit=False, places=(A,))]
+    found = compared(decisions, marker(A, 9, 201, commit=False, ends=0))
+    assert words(found) == [UNSEEN, WHOLE]
+    assert words(compared([decided(1)], marker(B, 9, 102))) == [UNSEEN]
+
+
+def test_a_marker_by_hand_for_what_hung_before_does_not_tear_the_next_one() -> None:
+    by_hand = marker(A, 3, 150, commit=False, ends=0)  # the next one begins at 410
+    assert words(compared([decided(5)], by_hand, marker(A, 6, 501), marker(B, 9, 502))) == [UNSEEN]
+
+
+def test_what_more_than_one_history_explains_is_not_torn() -> None:
+    """Was the COMMIT of the first skipped, or was the first ABORT written by hand, and the last one skipped?"""
+    decisions = [decided(n, commit=commit, places=(A,)) for n, commit in ((1, True), (2, False))]
+    found = compared(decisions, marker(A, 3, 101, commit=False), marker(A, 6, 201))
+    assert TORN not in words(found)
+
+
+def test_partitions_that_are_not_tailed_leave_it_unseen() -> None:
+    found = compared([decided(1, untailed=1)], marker(A, 3, 101), marker(B, 9, 102))
+    assert words(found) == [UNSEEN]
+    torn = compared(
+        [decided(1, untailed=1)], marker(A, 3, 50, commit=False, ends=0), marker(A, 6, 101), marker(B, 9, 1)
+    )
+    assert words(torn) == [TORN]
+
+
+def test_an_end_that_was_appended_twice_is_one() -> None:
+    again = decided(1)._replace(offset=2, at_ms=130)
+    found = compared([decided(1), again], marker(A, 3, 101), marker(B, 9, 102))
+    assert found.results == ((again, WHOLE),)
+
+
+def test_what_is_not_closed_waits_and_so_does_all_behind_it() -> None:
+    first, second = decided(1), decided(2)
+    found = compared([first, second], marker(A, 3, 101), marker(B, 9, 102), open_=[first])
+    assert (found.results, found.used) == ((), ())
+
+
+def test_a_marker_by_hand_waits_for_the_decision() -> None:
+    by_hand = marker(A, 3, 250, commit=False, ends=2)
+    before = compared([decided(1)], marker(A, 1, 101), marker(B, 1, 101), by_hand)
+    assert (words(before), by_hand in before.used) == ([WHOLE], False)
+    assert words(compared([decided(3)], by_hand, marker(A, 6, 301), marker(B, 9, 302))) == [TORN]
+
+
+class Written(NamedTuple):
+    """A transaction as it was: on each of two partitions it wrote (or only listed it), perhaps a marker by hand with
+    the other outcome ended a part, and perhaps its coordinator wrote its marker again."""
+
+    commit: bool
+    writes: tuple[bool, bool]
+    by_hand: tuple[bool, bool]
+    again: tuple[int, int]
+    bumps: bool
+
+
+PAIRS = st.tuples(st.booleans(), st.booleans())
+CLEAN = st.builds(
+    Written,
+    st.booleans(),
+    PAIRS,
+    st.just((False, False)),
+    st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    st.booleans(),
+)
+RARE = st.sampled_from([(False, False)] * 3 + [(True, False), (False, True), (True, True)])
+ANY = st.builds(Written, st.booleans(), PAIRS, RARE, st.just((0, 0)), st.booleans())
+
+
+def history(written: Sequence[Written]) -> tuple[list[Decision], list[tuple[int, SeenMarker]], dict[Decision, bool]]:
+    """The decisions, the markers with the number of the transaction in which each was written, and which are torn."""
+    decisions, markers, torn = [], [], {}
+    epoch, next_offset = 0, {A: 0, B: 0}
+    for n, one in enumerate(written):
+        ongoing, epoch = epoch, epoch + one.bumps
+        at_ms = (n + 1) * 1_000
+        decision = Decision(0, 2 * n, b"pay", 3, epoch, one.commit, at_ms - 900, at_ms, (A, B), 0)
+        for place, writes, by_hand, again in zip((A, B), one.writes, one.by_hand, one.again, strict=True):
+            first = next_offset[place]
+            if writes and by_hand:
+                markers.append((n, marker(place, first + 1, at_ms - 500, ongoing, commit=not one.commit, ends=first)))
+                torn[decision] = True
+                first += 2
+            ends = first if writes and not by_hand else -1
+            own = marker(place, first + 1, at_ms + 5, epoch, commit=one.commit, ends=ends)
+            markers += [
+                (n, own._replace(offset=first + 1 + k, ends_from=ends if k == 0 else -1)) for k in range(again + 1)
+            ]
+            next_offset[place] = first + 2 + again
+        decisions.append(decision)
+    return decisions, markers, torn
+
+
+def in_pieces(
+    decisions: Sequence[Decision], markers: Sequence[tuple[int, SeenMarker]], pieces: Iterable[tuple[int, int, int]]
+) -> tuple[dict[Decision, Result], set[Decision]]:
+    """Compares as the two sides are read: in each step the log up to some transaction, and each partition up to the
+    markers of some transaction that the log is read past."""
+    results: dict[Decision, Result] = {}
+    torn: set[Decision] = set()
+    gone: set[SeenMarker] = set()
+    log, read = 0, {A: 0, B: 0}
+    for more, on_a, on_b in [*pieces, (len(decisions), len(decisions), len(decisions))]:
+        log = min(log + more, len(decisions))
+        read = {A: min(read[A] + on_a, log), B: min(read[B] + on_b, log)}
+        left = [one for one in decisions[:log] if one not in results]
+        seen = [one for n, one in markers if n < read[one.topic_partition] and one not in gone]
+        closed = {one: frozenset(p for p in (A, B) if decisions.index(one) < read[p]) for one in left}
+        found = compare(left, seen, closed)
+        results |= found.results
+        torn |= {one for one, _ in found.contradictions}
+        gone |= set(found.used)
+    return results, torn
+
+
+PIECES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=8)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(CLEAN, max_size=8), PIECES)
+def test_what_nobody_touched_is_whole_however_it_is_read(
+    written: list[Written], pieces: list[tuple[int, int, int]]
+) -> None:
+    decisions, markers, _ = history(written)
+    results, torn = in_pieces(decisions, markers, pieces)
+    assert (set(results), torn) == (set(decisions), set())
+    if not any(any(one.again) for one in written):
+        assert set(results.values()) <= {WHOLE}
+    assert TORN not in results.values()
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(ANY, max_size=8), PIECES)
+def test_only_what_is_torn_is_called_so_however_it_is_read(
+    written: list[Written], pieces: list[tuple[int, int, int]]
+) -> None:
+    decisions, markers, truth = history(written)
+    results, torn = in_pieces(decisions, markers, pieces)
+    assert torn == {one for one, result in results.items() if result is TORN}
+    assert torn <= set(truth)
+    if all(one.commit and one.bumps and all(one.writes) for one in written):
+        assert torn == set(truth), "aborted by hand, where each epoch names one transaction"
+        assert all(results[one] is WHOLE for one in decisions if one not in truth)
