@@ -215,14 +215,15 @@ def test_names_and_causes_come_from_the_coordinators_log(
             name = one["transactional_id"].removeprefix("explain-")
             assert story.ids[name].producer_id == one["producer_id"]
             assert client.get(one["href"]).json()["transactional_id"] == one["transactional_id"]
-            causes[name, one["kind"]] = one["cause"] and f"{one['cause']} {one['confidence']}"
+            by_hand = " by hand" if one.get("by_hand") else ""
+            causes[name, one["kind"]] = one["cause"] and f"{one['cause']} {one['confidence']}{by_hand}"
     assert causes == {
         ("paid", "committed"): "commit certain",
         ("paid", "marker"): "commit certain",
         ("doomed", "aborted"): "client_abort certain",
         ("doomed", "marker"): "client_abort certain",
-        ("by-hand", "aborted"): "admin likely",
-        ("by-hand", "marker"): "admin likely",
+        ("by-hand", "aborted"): "admin likely by hand",
+        ("by-hand", "marker"): "admin likely by hand",
         ("stuck", "hanging"): None,
         ("late", "open"): None,
     }

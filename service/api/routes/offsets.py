@@ -23,9 +23,8 @@ from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import Explanation, Span
 from service.domain.partitions import offset_spans
-from service.domain.partitions.endings import KnownPeriod, cause_of_marker
+from service.domain.partitions.endings import KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, SpanBuilder
-from service.domain.transaction_log.causes import Cause
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.decisions import (
     CoordinatorDecisions,
@@ -147,8 +146,8 @@ def _cause(
     past: Sequence[CoordinatorDecisions],
     hangs: Iterable[HangingTransaction],
     known: KnownPeriod | None,
-) -> Cause | None:
-    if span.marker is None or span.ended_ms is None:
+) -> MarkerCause | None:
+    if span.marker is None or span.ended_ms is None or span.ends_nothing:
         return None
     by_hand = [
         decision

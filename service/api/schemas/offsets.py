@@ -11,7 +11,7 @@ from service.api.http.fields import id_fields, raw_ms, text_of_time, transaction
 from service.api.schemas.history import Cause, Confidence
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, extended
 from service.domain.partitions import offset_spans
-from service.domain.transaction_log import causes
+from service.domain.partitions.endings import MarkerCause
 
 SpanKind = Annotated[
     str, OneOf("committed", "aborted", "open", "hanging", "non_transactional", "marker", "gap", "unknown")
@@ -51,12 +51,20 @@ class LogSpan(Shape):
         ),
     ]
     confidence: Confidence | None
+    by_hand: Annotated[
+        bool,
+        Field(
+            description="True if no coordinator decided the marker: somebody wrote it to this partition by hand. Left"
+            " out otherwise."
+        ),
+    ] = False
 
     @staticmethod
     def of(
-        span: offset_spans.Span, transactional_id: bytes | None = None, cause: causes.Cause | None = None
+        span: offset_spans.Span, transactional_id: bytes | None = None, ending: MarkerCause | None = None
     ) -> LogSpan:
         name, id_b64 = id_fields(transactional_id)
+        cause = None if ending is None else ending.cause
         return LogSpan(
             from_=span.first,
             to=span.next,
@@ -71,6 +79,7 @@ class LogSpan(Shape):
             ended_raw_ms=raw_ms(span.ended_ms),
             cause=None if cause is None else cause.code,
             confidence=None if cause is None else cause.confidence,
+            by_hand=ending is not None and ending.by_hand,
         )
 
 
@@ -91,13 +100,13 @@ class Span(LogSpan):
 
     @staticmethod
     def with_owner(
-        span: offset_spans.Span, transactional_id: bytes | None, cause: causes.Cause | None, cluster: str
+        span: offset_spans.Span, transactional_id: bytes | None, ending: MarkerCause | None, cluster: str
     ) -> Span:
         """Returns the body of a span. `transactional_id`: None if the owner is not known; `cluster`: the cluster's
         name.
         """
         href = None if transactional_id is None else transaction_link(cluster, transactional_id)
-        return extended(Span, LogSpan.of(span, transactional_id, cause), href=href)
+        return extended(Span, LogSpan.of(span, transactional_id, ending), href=href)
 
 
 @dataclass(slots=True, kw_only=True)

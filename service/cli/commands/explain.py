@@ -14,6 +14,7 @@ from service.cli.errors import FINE, CommandFailed
 from service.cli.rest import Service
 from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
+from service.domain.partitions.endings import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import OPEN
 from service.domain.transaction_log.abort_explanation import why_aborted
 from service.settings import Settings
@@ -84,12 +85,18 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
         name_of(one),
         marker,
         one["ended_at"],
-        one["cause"] and f"{one['cause'].replace('_', ' ')} ({one['confidence']})",
+        one["cause"] and f"{_cause_of(one)} ({one['confidence']})",
     )
 
 
+def _cause_of(one: dict[str, Any]) -> str:
+    return "a marker by hand" if one.get("by_hand") else str(one["cause"]).replace("_", " ")
+
+
 def _why(one: dict[str, Any]) -> str | None:
-    """Returns why the records were aborted, in sentences; None if they were not, or no cause is known."""
+    """Returns why the records were aborted, or what ended them by hand, in sentences; None if no cause is known."""
+    if one.get("by_hand") and one["kind"] in ("aborted", "committed"):
+        return BY_HAND_TEXT
     if one["kind"] != "aborted" or one["cause"] is None:
         return None
     return why_aborted(one["cause"], one["confidence"])

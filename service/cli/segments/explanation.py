@@ -67,7 +67,7 @@ def _described(span: Span, owners: Owners) -> LogSpan:
     name = owners.names.get(span.producer_id)
     decisions = owners.decisions.get(span.producer_id, ())
     cause = None
-    if span.marker is not None and span.ended_ms is not None:
+    if span.marker is not None and span.ended_ms is not None and not span.ends_nothing:
         cause = cause_of_marker(span.marker, span.ended_ms, decisions, None)  # compaction may have removed some
     return LogSpan.of(span, name, cause)
 

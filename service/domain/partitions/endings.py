@@ -75,13 +75,28 @@ after a decision."""
 
 class Decision(NamedTuple):
     """A decision to end one or more transactions of a producer id. Their markers were written from `from_ms` to
-    `until_ms` (None: they still are). `marker`: COMMIT or ABORT.
+    `until_ms` (None: they still are). `marker`: COMMIT or ABORT. `by_hand`: a person's decision, not a coordinator's.
     """
 
     marker: str
     from_ms: int
     until_ms: int | None
     cause: Cause
+    by_hand: bool = False
+
+
+class MarkerCause(NamedTuple):
+    """The cause of a marker. `by_hand`: no coordinator decided it, a person or a tool wrote it to one partition."""
+
+    cause: Cause
+    by_hand: bool = False
+
+
+BY_HAND_TEXT: Final = (
+    "Ended by a marker that no coordinator decided: somebody wrote it to this partition by hand, with"
+    " `kafka-transactions.sh abort` or a tool that sends WriteTxnMarkers. The coordinator does not know of it, so the"
+    " other partitions of the transaction may have ended otherwise."
+)
 
 
 class KnownPeriod(NamedTuple):
@@ -91,7 +106,9 @@ class KnownPeriod(NamedTuple):
     until_ms: int
 
 
-def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None) -> Cause | None:
+def cause_of_marker(
+    marker: str, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
+) -> MarkerCause | None:
     """Returns the cause of the decision that fits the marker best, ambiguous if it fits only because clocks may differ.
 
     `decisions`: all known ones of its producer id; `period`: the span of time in which these are all there were.
@@ -106,9 +123,10 @@ def cause_of_marker(marker: str, at_ms: int, decisions: Iterable[Decision], peri
     ]
     if fitting:
         distance_ms, _, decision = min(fitting, key=lambda fit: fit[:2])
-        return decision.cause if distance_ms <= CLOSE_MS else decision.cause._replace(confidence=AMBIGUOUS)
+        cause = decision.cause if distance_ms <= CLOSE_MS else decision.cause._replace(confidence=AMBIGUOUS)
+        return MarkerCause(cause, decision.by_hand)
     if period is not None and period.from_ms <= at_ms <= period.until_ms:
-        return Cause(ADMIN, LIKELY)
+        return MarkerCause(Cause(ADMIN, LIKELY), by_hand=True)
     return None
 
 

@@ -46,7 +46,8 @@ class BatchOffsets(NamedTuple):
 
 class Span(NamedTuple):
     """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended the
-    transaction, or of the marker itself; None if there is no marker or it is not known.
+    transaction, or of the marker itself; None if there is no marker or it is not known. `ends_nothing`: of a marker
+    whose producer id is known to have nothing open before it: its outcome is that of no record.
     """
 
     first: int
@@ -57,6 +58,7 @@ class Span(NamedTuple):
     marker: str | None = None
     marker_offset: int | None = None
     ended_ms: int | None = None
+    ends_nothing: bool = False
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class _GrowingSpan:
     marker: str | None = None
     marker_offset: int | None = None
     ended_ms: int | None = None
+    ends_nothing: bool = False
 
 
 class SpanBuilder:
@@ -83,6 +86,7 @@ class SpanBuilder:
         self.next = offset
         self._most_spans = most_spans
         self._follows_unreadable = False
+        self._is_whole = offset == 0
         self._parts: list[_GrowingSpan] = []
         self._waiting: dict[int, list[_GrowingSpan]] = {}
 
@@ -113,6 +117,7 @@ class SpanBuilder:
         contains them (a log start inside a batch)."""
         until = min(until, self.to)
         if until > self.next:
+            self._is_whole = False
             self._parts.append(_GrowingSpan(self.next, self.next, until, UNKNOWN if self._follows_unreadable else GAP))
             self.next = until
         self._follows_unreadable = False
@@ -121,6 +126,7 @@ class SpanBuilder:
         """Records that bytes follow which cannot be read: their offsets are unknown, and they may hold the marker of
         any transaction."""
         self._follows_unreadable = True
+        self._is_whole = False
         for parts in self._waiting.values():
             for part in parts:
                 part.kind = UNKNOWN
@@ -167,6 +173,7 @@ class SpanBuilder:
             if batch.is_control:
                 part.kind = MARKER
                 part.marker, part.marker_offset, part.ended_ms = batch.marker, batch.first, batch.timestamp_ms
+                part.ends_nothing = self._is_whole and batch.producer_id not in self._waiting
                 self._end_transaction(batch)
             elif batch.is_transactional:
                 self._waiting.setdefault(batch.producer_id, []).append(part)
@@ -195,6 +202,7 @@ class SpanBuilder:
             part.marker,
             part.marker_offset,
             part.ended_ms,
+            part.ends_nothing,
         )
 
 

@@ -112,7 +112,10 @@ def hanging_transactions(
 
 def _by_hand(row: Any) -> tuple[Decision, ...]:
     markers, cause = _BY_HAND.get(row.resolution, ((), None))
-    return () if cause is None else tuple(Decision(m, row.opened_at_ms, row.resolved_at_ms, cause) for m in markers)
+    if cause is None:
+        return ()
+    is_foreign = row.resolution != kinds.OUR_MARKER
+    return tuple(Decision(m, row.opened_at_ms, row.resolved_at_ms, cause, by_hand=is_foreign) for m in markers)
 
 
 def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) -> Sequence[Any]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from service.api.http.fields import API
 from service.api.routes.offsets import Explained
 from service.api.schemas.offsets import Span
+from service.domain.partitions.endings import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import (
     ABORTED,
     COMMITTED,
@@ -19,6 +20,7 @@ from service.domain.partitions.offset_spans import (
     UNKNOWN,
 )
 from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.causes import ADMIN
 from service.store.display import shown_id
 from service.web.shared.causes import Word, word_of
 
@@ -46,6 +48,7 @@ _READERS: Final = {
 }
 _TONES: Final = {HANGING: "critical", OPEN: "info", UNKNOWN: "unknown", GAP: "unknown"}
 _ICONS: Final = {OPEN: "open"}
+_BY_HAND: Final = word_of(ADMIN)._replace(text="a marker by hand")
 
 
 class Told(NamedTuple):
@@ -113,10 +116,16 @@ def _told(span: Span) -> Told:
         marker=span.marker,
         marker_offset=span.marker_offset,
         ended_at=span.ended_at,
-        cause=None if cause is None else word_of(cause),
+        cause=_BY_HAND if span.by_hand else None if cause is None else word_of(cause),
         confidence=span.confidence,
-        why=None if cause is None or span.confidence is None else why_aborted(cause, span.confidence),
+        why=_why(span),
     )
+
+
+def _why(span: Span) -> str | None:
+    if span.by_hand:
+        return BY_HAND_TEXT
+    return None if span.cause is None or span.confidence is None else why_aborted(span.cause, span.confidence)
 
 
 LAST: Final = 2**63 - 1

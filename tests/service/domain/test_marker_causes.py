@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.endings import CLOCKS_MS, CLOSE_MS, Decision, KnownPeriod, cause_of_marker
+from service.domain.partitions.endings import (
+    CLOCKS_MS,
+    CLOSE_MS,
+    Decision,
+    KnownPeriod,
+    MarkerCause,
+    cause_of_marker,
+)
 from service.domain.transaction_log.causes import (
     ADMIN,
     AMBIGUOUS,
@@ -46,15 +53,17 @@ DECISIONS = (
     ],
 )
 def test_the_decision_of_its_time_or_none(marker: str, at_ms: int, cause: Cause | None) -> None:
-    assert cause_of_marker(marker, at_ms, DECISIONS, ALL) == cause
+    found = cause_of_marker(marker, at_ms, DECISIONS, ALL)
+    assert (found and found.cause) == cause
+    assert (found is not None and found.by_hand) == (cause == BY_HAND)
 
 
 def test_of_several_the_one_under_way_and_of_those_the_last() -> None:
     quick = (Decision("ABORT", T, T + 20, OWN), Decision("ABORT", T + 100, T + 110, LATE))
-    assert cause_of_marker("ABORT", T + 15, quick, ALL) == OWN
-    assert cause_of_marker("ABORT", T + 105, quick, ALL) == LATE
+    assert cause_of_marker("ABORT", T + 15, quick, ALL) == MarkerCause(OWN)
+    assert cause_of_marker("ABORT", T + 105, quick, ALL) == MarkerCause(LATE)
     lasting = (Decision("ABORT", T, None, OWN), Decision("ABORT", T + 100, None, LATE))
-    assert cause_of_marker("ABORT", T + 500_000, lasting, ALL) == LATE
+    assert cause_of_marker("ABORT", T + 500_000, lasting, ALL) == MarkerCause(LATE)
 
 
 def test_without_a_whole_history_a_missing_decision_says_nothing() -> None:

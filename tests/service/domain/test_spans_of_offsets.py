@@ -202,3 +202,19 @@ def test_a_batch_that_comes_twice_counts_once() -> None:
         "2-2 marker a 2",
         "3-3 non_transactional",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "markers"),
+    [
+        ("0 C a, 1+2 a, 3 C a", 0, {0: True, 3: False}),  # the topic was created again inside the transaction
+        ("0+1 a, 1 A a, 2 A a, 3+1 b, 4 C b", 0, {1: False, 2: True, 4: False}),
+        ("0 C a, 1+2 a, 3 C a, 4 C a", 3, {3: False, 4: False}),  # what is before is not known
+        ("5 C a", 0, {5: False}),  # what was deleted may have been its records
+        ("0+1 b, torn, 4 C a", 0, {4: False}),
+    ],
+)
+def test_a_marker_with_nothing_before_it_ends_nothing(text: str, offset: int, markers: dict[int, bool]) -> None:
+    walk = walked(parse(text), offset, 10)
+    walk.finish(10, 10, is_whole=True)
+    assert {one.first: one.ends_nothing for one in walk.spans({}) if one.kind == "marker"} == markers

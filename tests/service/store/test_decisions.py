@@ -10,7 +10,7 @@ from sqlalchemy import Connection, update
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.findings.lifecycle import RoundResult, reconcile
-from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, cause_of_marker
+from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import Gap
@@ -35,7 +35,8 @@ def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = Non
 def why(cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: KnownPeriod | None = None) -> Cause | None:
     with cluster.engine.connect() as connection:
         found = coordinator_decisions(connection, cluster.id, b"pay", pid, at_ms, at_ms)
-    return cause_of_marker(marker, at_ms, found.decisions, known)
+    cause = cause_of_marker(marker, at_ms, found.decisions, known)
+    return cause and cause.cause
 
 
 def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> None:
@@ -150,8 +151,8 @@ def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
         9: (60, False),
     }
     assert found[7].by_hand == ()
-    assert cause_of_marker("ABORT", NOW_MS + 8_000, found[8].by_hand, None) == ADMIN
+    assert cause_of_marker("ABORT", NOW_MS + 8_000, found[8].by_hand, None) == MarkerCause(ADMIN, by_hand=True)
     assert cause_of_marker("COMMIT", NOW_MS + 8_000, found[8].by_hand, None) is None
     assert cause_of_marker("ABORT", NOW_MS + 20_000, found[8].by_hand, None) is None
     for marker in ("ABORT", "COMMIT"):
-        assert cause_of_marker(marker, NOW_MS + 8_000, found[9].by_hand, None) == Cause("admin", "certain")
+        assert cause_of_marker(marker, NOW_MS + 8_000, found[9].by_hand, None) == MarkerCause(Cause("admin", "certain"))
