@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -46,6 +46,7 @@ class MarkerAuditor:
         self._log_known_ms: dict[int, int] = {}
         self._reads: defaultdict[TopicPartition, deque[_Read]] = defaultdict(lambda: deque(maxlen=VIEWS_KEPT))
         self._completed_ms: dict[Decision, int] = {}
+        self._asked_ms: dict[tuple[TopicPartition, int], int] = {}
         self._since_ms: int | None = None
         self._told_at_ms = 0
         self._results: Counter[Result] = Counter()
@@ -76,6 +77,7 @@ class MarkerAuditor:
             if view.next_offset >= view.end_offset and (not reads or reads[-1] != read):
                 reads.append(read)
         self._completed_ms = {one: self._completed_ms.get(one, now_ms) for one in inputs.completed}
+        self._asked_ms.clear()
 
     def _settled(self, inputs: AuditInputs, now_ms: int) -> Settled:
         whole_log_ms = self._whole_log_ms(inputs)
@@ -94,6 +96,7 @@ class MarkerAuditor:
             if begun is not None and known_ms is not None and read_at_ms < known_ms:
                 markers[marker.producer_id].append(_from(marker, begun[0]))
         results: dict[Decision, Result] = {}
+        told: list[tuple[int, int]] = []
         torn: list[Torn] = []
         for producer_id in by_producer.keys() | markers.keys():
             decisions = by_producer.get(producer_id, [])
@@ -102,10 +105,14 @@ class MarkerAuditor:
             results |= found.results
             torn += _torn(found)
             used += found.used
-            results |= dict.fromkeys(_late(decisions, results, self._completed_ms, now_ms), Result.UNSEEN)
+            done = [one for one, _ in found.results]
+            late = _late(decisions, done, self._completed_ms, now_ms)
+            results |= dict.fromkeys(late, Result.UNSEEN)
+            last = max((one.offset for one in (*done, *late)), default=-1)
+            told += [(one.log_partition, one.offset) for one in decisions if one.offset <= last]
         torn = self._without_left_over(torn, results)
         gone = tuple(place for place in inputs.audited if place not in inputs.tails)
-        return Settled(results, tuple(torn), tuple(used), gone, self._begun(inputs, whole_log_ms))
+        return Settled(results, tuple(told), tuple(torn), tuple(used), gone, self._begun(inputs, whole_log_ms))
 
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
         """Returns the time before which everything that was appended to the transaction log is read; None if a part of
@@ -121,8 +128,10 @@ class MarkerAuditor:
         if completed_ms is None or known_ms is None:
             return
         for place in one.participants:
-            reads = self._reads.get(place, ())
-            is_read = any(read.end_asked_at_ms > completed_ms and read.read_at_ms < known_ms for read in reads)
+            if (place, known_ms) not in self._asked_ms:
+                asked = (read.end_asked_at_ms for read in self._reads.get(place, ()) if read.read_at_ms < known_ms)
+                self._asked_ms[place, known_ms] = max(asked, default=-1)
+            is_read = self._asked_ms[place, known_ms] > completed_ms
             if is_read or place not in inputs.tails or place not in inputs.audited:
                 yield place
 
@@ -190,10 +199,11 @@ def _torn(found: Compared) -> Iterator[Torn]:
 
 
 def _late(
-    decisions: Sequence[Decision], told: dict[Decision, Result], completed_ms: dict[Decision, int], now_ms: int
-) -> Iterable[Decision]:
+    decisions: Sequence[Decision], told: Sequence[Decision], completed_ms: dict[Decision, int], now_ms: int
+) -> list[Decision]:
     """Returns the decisions that were completed long ago, and still cannot be compared."""
-    return [one for one in decisions if one not in told and now_ms - completed_ms.get(one, now_ms) > WAITS_MS]
+    late = [one for one in decisions if now_ms - completed_ms.get(one, now_ms) > WAITS_MS]
+    return [one for one in late if one not in told]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, tuple_
+from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, tuple_
 
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.ledger import Marker, Unended
@@ -38,6 +38,15 @@ _MARKERS = Upsert(waiting_markers)
 _UNENDED = Upsert(unended_records)
 _AUDITED = Upsert(audited_partitions, replace=("from_offset", "gaps", "rejects"))
 _U, _W, _M = unended_records.c, waiting_decisions.c, waiting_markers.c
+_DELETE_DECISION = delete(waiting_decisions).where(
+    _W.cluster_id == bindparam("cluster"), _W.log_partition == bindparam("place"), _W.offset == bindparam("at")
+)
+_DELETE_MARKER = delete(waiting_markers).where(
+    _M.cluster_id == bindparam("cluster"),
+    _M.topic == bindparam("name"),
+    _M.partition == bindparam("place"),
+    _M.offset == bindparam("at"),
+)
 
 
 class Torn(NamedTuple):
@@ -50,10 +59,12 @@ class Torn(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The outcome of one comparison. `gone`: tailed partitions that are tailed no longer; `begun`: the first offsets of
-    partitions that are compared from now on."""
+    """The outcome of one comparison. `told`: log partition and offset of all records of the decisions in `results`;
+    `gone`: tailed partitions that are tailed no longer; `begun`: the first offsets of partitions that are compared from
+    now on."""
 
     results: Mapping[Decision, Result]
+    told: tuple[tuple[int, int], ...] = ()
     torn: tuple[Torn, ...] = ()
     used: tuple[SeenMarker, ...] = ()
     gone: tuple[TopicPartition, ...] = ()
@@ -163,20 +174,13 @@ class MarkerAuditWriter:
 
     def _remove(self, connection: Connection, settled: Settled) -> None:
         cluster_id = self._lease.cluster_id
-        newest: dict[tuple[int, int], int] = {}
-        for one in settled.results:  # and what was appended again of each
-            key = one.log_partition, one.producer_id
-            newest[key] = max(newest.get(key, -1), one.offset)
-        for (partition, producer_id), offset in sorted(newest.items()):
-            of_producer = _W.log_partition == partition, _W.producer_id == producer_id, _W.offset <= offset
-            connection.execute(delete(waiting_decisions).where(_W.cluster_id == cluster_id, *of_producer))
-        by_place: dict[TopicPartition, list[int]] = {}
-        for marker in settled.used:
-            by_place.setdefault(marker.topic_partition, []).append(marker.offset)
-        for (topic, partition), offsets in sorted(by_place.items()):
-            here = _M.cluster_id == cluster_id, _M.topic == topic, _M.partition == partition
-            for some in batched(offsets, _AT_ONCE):
-                connection.execute(delete(waiting_markers).where(*here, _M.offset.in_(some)))
+        if settled.told:
+            keys = [{"cluster": cluster_id, "place": place, "at": at} for place, at in sorted(settled.told)]
+            connection.execute(_DELETE_DECISION, keys)
+        if settled.used:
+            markers = [(*one.topic_partition, one.offset) for one in sorted(settled.used)]
+            names = ("cluster", "name", "place", "at")
+            connection.execute(_DELETE_MARKER, [dict(zip(names, (cluster_id, *one), strict=True)) for one in markers])
         for topic, partition in settled.gone:
             for table in (unended_records, waiting_markers, audited_partitions):
                 c = table.c
