@@ -15,7 +15,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_audit import Compared, Decision, Result, SeenMarker, compare
 from service.store.engine import open_reader
 from service.store.lease import Lease
-from service.store.queries.marker_audit import AuditInputs, TailView, known_otherwise, read_inputs
+from service.store.queries.marker_audit import AuditInputs, TailView, Witness, known_otherwise, read_inputs
 from service.store.writers.marker_audit import MarkerAuditWriter, Settled, Torn, contradictions_of
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.periodic import repeated
@@ -47,6 +47,7 @@ class MarkerAuditor:
         self._reads: defaultdict[TopicPartition, deque[_Read]] = defaultdict(lambda: deque(maxlen=VIEWS_KEPT))
         self._completed_ms: dict[Decision, int] = {}
         self._asked_ms: dict[tuple[TopicPartition, int], int] = {}
+        self._whole_since: tuple[int, Witness] | None = None
         self._since_ms: int | None = None
         self._told_at_ms = 0
         self._results: Counter[Result] = Counter()
@@ -78,6 +79,9 @@ class MarkerAuditor:
                 reads.append(read)
         self._completed_ms = {one: self._completed_ms.get(one, now_ms) for one in inputs.completed}
         self._asked_ms.clear()
+        whole_ms = self._whole_log_ms(inputs)
+        if self._whole_since is None or self._whole_since[1] != inputs.witness:
+            self._whole_since = None if whole_ms is None else (whole_ms, inputs.witness)
 
     def _settled(self, inputs: AuditInputs, now_ms: int) -> Settled:
         whole_log_ms = self._whole_log_ms(inputs)
@@ -112,7 +116,7 @@ class MarkerAuditor:
             told += [(one.log_partition, one.offset) for one in decisions if one.offset <= last]
         torn = self._without_left_over(torn, results)
         gone = tuple(place for place in inputs.audited if place not in inputs.tails)
-        return Settled(results, tuple(told), tuple(torn), tuple(used), gone, self._begun(inputs, whole_log_ms))
+        return Settled(results, tuple(told), tuple(torn), tuple(used), gone, self._begun(inputs))
 
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
         """Returns the time before which everything that was appended to the transaction log is read; None if a part of
@@ -145,15 +149,16 @@ class MarkerAuditor:
         results |= dict.fromkeys(doubtful, Result.UNSEEN)
         return [one for one in torn if one.decision not in doubtful]
 
-    def _begun(self, inputs: AuditInputs, whole_log_ms: int | None) -> dict[TopicPartition, int]:
-        """Returns the offsets from which on partitions are compared: an end that was requested after the log was known
-        to be read to an end, so that every transaction with records from there on is decided later, and is read."""
-        if whole_log_ms is None:
+    def _begun(self, inputs: AuditInputs) -> dict[TopicPartition, int]:
+        """Returns the offsets from which on partitions are compared: an end that was requested after the log had been
+        read to an end, so that every transaction with records from there on is decided later, and is read."""
+        if self._whole_since is None:
             return {}
+        since_ms, _ = self._whole_since
         return {
             place: view.end_offset
             for place, view in inputs.tails.items()
-            if place not in inputs.audited and _is_after(view, whole_log_ms)
+            if place not in inputs.audited and _is_after(view, since_ms)
         }
 
     def _tell(self, results: Counter[Result], now_ms: int) -> Counter[Result]:

@@ -139,6 +139,7 @@ def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
         volumes, markers = app.rows(partition_minutes), app.rows(partition_markers)
         assert [row.error for row in app.rows(source_status) if row.source == SOURCE] == [None]
         assert app.gaps() == []
+        assert "torn" not in audited(app), "nobody wrote a marker by hand"
         for p in (0, 1):
             truth = dumped(broker, tmp_path, p, begun[p])
             counted = {row.minute_ms: [*row[4:]] for row in volumes if row.partition == p and row.bytes}

@@ -138,6 +138,16 @@ def audited(cluster: Cluster, reader: Engine) -> Audited:
     return one
 
 
+def test_it_begins_also_if_the_log_is_always_asked_last(cluster: Cluster, reader: Engine) -> None:
+    one = Audited(cluster, reader)
+    for _ in range(2):
+        one.read("a")
+        one.read_log()
+        one.auditor.audit(one.tick())
+    with reader.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(schema.audited_partitions)) == 1
+
+
 COMMITTED = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
 
 
