@@ -82,11 +82,11 @@ TIMED_OUT_TOGETHER: Final = Alert(
     board=_BOARD,
 )
 
+# no label `source`: what happened stays true, however old the data are (alertmanager.example.yml)
 LOST: Final = Alert(
     name="KafkaTransactionLostRecords",
     expr=f"{_confirmed(kinds.LOST_RECORDS)} > 0",
     severity=CRITICAL,
-    labels=_RESTS_ON,
     summary="Committed records of {{ $labels.cluster }} are lost to their consumers",
     description="An ABORT marker ended records of {{ $value | humanize }} committed transaction part(s) on"
     " {{ $labels.cluster }}: read_committed consumers never get them. The finding (lost_records) names the offsets, and"
@@ -99,7 +99,6 @@ TORN: Final = Alert(
     name="KafkaTransactionTorn",
     expr=f"{_confirmed(kinds.TORN)} > 0",
     severity=CRITICAL,
-    labels=_RESTS_ON,
     summary="A transaction of {{ $labels.cluster }} is committed in one part and aborted in another",
     description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker says"
     " otherwise than the coordinator decided. The finding (torn_transaction) names the partitions, and stays until"
