@@ -31,6 +31,7 @@ from service.domain.partitions.open_entries import (
     UNREPLICATED,
     Entry,
     Relation,
+    is_left_behind,
 )
 from service.domain.partitions.state import PartitionState
 from service.domain.worlds.facts import EntryFacts, EntryQuery
@@ -127,7 +128,7 @@ class OpenEntryObserver:
             context._replace(has_undecodable=read.has_undecodable),
             now_ms,
             read,
-            [(partition.row, one) for partition in partitions for one in partition.entries],
+            [(partition.row, _as_coordinated(one, context)) for partition in partitions for one in partition.entries],
             {subject: one for subject, one in hanging.items() if one.is_open},
             has_log=judged_partitions.log_unread_reason(connection, self._cluster_id) is None,
         )
@@ -330,6 +331,17 @@ def _adopted(current: _Round, committed: Container[EntryIdentity], unread: int) 
         context.is_log_complete,
         unread={kinds.ADOPTED: unread},
     )
+
+
+def _as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
+    """Returns the entry with a relation that has no case yet while some coordinator may know its transaction, which was
+    left behind when partitions were added to the log."""
+    entry, relation = one.entry, one.relation
+    if not is_left_behind(entry, relation.owner) or relation.kind != NOT_KNOWN:
+        return one
+    assert relation.owner is not None  # left behind
+    is_gone = (relation.owner.transactional_id, entry.producer_id) in context.uncoordinated
+    return one._replace(relation=relation._replace(is_unowned=relation.is_unowned and is_gone))
 
 
 def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:

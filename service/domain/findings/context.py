@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.finding import Observation
 from service.domain.findings.rules import Rule, Rules
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
+from service.domain.transaction_log.coordinator_partition import partition_count
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 
 SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
@@ -72,6 +73,9 @@ class Context(NamedTuple):
       while one of them is not read to its end.
     - `has_undecodable`: the newest record of some id cannot be decoded.
     - `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster.
+    - `uncoordinated`: Ongoing transactions, as (id, producer id), whose records were left behind when partitions were
+      added to the log, and of which the coordinators answered, after the abort was due, that none knows them.
+    - `transaction_version`: the finalized feature; 0 where it is not finalized, None where it is not known.
     """
 
     limits: Limits
@@ -83,6 +87,13 @@ class Context(NamedTuple):
     settled_ms: int | None = None
     has_undecodable: bool = False
     may_skip_markers: bool | None = None
+    uncoordinated: frozenset[tuple[bytes, int]] = frozenset()
+    transaction_version: int | None = None
+
+    @property
+    def partition_count(self) -> int:
+        """Returns the number of partitions of the transaction log; 0 if none was read."""
+        return partition_count(self.leaders)
 
     def is_known_until(self, partition: int, at_ms: int) -> bool:
         """Returns whether everything that was written to the log partition until then is known."""

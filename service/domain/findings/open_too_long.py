@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from service.domain.findings import kinds
-from service.domain.findings.conditions import IdState, bounded, coordinator, judgeable, rule_of, with_owner_and_groups
+from service.domain.findings import advice, kinds
+from service.domain.findings.conditions import IdState, bounded, judgeable, place_of, rule_of, with_owner_and_groups
 from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import duration, join_partitions, utc
@@ -91,8 +91,11 @@ def _long_running(one: IdState, context: Context) -> Observation:
     rule = rule_of(one, context)
     started = one.started_at_ms or 0
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
-    heals = abort_due_ms(one, context)
-    if times_out is None or heals is None:
+    place = place_of(one, context)
+    heals = None if place.was_left_behind else abort_due_ms(one, context)
+    if place.was_left_behind:
+        ends = "whether its timeout ends it is not known: its record was left behind when partitions were added"
+    elif times_out is None or heals is None:
         ends = "it has no timeout (two-phase commit): only its application ends it"
     else:
         ends = (
@@ -111,8 +114,7 @@ def _long_running(one: IdState, context: Context) -> Observation:
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} has been open since {utc(started)}, within its timeout",
             detail=f"read_committed consumers wait behind it on {join_partitions(one.topics)}",
-            advice="Its application has to commit or abort it. If it is gone, starting it again with the same"
-            " transactional.id ends the transaction at once.",
+            advice=advice.long_running(advice.LongRunning(place, _sink(one, context))),
             evidence=tuple(evidence),
             self_heals_at_ms=heals,
             log_partition=one.partition,
@@ -120,17 +122,49 @@ def _long_running(one: IdState, context: Context) -> Observation:
     )
 
 
-def overdue(ids: Iterable[IdState], context: Context) -> list[Observation]:
-    """Returns observations of overdue transactions. `ids`: open ones, those due first."""
+class Surroundings(NamedTuple):
+    """What is known around overdue transactions. `written_ms`: by partition of the log, when (its broker's clock) one
+    of its ids was written last, as far as that was read. `answers`: of coordinators, by id."""
+
+    written_ms: Mapping[int, int] = {}
+    answers: Mapping[bytes, advice.Answer] = {}
+
+
+NO_SURROUNDINGS: Final = Surroundings()
+
+
+def overdue(
+    ids: Iterable[IdState], context: Context, surroundings: Surroundings = NO_SURROUNDINGS
+) -> list[Observation]:
+    """Returns observations of overdue transactions. `ids`: open ones, those due first. Left out are those that no
+    coordinator knows any more: they hang."""
     due = [(one, due_ms) for one in judgeable(ids, context) if (due_ms := abort_due_ms(one, context)) is not None]
     return bounded(
-        [(one, due_ms) for one, due_ms in due if context.is_known_until(one.partition, due_ms)],
-        lambda found: _overdue(*found, context),
+        [
+            (one, due_ms)
+            for one, due_ms in due
+            if context.is_known_until(one.partition, due_ms)
+            and (one.transactional_id, one.producer_id) not in context.uncoordinated
+        ],
+        lambda found: _overdue(*found, context, surroundings),
         lambda rest: f"{len(rest):,} more transactions are past their timeout and not aborted",
     )
 
 
-def _overdue(one: IdState, due_ms: int, context: Context) -> Observation:
+def _sink(one: IdState, context: Context) -> advice.Sink:
+    two_phase = advice.two_phase_of(one.name, one.timeout_ms)
+    return advice.Sink(two_phase, one.producer_id, one.producer_epoch, abort_due_ms(one, context))
+
+
+def _overdue(one: IdState, due_ms: int, context: Context, surroundings: Surroundings) -> Observation:
+    facts = advice.Overdue(
+        place=place_of(one, context),
+        sink=_sink(one, context),
+        neighbours_progress=surroundings.written_ms.get(one.partition, -1) > due_ms,
+        written_under=one.client_transaction_version,
+        finalized=context.transaction_version,
+        answer=surroundings.answers.get(one.transactional_id, advice.Answer.NONE),
+    )
     late_ms = context.known_until_ms[one.partition] - due_ms
     is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.limits.assumed
     due = Evidence(
@@ -149,14 +183,24 @@ def _overdue(one: IdState, due_ms: int, context: Context) -> Observation:
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it",
             detail=f"it blocks {join_partitions(one.topics)}",
-            advice=f"Look at {coordinator(one, context)}: it does not abort timed-out transactions. Causes: a"
-            " coordinator that failed to load its partition, a partition without leader or below min.insync.replicas,"
-            " or clocks that differ. Restarting the application does not help before the coordinator works.",
-            evidence=(one.newest_record(), due),
+            advice=advice.overdue(facts),
+            evidence=(one.newest_record(), due, *_facts_known(one, facts, surroundings)),
             confidence=kinds.CERTAIN if is_sure else kinds.LIKELY,
             log_partition=one.partition,
         ),
     )
+
+
+def _facts_known(one: IdState, facts: advice.Overdue, surroundings: Surroundings) -> list[Evidence]:
+    """Returns the facts on which the advice rests, as evidence."""
+    place, found = facts.place, []
+    written_ms = surroundings.written_ms.get(place.partition, -1)
+    if facts.neighbours_progress:
+        found.append(Evidence(written_ms, place.log_partition, "another id was written then, after the abort was due"))
+    if facts.is_above_finalized:
+        versions = f"written under transaction.version {facts.written_under}; finalized is {facts.finalized}"
+        found.append(Evidence(one.timestamp_ms, "features", versions))
+    return found
 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
@@ -195,10 +239,9 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
             " acknowledged its marker",
-            advice="Bring the leaders of these partitions back, or above min.insync.replicas; the coordinator retries"
-            " the markers without limit. If these leaders are well, move the leadership of the log partition:"
-            f" {coordinator(one, context)} may have given up. The timeout does not end it, and restarting the"
-            " application does not help.",
+            advice=advice.stuck(
+                advice.Stuck(place_of(one, context), one.state == PREPARE_COMMIT, context.may_skip_markers)
+            ),
             evidence=tuple(evidence),
             log_partition=one.partition,
         ),

@@ -24,10 +24,10 @@ def coordinator_partition(transactional_id: bytes, partition_count: int) -> int 
 
 
 def is_left_behind(transactional_id: bytes, partition: int, partition_count: int) -> bool:
-    """Returns whether a record of the id in `partition` lies where no coordinator looks for it. False if that is not
-    known."""
+    """Returns whether a record of the id in `partition` (-1: there is none) lies where no coordinator looks for it.
+    False if that is not known."""
     found = coordinator_partition(transactional_id, partition_count)
-    return found is not None and found != partition
+    return found is not None and partition not in (found, -1)
 
 
 def partition_count(partitions: Iterable[int]) -> int:

@@ -118,6 +118,14 @@ left_behind_records = Table(
     Index(None, "cluster_id", "producer_id"),
 )
 
+Index(
+    "ix_left_behind_records_open",
+    left_behind_records.c.cluster_id,
+    left_behind_records.c.started_at_ms,
+    sqlite_where=text("started_at_ms IS NOT NULL"),
+    postgresql_where=text("started_at_ms IS NOT NULL"),
+)
+
 # The partitions of open transactions; a row is deleted when its transaction completes.
 open_participants = Table(
     "open_participants",

@@ -53,3 +53,15 @@ def upgrade() -> None:
     )
     op.create_index(f"ix_{_TABLE}_cluster_id_partition", _TABLE, ["cluster_id", "partition"])
     op.create_index(f"ix_{_TABLE}_cluster_id_producer_id", _TABLE, ["cluster_id", "producer_id"])
+    is_open = sa.text("started_at_ms IS NOT NULL")
+    op.create_index(
+        f"ix_{_TABLE}_open",
+        _TABLE,
+        ["cluster_id", "started_at_ms"],
+        sqlite_where=is_open,
+        postgresql_where=is_open,
+    )
+
+
+def downgrade() -> None:
+    op.drop_table(_TABLE)
