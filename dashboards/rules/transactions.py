@@ -46,8 +46,9 @@ _LATE: Final = Alert(
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
-    " now, its next scan (by default every 10 s) included. They block their partitions until it does. Restarting the"
-    " application does not help before the coordinator works.",
+    " now, its next scan (by default every 10 s) included. They block their partitions until it does, and"
+    " their records are discarded then. The finding says what keeps each of them, as far as that is known."
+    " Restarting the application does not help before.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -68,6 +69,20 @@ MISMATCH: Final = Alert(
     board=_BOARD,
 )
 
+EXPANDED: Final = Alert(
+    name="KafkaTransactionLogExpanded",
+    expr=f"{_confirmed(kinds.LOG_EXPANDED)} > 0",
+    severity=CRITICAL,
+    wait="1m",
+    labels=_RESTS_ON,
+    summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
+    description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
+    " where no coordinator looks for them. What is open there never times out. The finding"
+    " (transaction_log_expanded) names such ids; hanging transactions are named one by one, with their marker.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
 TIMED_OUT_TOGETHER: Final = Alert(
     name="KafkaTransactionsTimedOutTogether",
     expr=f"{_confirmed(kinds.CORRELATED_TIMEOUTS)} > 0",
@@ -81,4 +96,4 @@ TIMED_OUT_TOGETHER: Final = Alert(
     board=_BOARD,
 )
 
-GROUP: Final = Group("txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, TIMED_OUT_TOGETHER))
+GROUP: Final = Group("txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, EXPANDED, TIMED_OUT_TOGETHER))

@@ -217,6 +217,6 @@ def _facts(case: Case) -> advice.Hanging:
         case.verdict.decision,
         name,
         can_still_write(case.entry, owner),
-        owner is not None and owner.is_left_open,
+        owner is not None and owner.is_left_behind,
         two_phase,
     )
