@@ -129,6 +129,14 @@ class Hanging:
     two_phase: TwoPhase
 
 
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """`needed`: a clause about the timeout that would have been enough."""
+
+    two_phase: TwoPhase
+    needed: str
+
+
 def long_running(facts: LongRunning) -> str:
     place, sink = facts.place, facts.sink
     if place.was_left_behind:
@@ -238,6 +246,23 @@ def hanging(facts: Hanging) -> str:
             " application before anything is written. It will not heal by itself."
         )
     return text + _fence(facts)
+
+
+def timed_out(facts: TimedOut) -> str:
+    return (
+        f"The records of these transactions are discarded.{_checkpoint(facts.two_phase)} If the application is too"
+        f" slow, commit more often or raise transaction.timeout.ms: {facts.needed}. If it stopped, find out why. A"
+        " producer of the old protocol is fenced by the abort and has to be started again."
+    )
+
+
+def timed_out_together(two_phase: TwoPhase) -> str:
+    return (
+        "This is the trace of an outage: for longer than their transaction.timeout.ms these producers could not commit."
+        f" Their records are discarded.{_checkpoint(two_phase)} Their producers are fenced although there is no second"
+        " instance; start them again. To survive such an outage, raise transaction.timeout.ms (up to the brokers'"
+        " transaction.max.timeout.ms)."
+    )
 
 
 def _fence(facts: Hanging) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
+from service.domain.findings import advice, kinds
 from service.domain.findings.churn import is_churning
 from service.domain.findings.context import SCAN_CONFIG, Context, with_rule
 from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject, prefix_of
@@ -54,9 +54,7 @@ def _observe(group: Group, context: Context) -> Observation:
             severity=kinds.WARNING,
             subject=group.subject,
             title=f"{group.label}: {times} aborted by the coordinator after transaction.timeout.ms",
-            advice="The records of these transactions are discarded. If the application is too slow, commit more"
-            f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
-            " old protocol is fenced by the abort and has to be started again.",
+            advice=advice.timed_out(advice.TimedOut(_two_phase(group.events), _needed(group))),
             evidence=tuple(one_abort(e, context) for e in group.events[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY if last.confidence != causes.CERTAIN else kinds.CERTAIN,
             log_partition=group.log_partition,
@@ -72,6 +70,12 @@ def _needed(group: Group) -> str:
     longest_ms = max(e.duration_ms or e.timeout_ms for e in group.events)
     which = "it was" if len(group.events) == 1 else "the longest was"
     return f"{which} open for {duration(longest_ms)} when the coordinator ended it, and needed at least that"
+
+
+def _two_phase(events: Iterable[Event]) -> advice.TwoPhase:
+    """Returns whether the transactions belong to two-phase sinks, as far as the likeliest of them shows it."""
+    found = {advice.two_phase_of(event.name, event.timeout_ms) for event in events}
+    return advice.TwoPhase.NO if found <= {advice.TwoPhase.NO} else advice.TwoPhase.LIKELY
 
 
 MANY_IDS: Final = 5
@@ -163,9 +167,7 @@ def correlated(
             subject=Subject(),
             title=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on",
             detail=own + needed,
-            advice="This is the trace of an outage: for longer than their transaction.timeout.ms these producers"
-            " could not commit. Their producers are fenced although there is no second instance; start them again. To"
-            " survive such an outage, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms).",
+            advice=advice.timed_out_together(_two_phase(burst.events)),
             evidence=(
                 *(Evidence(last.at_ms, "transaction log", fact) for fact in facts),
                 *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
