@@ -82,7 +82,7 @@ def _read_to_the_end(
         with reading() as connection:
             rows = {row.partition: row for row in clusters.partitions(connection, cluster_id, SOURCE)}
             owner = _owner(connection, cluster_id, entry)
-            undecodable = any(one.state == UNKNOWN for one in clusters.state_counts(connection, cluster_id))
+            undecodable = clusters.has_undecodable(connection, cluster_id)
         if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):
             break
         if time.monotonic() > give_up:

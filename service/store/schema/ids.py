@@ -116,6 +116,7 @@ left_behind_records = Table(
     PrimaryKeyConstraint("cluster_id", "transactional_id", "partition"),
     Index(None, "cluster_id", "partition"),
     Index(None, "cluster_id", "producer_id"),
+    Index(None, "cluster_id", "state"),
 )
 
 Index(

@@ -53,6 +53,7 @@ def upgrade() -> None:
     )
     op.create_index(f"ix_{_TABLE}_cluster_id_partition", _TABLE, ["cluster_id", "partition"])
     op.create_index(f"ix_{_TABLE}_cluster_id_producer_id", _TABLE, ["cluster_id", "producer_id"])
+    op.create_index(f"ix_{_TABLE}_cluster_id_state", _TABLE, ["cluster_id", "state"])
     is_open = sa.text("started_at_ms IS NOT NULL")
     op.create_index(
         f"ix_{_TABLE}_open",
