@@ -77,7 +77,8 @@ EXPANDED: Final = Alert(
     labels=_RESTS_ON,
     summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
     description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
-    " where no coordinator looks for them. What is open there never times out. The finding"
+    " where no coordinator looks for them ({{ $value | humanize }} finding). What is open there never times out. The"
+    " finding"
     " (transaction_log_expanded) names such ids; hanging transactions are named one by one, with their marker.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
