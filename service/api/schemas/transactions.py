@@ -134,7 +134,7 @@ class Transaction(Shape):
         """
         place = row.partition
         times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
-        count = partition_count(coordinators)
+        count = partition_count(coordinators, (one.topic_partitions for one in coordinators.values()))
         if is_left_behind(row.transactional_id, row.partition, count):  # no timeout ends it there
             place, times_out_ms = coordinator_partition(row.transactional_id, count) or 0, None
         expires_ms = expires_at_ms(row.state, row.last_update_ms, cluster.expiration_ms)

@@ -30,7 +30,8 @@ def is_left_behind(transactional_id: bytes, partition: int, partition_count: int
     return found is not None and partition not in (found, -1)
 
 
-def partition_count(partitions: Iterable[int]) -> int:
-    """Returns the number of partitions of the log, of which `partitions` are known: they are numbered from 0, and one
-    that did not answer yet may be missing."""
-    return max(partitions, default=-1) + 1
+def partition_count(partitions: Iterable[int], reported: Iterable[int | None] = ()) -> int:
+    """Returns the number of partitions of the log. `partitions`: those that answered; they are numbered from 0.
+    `reported`: the number according to the topic's metadata, where it is known: one that was just added may not answer
+    yet."""
+    return max([max(partitions, default=-1) + 1, *(number or 0 for number in reported)])

@@ -58,6 +58,7 @@ class LogPartitionRow(NamedTuple):
     end_asked_at_ms: int
     transitions_per_s: float
     witnessed_from: int = 0
+    topic_partitions: int | None = None
 
 
 class StatusRow(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, bindparam, func, select
 
 from service.domain.partitions.open_entries import Owner
-from service.domain.transaction_log.coordinator_partition import is_left_behind
+from service.domain.transaction_log.coordinator_partition import is_left_behind, partition_count
 from service.domain.transaction_log.states import EXPIRED, SOURCE
 from service.store.many_rows import batched
 from service.store.queries.transactions import participants
@@ -51,7 +51,7 @@ _LEFT_BEHIND = select(left_behind_records).where(
     _B.producer_id.in_(bindparam("producer_ids", expanding=True)),
     _B.state != EXPIRED,
 )
-_LAST_PARTITION = select(func.max(log_partitions.c.partition)).where(
+_PARTITIONS = select(func.max(log_partitions.c.partition), func.max(log_partitions.c.topic_partitions)).where(
     log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
 )
 
@@ -81,9 +81,9 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
 
 
 def partition_count_of(connection: Connection, cluster_id: int) -> int:
-    """Returns the number of partitions of the transaction log, as far as they were read; 0 if none was."""
-    last = connection.scalar(_LAST_PARTITION, {"cluster_id": cluster_id})
-    return 0 if last is None else last + 1
+    """Returns the number of partitions of the transaction log; 0 if none was read."""
+    last, reported = connection.execute(_PARTITIONS, {"cluster_id": cluster_id}).one()
+    return 0 if last is None else partition_count((last,), (reported,))
 
 
 def _owner(row: Any, partitions: Iterable[tuple[str, int]]) -> Owner:

@@ -49,7 +49,8 @@ def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], partiti
     steps: dict[int, Step] = {}
     seen: set[int] = set()
     there = set(positions)
-    for read in ranges:
+    read_now = list(ranges)
+    for read in read_now:
         (there.discard if read.is_gone else there.add)(read.partition)
         if read.partition in seen:
             raise OutOfSequence(f"partition {read.partition} is twice in one batch")
@@ -60,7 +61,9 @@ def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], partiti
     without_range = set(partitions_with_facts) - seen
     if without_range:
         raise OutOfSequence(f"partitions {sorted(without_range)} have records but no range")
-    count, before = partition_count(there), partition_count(positions)
+    before = partition_count(positions, (one.topic_partitions for one in positions.values()))
+    reported = [read.topic_partitions for read in read_now if not read.is_gone and read.topic_partitions]
+    count = partition_count(there, reported or (one.topic_partitions for p, one in positions.items() if p in there))
     return Plan(steps, len(seen) - len(steps), count, has_grown=0 < before < count)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from service.domain.transaction_log import states
 from service.domain.transaction_log.coordinator_partition import coordinator_partition
 from service.store import schema
+from service.store.queries.owners import partition_count_of
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, Entry, as_lone, batch, entry, read, row, rows, transaction
 
@@ -162,3 +163,18 @@ def test_a_record_counts_again_where_more_partitions_return_its_id(cluster: Clus
 
 def _homes(name: bytes) -> tuple[int | None, ...]:
     return tuple(coordinator_partition(name, size) for size in SIZES)
+
+
+def test_a_partition_that_does_not_answer_yet_is_counted(cluster: Cluster) -> None:
+    """`exp-c` is in 3 of 8. Were 7 partitions taken for all, it would be in another one."""
+    assert coordinator_partition(b"exp-c", 7) != 3
+    cluster.start({})
+    span = read(0, 3, partition=3)._replace(topic_partitions=8)
+    cluster.writer.apply(batch(transaction(0, b"exp-c", start_ms=9, pid=1000), span), NOW_MS)
+    other = coordinator_partition(b"exp-c", 7) or 0
+    old = read(0, 1, partition=other)._replace(topic_partitions=8)
+    cluster.writer.apply(batch([entry(0, states.ONGOING, b"exp-c", pid=1, at_ms=NOW_MS)], old), NOW_MS)
+    cluster.writer.apply(batch([], read(0, 0, partition=6)._replace(topic_partitions=8)), NOW_MS)
+    assert row(cluster.engine, cluster.id, b"exp-c")["partition"] == 3
+    with cluster.engine.connect() as connection:
+        assert partition_count_of(connection, cluster.id) == 8

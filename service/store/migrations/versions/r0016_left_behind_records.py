@@ -1,4 +1,5 @@
-"""Records of ids in partitions of the transaction log where no coordinator looks for them: partitions were added."""
+"""Records of ids in partitions of the transaction log where no coordinator looks for them: partitions were added. The
+number of partitions of each topic that is read."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ _TABLE = "left_behind_records"
 
 
 def upgrade() -> None:
+    op.add_column("log_partitions", sa.Column("topic_partitions", sa.Integer()))
     op.create_table(
         _TABLE,
         sa.Column("cluster_id", sa.Integer(), nullable=False),
@@ -66,3 +68,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table(_TABLE)
+    op.drop_column("log_partitions", "topic_partitions")
