@@ -21,7 +21,7 @@ from tests.integration.producers import create_topic, load
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 40_000
 PROPERTIES = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",

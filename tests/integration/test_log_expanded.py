@@ -12,19 +12,22 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from deploy.demo.broker import Broker
+from service.clock import wall_clock_ms
 from service.domain.findings import kinds
 from service.domain.transaction_log.states import TOPIC as LOG
-from service.store.schema import findings, left_behind_records
+from service.remediation.way_out import way_out
+from service.store.schema import clusters, findings, left_behind_records
 from service.store.schema import transactional_ids as ids
+from service.store.writers.findings import load
 from tests.conftest import MakeBroker
-from tests.helpers.brokers import on
+from tests.helpers.brokers import connect, on
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, log_ends, running
 from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-TIMEOUT_MS = 15_000
+TIMEOUT_MS = 30_000
 PROPERTIES = {
     "transaction.state.log.num.partitions": "5",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -46,6 +49,11 @@ def add_partitions(broker: Broker, number: int) -> None:
     wait_until_equal(lambda: len(log_ends(broker.bootstrap)), number, "the partitions of the log")
     broker.stop()
     broker.start()
+
+
+def state_of(app: Ingest, name: str) -> str | None:
+    found = app.ids().get(name)
+    return None if found is None else found.state
 
 
 def open_findings(app: Ingest) -> dict[str, list[Any]]:
@@ -88,6 +96,17 @@ def assert_left_behind(app: Ingest) -> None:
     assert [row.kind for row in app.rows(findings) if row.kind == kinds.COORDINATOR_MISMATCH] == []
 
 
+def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
+    """The id cannot be fenced, and every broker answers that it does not know it."""
+    with app.reader() as engine, connect(broker.bootstrap) as client:
+        (cluster,) = app.rows(clusters)
+        with engine.connect() as connection:
+            known = load(connection, cluster.id, wall_clock_ms())
+        finding = next(one for (kind, _), one in known.items() if kind == kinds.HANGING)
+        way = way_out(finding, cluster.id, client, engine.connect, wall_clock_ms)
+    assert (way.marker, way.topic, way.start_offset) == ("ABORT", "orders-a", 0)
+
+
 @pytest.fixture
 def everything() -> Iterator[ExitStack]:
     with ExitStack() as stack:
@@ -111,12 +130,13 @@ def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
     left_open = [begin(broker, "exp-a", "orders-a"), begin(broker, "pay-1", "orders")]
     add_partitions(broker, 8)
     transact(open_producer(broker.bootstrap, "exp-c"), "orders")
-    wait_until_equal(lambda: app.ids()["pay-1"].state, "CompleteAbort", "the control, which times out")
+    wait_until_equal(lambda: state_of(app, "pay-1"), "CompleteAbort", "the control, which times out")
     assert_left_behind(app)
     fresh = everything.enter_context(running(Ingest(broker.bootstrap, first, name="first")))
     fresh.wait_until_read()
     assert_left_behind(fresh)
     del left_open
+    assert_resolve_would_abort(app, broker)
     hang = wait_for_hang(app)
     arguments = hang.command.split()[1:]
     broker.tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
