@@ -46,8 +46,9 @@ _LATE: Final = Alert(
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
-    " now, its next scan (by default every 10 s) included. They block their partitions until it does. Restarting the"
-    " application does not help before the coordinator works.",
+    " now, its next scan (by default every 10 s) included. They block their partitions until it does, and"
+    " their records are discarded then. The finding says what keeps each of them, as far as that is known."
+    " Restarting the application does not help before.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -64,6 +65,21 @@ MISMATCH: Final = Alert(
     description="The answers of the coordinator about {{ $value | humanize }} transactional.id(s) of"
     " {{ $labels.cluster }} contradict the transaction log: it has loaded its partition of __transaction_state only in"
     " part, and may never end their open transactions.",
+    page=OF_CLUSTER + "/findings",
+    board=_BOARD,
+)
+
+EXPANDED: Final = Alert(
+    name="KafkaTransactionLogExpanded",
+    expr=f"{_confirmed(kinds.LOG_EXPANDED)} > 0",
+    severity=CRITICAL,
+    wait="1m",
+    labels=_RESTS_ON,
+    summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
+    description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
+    " where no coordinator looks for them ({{ $value | humanize }} finding). What is open there never times out. The"
+    " finding"
+    " (transaction_log_expanded) names such ids; hanging transactions are named one by one, with their marker.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -107,4 +123,6 @@ TORN: Final = Alert(
     board=_BOARD,
 )
 
-GROUP: Final = Group("txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, TIMED_OUT_TOGETHER, LOST, TORN))
+GROUP: Final = Group(
+    "txnscope-transactions", (PREPARE_STUCK, *OVERDUE, MISMATCH, EXPANDED, TIMED_OUT_TOGETHER, LOST, TORN)
+)

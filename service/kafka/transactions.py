@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.metadata import MetadataRequest
 
+from service.domain.transaction_log.coordinator_partition import coordinator_partition, partition_count
+from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
+from service.kafka.metadata import topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
+_DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
+"""Codes of a coordinator that answers about another producer id of the id, or does not find the id."""
 
 
 class TransactionDescription(NamedTuple):
@@ -54,6 +60,40 @@ def describe_transactions(
 ) -> dict[str, TransactionDescription]:
     """Returns the descriptions of the ids by their `coordinator`. Raises KafkaUnavailable or KafkaRefused."""
     return descriptions_in(client.ask(describe_request(ids), coordinator, timeout_ms))
+
+
+def no_coordinator_knows(
+    client: KafkaClient, transactional_id: str, producer_id: int, timeout_ms: int = REQUEST_TIMEOUT_MS
+) -> bool | None:
+    """Returns whether no coordinator will end a transaction whose id hashes to another partition of the log than its
+    record lies in (partitions were added). None if that cannot be said now.
+
+    A broker that has not restarted since then still ends the transaction: it answers with its producer id. So every
+    broker has to answer that it is not the coordinator, does not find the id, or has it under another producer id; the
+    leader of the partition to which the id hashes, that it does not find it or has it under another one. A broker that
+    starts later reads the present number of partitions; one that has not restarted loads no further partition
+    (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
+
+    Raises KafkaUnavailable or KafkaRefused.
+    """
+    layout = topic_layout(client, TOPIC)
+    if layout is None:
+        return None
+    looked_for = coordinator_partition(transactional_id.encode(), partition_count(layout.leaders))
+    leader = None if looked_for is None else layout.leaders.get(looked_for)
+    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout_ms=timeout_ms).brokers
+    answers = client.ask_all({b.node_id: [describe_request([transactional_id])] for b in brokers}, timeout_ms)
+    found: dict[int, tuple[int, int]] = {}
+    for node, answer in answers.items():
+        if isinstance(answer, errors.KafkaFailure):
+            return None
+        (one,) = answer[0].transaction_states
+        found[node] = one.error_code, one.producer_id
+    if (errors.NONE, producer_id) in found.values():
+        return False
+    if leader is None or leader.node not in found or found[leader.node][0] not in _DOES_NOT_KNOW:
+        return None
+    return True if all(code in (*_DOES_NOT_KNOW, errors.NOT_COORDINATOR) for code, _ in found.values()) else None
 
 
 def describe_request(ids: Sequence[str]) -> Any:

@@ -10,11 +10,12 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.partitions.open_entries import Entry, Owner, owner_of, will_end
+from service.domain.partitions.open_entries import Entry, Owner, is_left_behind, owner_of, will_end
 from service.domain.transaction_log.states import EXPIRED, NAMES, SOURCE, TOPIC, UNKNOWN
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.metadata import topic_layout
+from service.kafka.transactions import no_coordinator_knows
 from service.remediation.refused import Refused
 from service.remediation.shell import argument
 from service.store.display import display_id
@@ -43,7 +44,18 @@ def nobody_owns(
     if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
         raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]} and will write the marker there")
+    if owner is not None and is_left_behind(entry, owner) and not _is_unknown_to_all(owner, client):
+        raise Refused(
+            f"partitions were added to {TOPIC}, and a coordinator that has not restarted since may still end the"
+            f" transaction of {display_id(owner.transactional_id)}",
+            "restart every broker that has not restarted since, one after another; then ask for the marker again",
+        )
     return owner
+
+
+def _is_unknown_to_all(owner: Owner, client: KafkaClient) -> bool:
+    """Returns whether every broker answers that it does not know the id under this producer id."""
+    return no_coordinator_knows(client, owner.transactional_id.decode(), owner.producer_id) is True
 
 
 def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[int]:
@@ -70,7 +82,7 @@ def _read_to_the_end(
         with reading() as connection:
             rows = {row.partition: row for row in clusters.partitions(connection, cluster_id, SOURCE)}
             owner = _owner(connection, cluster_id, entry)
-            undecodable = any(one.state == UNKNOWN for one in clusters.state_counts(connection, cluster_id))
+            undecodable = clusters.has_undecodable(connection, cluster_id)
         if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):
             break
         if time.monotonic() > give_up:
@@ -87,19 +99,21 @@ def _is_read(row: clusters.LogPartitionRow | None, seen: CheckedPartition) -> bo
     return row is not None and row.leader_epoch == seen.leader.epoch and row.next_offset >= seen.ends.high_watermark
 
 
-def is_fenced(entry: Entry, owner: Owner | None) -> None:
+def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     """Raises Refused if the owner still has the entry's producer id and epoch, so that it could write again after the
-    marker."""
+    marker. An id that no coordinator knows, because partitions were added to the log, cannot be fenced: when it starts
+    again it gets another producer id, and leaders refuse what they cannot verify."""
     if owner is None or owner.state == EXPIRED or owner.producer_id != entry.producer_id:
         return
-    if owner.producer_epoch > entry.producer_epoch:
+    if owner.producer_epoch > entry.producer_epoch or (owner.is_left_behind and _is_unknown_to_all(owner, client)):
         return
     word = argument(owner.transactional_id)
     tool = f", or (Kafka 4.1 and newer) kafka-transactions.sh forceTerminateTransaction --transactionalId {word}"
     raise Refused(
         f"{display_id(owner.transactional_id)} can still write with producer id {entry.producer_id} and epoch"
         f" {entry.producer_epoch}: its records after the marker would hang again",
-        f"fence it: stop its producer and start it again{tool if word else ''}; then ask for the marker again",
+        f"fence it: stop its producer and start it again{tool if word else ''} (either aborts what the id has open by"
+        " then, and discards those records); then ask for the marker again",
     )
 
 

@@ -67,7 +67,7 @@ def way_out(
     first = _look(bracket, finding)
     entry = _entry(finding, first)
     owner = nobody_owns(entry, cluster_id, client, bracket, reading)
-    is_fenced(entry, owner)
+    is_fenced(entry, owner, client)
     prove_again(finding, entry, owner, first, cluster_id, client, bracket, reading)
     seen = _look(bracket, finding)
     again = _entry(finding, seen)

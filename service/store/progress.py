@@ -36,6 +36,7 @@ class Position(NamedTuple):
     window_started_ms: int
     window_records: int
     witnessed_from: int
+    topic_partitions: int | None
 
 
 class PartitionStart(NamedTuple):
@@ -91,6 +92,7 @@ def start_positions(
                 window_started_ms=now_ms,
                 window_records=0,
                 witnessed_from=start.log_start,
+                topic_partitions=None,
             )
             for start in starts
         ]

@@ -31,7 +31,14 @@ _SEQUENCES: Final = "sqlite_sequence"
 _CLUSTERS: Final = "clusters"
 _COUNTERS: Final = "counters"
 _POSITIONS: Final = "log_partitions"
-_COUNTED: Final = (_COUNTERS, "transactional_ids", "coordinator_states", "open_participants", _POSITIONS)
+_COUNTED: Final = (
+    _COUNTERS,
+    "transactional_ids",
+    "left_behind_records",
+    "coordinator_states",
+    "open_participants",
+    _POSITIONS,
+)
 """Tables that begin anew where it is not known what was counted, or how far the log was."""
 
 _LARGEST_CLUSTER_ID: Final = 10_000

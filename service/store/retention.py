@@ -43,6 +43,7 @@ from service.store.schema import (
     data_gaps,
     findings,
     id_minutes,
+    left_behind_records,
     log_partitions,
     mutes,
     open_entries,
@@ -75,7 +76,7 @@ AUDIT_KEPT_MS: Final = 400 * 86_400_000
 _STATES = Upsert(coordinator_states, add=("ids",))
 _NONE: Final = false()
 _T, _L, _P, _E, _F = transactional_ids.c, log_partitions.c, producer_ids.c, open_entries.c, findings.c
-_R, _A = rejects.c, audit.c
+_R, _A, _B = rejects.c, audit.c, left_behind_records.c
 
 _OWNS = and_(
     _T.cluster_id == _P.cluster_id,
@@ -83,6 +84,7 @@ _OWNS = and_(
     _T.producer_id == _P.producer_id,
     _T.state != EXPIRED,
 )
+_LEFT_BEHIND = and_(_B.cluster_id == _P.cluster_id, _B.producer_id == _P.producer_id, _B.state != EXPIRED)
 _HAD = and_(_P.cluster_id == _T.cluster_id, _P.transactional_id == _T.transactional_id)
 # the id's newest record cannot be decoded; the reject shows why
 _IS_ODD = and_(_T.cluster_id == _R.cluster_id, _T.transactional_id == _R.transactional_id, _T.state == UNKNOWN)
@@ -217,7 +219,7 @@ class Retention:
             .limit(self._ids_at_once)
         ).all()
         ids = [row.transactional_id for row in rows]
-        for table in (open_participants, transactional_ids):
+        for table in (open_participants, left_behind_records, transactional_ids):
             connection.execute(
                 delete(table).where(table.c.cluster_id == self._cluster_id, table.c.transactional_id.in_(ids))
             )
@@ -245,6 +247,6 @@ class Retention:
         if last is not None:
             ahead.append(place <= tuple(last))
         self._producers_after = None if last is None else (last.transactional_id, last.producer_id)
-        needed = or_(exists().where(_OWNS), self._is_needed(_P.producer_id))
+        needed = or_(exists().where(_OWNS), exists().where(_LEFT_BEHIND), self._is_needed(_P.producer_id))
         gone = delete(producer_ids).where(*ahead, _P.last_seen_ms < before_ms, ~needed)
         return connection.execute(gone).rowcount

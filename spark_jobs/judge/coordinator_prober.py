@@ -13,7 +13,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
-from service.kafka.transactions import TransactionDescription, describe_request, descriptions_in
+from service.kafka.transactions import TransactionDescription, describe_request, descriptions_in, no_coordinator_knows
 from service.store.display import display_id
 from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
@@ -25,21 +25,40 @@ TIMEOUT_MS: Final = 3_000
 
 
 class Question(NamedTuple):
-    """A question about an id, as the store has it now, to the broker that leads its log partition."""
+    """A question about an id, as the store has it now, to the broker that leads its log partition. To all brokers, if
+    the record `was_left_behind`."""
 
     stored: IdState
     coordinator: int
+    was_left_behind: bool = False
 
 
-class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer]):
+class LeftBehindAnswer(NamedTuple):
+    """The brokers' answer about an Ongoing transaction that was left behind: no coordinator knows it, or one does."""
+
+    transactional_id: bytes
+    producer_id: int
+    is_known: bool
+
+
+class CoordinatorProber(KafkaWorker[Sequence[Question], CoordinatorAnswer | LeftBehindAnswer]):
     """Asks coordinators about ids. An id without an answer is left out: the next question comes soon."""
 
     def __init__(self, client: ClientSettings, liveness: Liveness) -> None:
         super().__init__("coordinator prober", client, liveness)
 
     def _answer(self, question: Sequence[Question]) -> None:
+        plain = [one for one in question if _is_plain(one.stored)]
         with self._trying("coordinators were not asked about transactions"):
-            self._ask({q.stored.transactional_id.decode(): q for q in question if _is_plain(q.stored)})
+            self._ask({q.stored.transactional_id.decode(): q for q in plain if not q.was_left_behind})
+            self._ask_all_about([one.stored for one in plain if one.was_left_behind])
+
+    def _ask_all_about(self, left_behind: Sequence[IdState]) -> None:
+        self._client = self._client or KafkaClient(self._settings)
+        for one in left_behind:
+            is_gone = no_coordinator_knows(self._client, one.transactional_id.decode(), one.producer_id, TIMEOUT_MS)
+            if is_gone is not None:
+                self._answers.put(LeftBehindAnswer(one.transactional_id, one.producer_id, is_known=not is_gone))
 
     def _ask(self, by_name: Mapping[str, Question]) -> None:
         """Asks all coordinators at once. If one does not answer, the answers of the others still count."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection
 
 from service.domain.findings import ids_running_out, kinds, open_too_long, unreadable
-from service.domain.findings.conditions import MOST_IDS, IdState
+from service.domain.findings.advice import Answer
+from service.domain.findings.conditions import MOST_IDS, IdState, place_of
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult
-from service.domain.findings.mismatch import Compared, CoordinatorAnswer, is_comparable, mismatches
+from service.domain.findings.mismatch import Compared, CoordinatorAnswer, answer_of, is_comparable, mismatches
+from service.domain.findings.open_too_long import Surroundings
 from service.domain.findings.unreadable import SourceReport
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.transaction_log.states import ABORT_SLACK_MS, COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
 from service.store.queries import clusters, judge_inputs
-from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, CoordinatorProber, Question
+from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, CoordinatorProber, LeftBehindAnswer, Question
+from spark_jobs.judge.left_behind import LeftBehindObserver
 from spark_jobs.judge.makers import Makers
 
 RUNNING_OUT_EVERY_MS: Final = 30_000
@@ -43,13 +46,22 @@ class ConditionObserver:
         self._missing: dict[bytes, tuple[tuple[str, int, int], ...]] = {}
         self._idle_cursor: tuple[int, bytes] = (0, b"")
         self._makers = Makers(cluster_id)
+        self._left_behind = LeftBehindObserver(cluster_id)
+        self._agrees: dict[bytes, Answer] = {}
+        """Of overdue ids, the coordinators' answers."""
+
+    @property
+    def uncoordinated(self) -> frozenset[tuple[bytes, int]]:
+        """Returns the transactions, as (id, producer id), that were left behind and that no coordinator knows."""
+        return self._left_behind.uncoordinated
 
     def looks(
         self, connection: Connection, context: Context, known: Mapping[Key, Finding], now_ms: int
     ) -> list[RoundResult]:
         self._began_ms = self._began_ms or now_ms
-        open_, prepared, found = self._open(connection, context, now_ms)
+        open_, prepared, left_behind, found = self._open(connection, context, now_ms)
         looks = [found, self._sources(connection, context, now_ms)]
+        looks += self._left_behind.look(connection, context, now_ms)
         if now_ms >= self._running_out_at_ms:
             self._running_out_at_ms = now_ms + RUNNING_OUT_EVERY_MS
             looks.append(self._ids_running_out(connection, context, now_ms))
@@ -60,24 +72,26 @@ class ConditionObserver:
                 if kind == kinds.COORDINATOR_MISMATCH and finding.is_open and subject.transactional_id is not None
             ]
             looks.append(self._compare(connection, context, suspects, now_ms))
-            if now_ms >= self._ask_at_ms and self._ask(connection, context, suspects, [*prepared, *open_]):
+            if now_ms >= self._ask_at_ms and self._ask(connection, context, suspects, [*prepared, *open_], left_behind):
                 self._ask_at_ms = now_ms + ASK_EVERY_MS
         return looks
 
     def _open(
         self, connection: Connection, context: Context, now_ms: int
-    ) -> tuple[list[IdState], list[IdState], RoundResult]:
+    ) -> tuple[list[IdState], list[IdState], list[IdState], RoundResult]:
         shortest = context.rules.shortest_long_ms
         long_ms = min(open_too_long.LONG_AFTER_MS, open_too_long.LONG_AFTER_MS if shortest is None else shortest)
         open_ = judge_inputs.open_ids(connection, self._cluster_id, now_ms - long_ms)
         due_ms = now_ms - context.limits.scan_ms - ABORT_SLACK_MS  # `open_too_long.overdue` decides
         timed_out = judge_inputs.timed_out_ids(connection, self._cluster_id, due_ms)
+        left_open = judge_inputs.left_open(connection, self._cluster_id)
+        left_behind = self._left_behind.to_ask(timed_out.read, left_open.read, context)
         prepared = judge_inputs.prepared_ids(connection, self._cluster_id, now_ms - open_too_long.STUCK_AFTER_MS)
         self._missing = {one.transactional_id: self._missing.get(one.transactional_id, ()) for one in prepared.read}
         undecoded = judge_inputs.undecoded(connection, self._cluster_id, now_ms - QUIET_MS)
         makers = self._makers.of(connection, open_too_long.long_open(open_.read, context)[: MOST_IDS + 1], now_ms)
         found: list[Observation] = [
-            *open_too_long.overdue(timed_out.read, context),
+            *open_too_long.overdue(timed_out.read, context, self._surroundings(connection, timed_out.read)),
             *open_too_long.stuck(prepared.read, self._missing, context),
             *open_too_long.long_running(open_.read, context, makers),
             *unreadable.undecodable(undecoded.read, context),
@@ -91,7 +105,16 @@ class ConditionObserver:
         look = RoundResult(
             tuple(found), frozenset(unread), frozenset(context.known_until_ms), context.is_log_complete, unread=unread
         )
-        return open_.read, prepared.read, look
+        return open_.read, prepared.read, left_behind, look
+
+    def _surroundings(self, connection: Connection, timed_out: Sequence[IdState]) -> Surroundings:
+        """Returns what is known around the transactions that have reached their timeout."""
+        self._agrees = {one.transactional_id: self._agrees.get(one.transactional_id, Answer.NONE) for one in timed_out}
+        started = [one.started_at_ms + one.timeout_ms for one in timed_out if one.started_at_ms is not None]
+        if not started:
+            return Surroundings()
+        written_ms = judge_inputs.newest_writes(connection, self._cluster_id, min(started))
+        return Surroundings(written_ms, self._agrees)
 
     def _sources(self, connection: Connection, context: Context, now_ms: int) -> RoundResult:
         statuses = clusters.statuses(connection, self._cluster_id)
@@ -129,6 +152,9 @@ class ConditionObserver:
         been read to a later time."""
         assert self._prober is not None
         for answer in self._prober.answers():
+            if isinstance(answer, LeftBehindAnswer):
+                self._left_behind.apply(answer)
+                continue
             if answer.transactional_id in self._missing:
                 self._missing[answer.transactional_id] = answer.missing
             self._answers.append(answer)
@@ -140,12 +166,21 @@ class ConditionObserver:
             row = rows.get(answer.transactional_id)
             if row is not None and is_comparable(answer, row, context):
                 compared.append(Compared(answer, row))
+                if answer.transactional_id in self._agrees:
+                    self._agrees[answer.transactional_id] = answer_of(compared[-1])
             elif row is not None and row.offset == answer.offset and now_ms - answer.answered_at_ms < ASK_EVERY_MS:
                 waiting.append(answer)
         self._answers = waiting
         return mismatches(compared, suspects, context)
 
-    def _ask(self, connection: Connection, context: Context, suspects: list[bytes], busy: list[IdState]) -> bool:
+    def _ask(
+        self,
+        connection: Connection,
+        context: Context,
+        suspects: list[bytes],
+        busy: list[IdState],
+        left_behind: list[IdState],
+    ) -> bool:
         assert self._prober is not None
         first = judge_inputs.id_states(connection, self._cluster_id, suspects[:IDS_OF_EACH_KIND]) if suspects else {}
         chosen = {**first, **{one.transactional_id: one for one in busy[: IDS_AT_ONCE - IDS_OF_EACH_KIND - len(first)]}}
@@ -155,7 +190,9 @@ class ConditionObserver:
             Question(one, context.leaders[one.partition])
             for one in chosen.values()
             if context.leaders.get(one.partition, -1) >= 0
+            and (one.transactional_id in first or not place_of(one, context).was_left_behind)
         ]
+        questions += [Question(one, -1, was_left_behind=True) for one in left_behind[:IDS_AT_ONCE]]
         return not questions or self._prober.ask(questions)
 
     def _idle(self, connection: Connection, limit: int) -> list[IdState]:

@@ -90,6 +90,7 @@ class Judge:
         self._kafka_id = ""
         self._limits: Limits = limits_of({})
         self._may_skip_markers: bool | None = None
+        self._transaction_version: int | None = None
         self._events = EventObserver(cluster_id)
         self._partitions, self._groups = partitions, BlockedGroupObserver(cluster_id, groups)
         self._torn = TornObserver(cluster_id)
@@ -116,6 +117,7 @@ class Judge:
                     self._limits = limits_of(judge_inputs.configs(connection, self._cluster_id))
                     versions = judge_inputs.metadata_versions(connection, self._cluster_id)
                     self._may_skip_markers = may_skip_markers(versions)
+                    self._transaction_version = judge_inputs.transaction_version(connection, self._cluster_id)
             looks: list[RoundResult] = []
             has_news = self._events.read(connection, now_ms) and self._events_due.is_due(now_ms)
             is_due = self._conditions_due.is_due(now_ms)
@@ -127,7 +129,10 @@ class Judge:
             )
             blocked_groups = self._groups.blocked_groups(connection)
             context = context._replace(
-                groups=BlockedGroupIndex(blocked_groups), may_skip_markers=self._may_skip_markers
+                groups=BlockedGroupIndex(blocked_groups),
+                may_skip_markers=self._may_skip_markers,
+                uncoordinated=self._conditions.uncoordinated,
+                transaction_version=self._transaction_version,
             )
             if has_news:
                 with self._events_due.timed(now_ms):

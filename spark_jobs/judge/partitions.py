@@ -31,6 +31,7 @@ from service.domain.partitions.open_entries import (
     UNREPLICATED,
     Entry,
     Relation,
+    is_left_behind,
 )
 from service.domain.partitions.state import PartitionState
 from service.domain.worlds.facts import EntryFacts, EntryQuery
@@ -131,7 +132,9 @@ class OpenEntryObserver:
             connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id)
         )
         hanging = {subject: one for (kind, subject), one in known.items() if kind == kinds.HANGING}
-        shown = [(partition.row, one) for partition in partitions for one in partition.entries]
+        shown = [
+            (partition.row, _as_coordinated(one, context)) for partition in partitions for one in partition.entries
+        ]
         current = _Round(
             connection,
             context._replace(has_undecodable=read.has_undecodable),
@@ -376,6 +379,17 @@ def _owned(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[EntryKey
         for row, (entry, relation) in shown
         if relation.kind in (*_CLOSING, ADOPTED) and relation.owner is not None
     }
+
+
+def _as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
+    """Returns the entry with a relation that has no case yet while some coordinator may know its transaction, which was
+    left behind when partitions were added to the log."""
+    entry, relation = one.entry, one.relation
+    holder = relation.holder
+    if holder is None or not is_left_behind(entry, holder) or relation.kind != NOT_KNOWN:
+        return one
+    is_gone = (holder.transactional_id, entry.producer_id) in context.uncoordinated
+    return one._replace(relation=relation._replace(is_unowned=relation.is_unowned and is_gone))
 
 
 def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:

@@ -218,6 +218,7 @@ def _range(seen: LogObservation, partition: int, position: LogPosition, hi: int,
         bytes=0,
         gap=gap,
         counts=position.next_offset >= position.counted_from,
+        topic_partitions=len(seen.layout.leaders),
     )
 
 

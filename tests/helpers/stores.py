@@ -99,6 +99,14 @@ class SeededCluster:
             LogBatch((span,), tuple(runs), (), reason(trouble), steps, tuple(minute for _, minute in told)), now_ms
         )
 
+    def next_offset(self, partition: int = 0) -> int:
+        """Returns where the next `read` of the partition begins."""
+        return self._next[partition]
+
+    def moved_to(self, offset: int, partition: int = 0) -> None:
+        """Notes that a batch of the test's own was stored up to there."""
+        self._next[partition] = offset
+
     def read_no_log(self) -> None:
         """Stores the batch of a cluster without a transaction log."""
         self.writer.apply(LogBatch((), (), (), None, (), ()), NOW_MS)

@@ -30,6 +30,7 @@ Kind = Annotated[
         "expired_transactional_id",
         "epoch_exhaustion",
         "coordinator_mismatch",
+        "transaction_log_expanded",
         "undecodable_records",
         "data_gap",
         "coverage_gap",

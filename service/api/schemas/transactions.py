@@ -11,6 +11,11 @@ from pydantic import Field
 from service.api.http.fields import id_b64, id_text, raw_ms, text_of_time, transaction_link
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.domain.transaction_log import states
+from service.domain.transaction_log.coordinator_partition import (
+    coordinator_partition,
+    is_left_behind,
+    partition_count,
+)
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.states import expires_at_ms, times_out_at_ms
 from service.store.queries.clusters import ClusterRow, LogPartitionRow
@@ -127,9 +132,13 @@ class Transaction(Shape):
         """Returns the id of a row. `participants`: (topic, partition) of the open transaction. `coordinators`: by
         partition of `__transaction_state`, as they were last seen.
         """
+        place = row.partition
         times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
+        count = partition_count(coordinators, (one.topic_partitions for one in coordinators.values()))
+        if is_left_behind(row.transactional_id, row.partition, count):  # no timeout ends it there
+            place, times_out_ms = coordinator_partition(row.transactional_id, count) or 0, None
         expires_ms = expires_at_ms(row.state, row.last_update_ms, cluster.expiration_ms)
-        log = coordinators.get(row.partition)
+        log = coordinators.get(place)
         return Transaction(
             transactional_id=id_text(row.transactional_id),
             state=states.NAMES[row.state],
@@ -148,7 +157,7 @@ class Transaction(Shape):
             expires_raw_ms=raw_ms(expires_ms),
             partitions=[TopicPartition(topic=topic, partition=partition) for topic, partition in participants],
             coordinator=Coordinator(
-                partition=row.partition,
+                partition=place,
                 leader=None if log is None else log.leader,
                 epoch=None if log is None else log.leader_epoch,
             ),

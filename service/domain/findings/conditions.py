@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from service.domain.findings.advice import Place
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.rules import Rule
+from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind
 from service.domain.transaction_log.states import NAMES, TOPIC
 
 MOST_IDS: Final = 30
@@ -18,6 +20,7 @@ class IdState(NamedTuple):
     """The newest record of an id. `topics`: (topic, partition) of its open transaction.
 
     `state_since_ms`: in a PrepareX the time of its first record; `timestamp_ms` is that of the newest one.
+    `client_transaction_version`: the version under which its client wrote, 0 in the old protocol.
     """
 
     transactional_id: bytes
@@ -33,6 +36,7 @@ class IdState(NamedTuple):
     started_at_ms: int | None
     state_since_ms: int
     topics: tuple[tuple[str, int], ...] = ()
+    client_transaction_version: int = 0
 
     def newest_record(self) -> Evidence:
         text = (
@@ -91,8 +95,14 @@ def rule_of(one: IdState, context: Context) -> Rule:
     return context.rules.of(one.name, (topic for topic, _ in one.topics))
 
 
+def place_of(one: IdState, context: Context) -> Place:
+    """Returns the partition of the log with the id's newest record, and who looks for it there."""
+    count = context.partition_count
+    was_left_behind = is_left_behind(one.transactional_id, one.partition, count)
+    looked_for = coordinator_partition(one.transactional_id, count) if was_left_behind else None
+    return Place(one.partition, context.leaders.get(one.partition, -1), looked_for)
+
+
 def coordinator(one: IdState, context: Context) -> str:
     """Returns the text that names the id's coordinator, which has to act."""
-    leader = context.leaders.get(one.partition, -1)
-    who = f"broker {leader}" if leader >= 0 else "no broker"
-    return f"its coordinator ({who}, leader of {TOPIC}-{one.partition})"
+    return place_of(one, context).coordinator

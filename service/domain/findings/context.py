@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.finding import Observation
 from service.domain.findings.rules import Rule, Rules
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
+from service.domain.transaction_log.coordinator_partition import partition_count
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG
 
 SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
@@ -47,13 +48,14 @@ def limits_of(configs: Mapping[str, Mapping[str, str]]) -> Limits:
 
 class LogProgress(NamedTuple):
     """A partition of the transaction log: read up to `next_offset`, with the end offset that ListOffsets returned at
-    `end_asked_at_ms`."""
+    `end_asked_at_ms`. `topic_partitions`: their number by the topic's metadata; None: not known."""
 
     partition: int
     leader: int
     next_offset: int
     end_offset: int
     end_asked_at_ms: int
+    topic_partitions: int | None = None
 
 
 UNANSWERED_AFTER_MS: Final = 30_000
@@ -72,6 +74,10 @@ class Context(NamedTuple):
       while one of them is not read to its end.
     - `has_undecodable`: the newest record of some id cannot be decoded.
     - `may_skip_markers`: from `service.domain.releases`, for the brokers of the cluster.
+    - `uncoordinated`: Ongoing transactions, as (id, producer id), whose records were left behind when partitions were
+      added to the log, and of which the coordinators answered, after the abort was due, that none knows them.
+    - `transaction_version`: the finalized feature; 0 where it is not finalized, None where it is not known.
+    - `partition_count`: the number of partitions of the transaction log; 0 if none was read.
     """
 
     limits: Limits
@@ -83,6 +89,9 @@ class Context(NamedTuple):
     settled_ms: int | None = None
     has_undecodable: bool = False
     may_skip_markers: bool | None = None
+    uncoordinated: frozenset[tuple[bytes, int]] = frozenset()
+    transaction_version: int | None = None
+    partition_count: int = 0
 
     def is_known_until(self, partition: int, at_ms: int) -> bool:
         """Returns whether everything that was written to the log partition until then is known."""
@@ -100,7 +109,9 @@ def context_of(limits: Limits, rules: Rules, progress: Iterable[LogProgress], no
     fresh = {v.partition: v.end_asked_at_ms for v in progress if _is_fresh(v, now_ms)}
     leaders = {v.partition: v.leader for v in progress}
     is_log_complete = bool(progress) and len(fresh) == len(progress)
-    return Context(limits, rules, fresh, leaders, is_log_complete, settled_ms=_settled_ms(progress, now_ms))
+    count = partition_count(leaders, (one.topic_partitions for one in progress))
+    settled_ms = _settled_ms(progress, now_ms)
+    return Context(limits, rules, fresh, leaders, is_log_complete, settled_ms=settled_ms, partition_count=count)
 
 
 def _settled_ms(progress: Iterable[LogProgress], now_ms: int) -> int | None:

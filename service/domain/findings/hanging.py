@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.domain.findings import kinds
+from service.domain.findings import advice, kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import join_names, join_partitions
@@ -128,7 +128,7 @@ def observe(
         subject=case.subject,
         title=f"{place}: the transaction of {who} at offset {entry.start_offset} hangs: no coordinator will end it",
         detail=effect,
-        advice=_advice(case, verdict.decision),
+        advice=advice.hanging(_facts(case)),
         evidence=(
             *owner_evidence(case),
             *case.step_evidence,
@@ -218,46 +218,18 @@ def _cause(case: Case) -> HangCause:
     return HangCause.NEVER_ADDED if entry.coordinator_epoch == -1 else HangCause.LATE
 
 
-def _advice(case: Case, decision: str) -> str:
-    if isinstance(case.verdict.open_question, ForeignRecords):
-        return (
-            "Write no marker: it would decide about records of another cluster. If the topic is a mirror, or its files"
-            " were copied, declare it with `--mirrored`; txnscope then leaves it out. If it is neither, find out who"
-            " writes there with another cluster's producer ids."
-        )
-    if may_write_unlisted(case.entry, case.owner) and decision in (World.ABORT, World.NONE):
-        return (
-            f"No committed transaction has written to it yet, but {case.name} can still do so under this epoch, without"
-            " listing the partition: stop its producer, or let it initialise again. Then, if the decision stays, write"
-            " the ABORT marker with `txnscope resolve`."
-        )
-    fence = (
-        f" {case.name} can still write under this epoch: stop its producer, or let it initialise again, before you"
-        " write the marker."
-        if case.name is not None and can_still_write(case.entry, case.owner)
-        else ""
-    )
-    if decision == World.COMMIT:
-        return (
-            "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would discard this part"
-            " of it. Write the missing COMMIT marker with `txnscope resolve`; Kafka's tools cannot." + fence
-        )
-    if decision == World.ABORT:
-        return (
-            "No committed transaction can have written it: write the missing ABORT marker with the command, or"
-            " `txnscope resolve`." + fence
-        )
-    if decision == World.NONE:
-        return (
-            "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
-            " `txnscope resolve`. Restarting the application does not help." + fence
-        )
-    if case.verdict.holds_committed:
-        return (
-            "Do not abort it: it holds records of a committed transaction, and an ABORT marker destroys them. Whether"
-            " it holds others, too, is not known: find out from the application before anything is written." + fence
-        )
-    return (
-        "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"
-        " application before anything is written. It will not heal by itself." + fence
+def _facts(case: Case) -> advice.Hanging:
+    owner, name = case.owner, case.name
+    two_phase = advice.TwoPhase.NO
+    if name is not None:
+        two_phase = advice.two_phase_of(name, 0 if owner is None else owner.timeout_ms)
+    return advice.Hanging(
+        case.verdict.decision,
+        name,
+        can_still_write(case.entry, owner),
+        owner is not None and owner.is_left_behind,
+        two_phase,
+        is_foreign=isinstance(case.verdict.open_question, ForeignRecords),
+        may_write_unlisted=may_write_unlisted(case.entry, owner),
+        holds_committed=case.verdict.holds_committed,
     )

@@ -19,6 +19,7 @@ EXPIRING: Final = "expiring_transactional_id"
 EXPIRED: Final = "expired_transactional_id"
 EPOCH_EXHAUSTION: Final = "epoch_exhaustion"
 COORDINATOR_MISMATCH: Final = "coordinator_mismatch"
+LOG_EXPANDED: Final = "transaction_log_expanded"
 UNDECODABLE: Final = "undecodable_records"
 DATA_GAP: Final = "data_gap"
 COVERAGE_GAP: Final = "coverage_gap"
@@ -53,6 +54,7 @@ KINDS: Final = (
     EXPIRED,
     EPOCH_EXHAUSTION,
     COORDINATOR_MISMATCH,
+    LOG_EXPANDED,
     UNDECODABLE,
     DATA_GAP,
     COVERAGE_GAP,

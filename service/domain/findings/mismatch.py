@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
+from service.domain.findings.advice import Answer
 from service.domain.findings.conditions import IdState, coordinator, with_owner_and_groups
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.lifecycle import RoundResult
+from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.states import NAMES
 
 NOT_FOUND: Final = "not found"
@@ -61,12 +63,27 @@ def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context:
     only a candidate, because an append may just be under way."""
     compared, known = list(compared), set(suspects)
     return RoundResult(
-        tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if not c.answer.agrees(c.now)),
+        tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if _differs(c, context)),
         frozenset({kinds.COORDINATOR_MISMATCH}),
         frozenset(c.now.partition for c in compared),
         False,
         frozenset(c.now.transactional_id for c in compared),
     )
+
+
+def answer_of(compared: Compared) -> Answer:
+    """Returns what the coordinator's answer says about the id's transaction, for its advice."""
+    if compared.answer.agrees(compared.now):
+        return Answer.AGREES
+    return Answer.NOT_FOUND if compared.answer.state == NOT_FOUND else Answer.NONE
+
+
+def _differs(compared: Compared, context: Context) -> bool:
+    """Returns whether the coordinator contradicts the log. A record that was left behind when partitions were added to
+    the log is not the coordinator's any more (`log_expanded`)."""
+    one = compared.now
+    was_left_behind = is_left_behind(one.transactional_id, one.partition, context.partition_count)
+    return not was_left_behind and not compared.answer.agrees(one)
 
 
 def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observation:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from service.domain.applications import FLINK, NOTHING, UNKNOWN, Application, is_two_phase, may_be_two_phase
-from service.domain.findings import kinds
-from service.domain.findings.conditions import IdState, bounded, coordinator, judgeable, rule_of, with_owner_and_groups
+from service.domain.applications import FLINK, NOTHING, Application, is_two_phase, may_be_two_phase
+from service.domain.findings import advice, kinds
+from service.domain.findings.conditions import IdState, bounded, judgeable, place_of, rule_of, with_owner_and_groups
 from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import duration, join_partitions, utc
@@ -113,8 +113,11 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     rule = rule_of(one, context)
     started = one.started_at_ms or 0
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
-    heals = abort_due_ms(one, context)
-    if times_out is None or heals is None:
+    place = place_of(one, context)
+    heals = None if place.was_left_behind else abort_due_ms(one, context)
+    if place.was_left_behind:
+        ends = "whether its timeout ends it is not known: its record was left behind when partitions were added"
+    elif times_out is None or heals is None:
         ends = "it has no timeout (two-phase commit): only its application ends it"
     else:
         ends = (
@@ -136,7 +139,7 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} has been open since {utc(started)}, within its timeout{deadline}",
             detail=f"read_committed consumers wait behind it on {join_partitions(one.topics)}",
-            advice=_sink_advice(one, maker, times_out) if is_sink else _advice(one, maker),
+            advice=advice.long_running(advice.LongRunning(place, _sink(one, maker))),
             evidence=tuple(evidence),
             # what the timeout does to a two-phase sink is a loss, and heals nothing
             self_heals_at_ms=None if is_sink else heals,
@@ -152,49 +155,54 @@ def _is_near(one: IdState, context: Context) -> bool:
     return times_out_ms - context.known_until_ms[one.partition] <= one.timeout_ms // NEAR_DEADLINE
 
 
-def _advice(one: IdState, maker: Application) -> str:
-    general = (
-        "Its application has to commit or abort it. If it is gone, starting it again with the same transactional.id"
-        " aborts the transaction at once, and its records are discarded."
-    )
-    if maker.kind != UNKNOWN or not may_be_two_phase(one.name, one.timeout_ms):
-        return general
-    return (
-        f"{general} If it is a two-phase sink (the id has the form of Apache Flink's), do not start it without its"
-        " state: restore the job from its last checkpoint or savepoint, which commits what the checkpoint counts as"
-        " delivered."
-    )
+class Surroundings(NamedTuple):
+    """What is known around overdue transactions. `written_ms`: by partition of the log, when (its broker's clock) one
+    of its ids was written last, as far as that was read. `answers`: of coordinators, by id."""
+
+    written_ms: Mapping[int, int] = {}
+    answers: Mapping[bytes, advice.Answer] = {}
 
 
-def _sink_advice(one: IdState, maker: Application, times_out_ms: int | None) -> str:
-    """Returns the advice about a transaction that may be pre-committed: its records may be in a checkpoint, which
-    counts them as delivered, and then only a commit of this very transaction keeps them (`KafkaCommitter` of
-    flink-connector-kafka, KIP-939)."""
-    is_flinks = maker.kind == FLINK
-    shows = "By the form and use of its id this is a transaction of Apache Flink's" if is_flinks else "This is one of a"
-    whose = f"the job with the id prefix {maker.name}" if is_flinks else "its application"
-    until = "" if times_out_ms is None else f" before {utc(times_out_ms)}"
-    lost = "" if times_out_ms is None else " The abort at the timeout loses them too."
-    return (
-        f"{shows} two-phase sink. If {whose} runs, its next checkpoint commits it. If it is gone,"
-        f" restore it from its last checkpoint or savepoint{until}, or commit the transaction with its producer id"
-        f" {one.producer_id} and epoch {one.producer_epoch}. Do not start a producer with this transactional.id, nor"
-        " the job without its state: that discards the transaction at once, and records that a checkpoint counts as"
-        f" delivered are lost.{lost} The log does not show whether a checkpoint holds it."
-    )
+NO_SURROUNDINGS: Final = Surroundings()
 
 
-def overdue(ids: Iterable[IdState], context: Context) -> list[Observation]:
-    """Returns observations of overdue transactions. `ids`: open ones, those due first."""
+def overdue(
+    ids: Iterable[IdState], context: Context, surroundings: Surroundings = NO_SURROUNDINGS
+) -> list[Observation]:
+    """Returns observations of overdue transactions. `ids`: open ones, those due first. Left out are those that no
+    coordinator knows any more: they hang."""
     due = [(one, due_ms) for one in judgeable(ids, context) if (due_ms := abort_due_ms(one, context)) is not None]
     return bounded(
-        [(one, due_ms) for one, due_ms in due if context.is_known_until(one.partition, due_ms)],
-        lambda found: _overdue(*found, context),
+        [
+            (one, due_ms)
+            for one, due_ms in due
+            if context.is_known_until(one.partition, due_ms)
+            and (one.transactional_id, one.producer_id) not in context.uncoordinated
+        ],
+        lambda found: _overdue(*found, context, surroundings),
         lambda rest: f"{len(rest):,} more transactions are past their timeout and not aborted",
     )
 
 
-def _overdue(one: IdState, due_ms: int, context: Context) -> Observation:
+def _sink(one: IdState, maker: Application = NOTHING) -> advice.Sink:
+    return advice.Sink(
+        advice.two_phase_of(one.name, one.timeout_ms, maker),
+        one.producer_id,
+        one.producer_epoch,
+        times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms),
+        maker.name if maker.kind == FLINK else None,
+    )
+
+
+def _overdue(one: IdState, due_ms: int, context: Context, surroundings: Surroundings) -> Observation:
+    facts = advice.Overdue(
+        place=place_of(one, context),
+        sink=_sink(one),
+        neighbours_progress=surroundings.written_ms.get(one.partition, -1) > due_ms,
+        written_under=one.client_transaction_version,
+        finalized=context.transaction_version,
+        answer=surroundings.answers.get(one.transactional_id, advice.Answer.NONE),
+    )
     late_ms = context.known_until_ms[one.partition] - due_ms
     is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.limits.assumed
     due = Evidence(
@@ -213,14 +221,24 @@ def _overdue(one: IdState, due_ms: int, context: Context) -> Observation:
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it",
             detail=f"it blocks {join_partitions(one.topics)}",
-            advice=f"Look at {coordinator(one, context)}: it does not abort timed-out transactions. Causes: a"
-            " coordinator that failed to load its partition, a partition without leader or below min.insync.replicas,"
-            " or clocks that differ. Restarting the application does not help before the coordinator works.",
-            evidence=(one.newest_record(), due),
+            advice=advice.overdue(facts),
+            evidence=(one.newest_record(), due, *_facts_known(one, facts, surroundings)),
             confidence=kinds.CERTAIN if is_sure else kinds.LIKELY,
             log_partition=one.partition,
         ),
     )
+
+
+def _facts_known(one: IdState, facts: advice.Overdue, surroundings: Surroundings) -> list[Evidence]:
+    """Returns the facts on which the advice rests, as evidence."""
+    place, found = facts.place, []
+    written_ms = surroundings.written_ms.get(place.partition, -1)
+    if facts.neighbours_progress:
+        found.append(Evidence(written_ms, place.log_partition, "another id was written then, after the abort was due"))
+    if facts.is_above_finalized:
+        versions = f"written under transaction.version {facts.written_under}; finalized is {facts.finalized}"
+        found.append(Evidence(one.timestamp_ms, "features", versions))
+    return found
 
 
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
@@ -259,10 +277,9 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
             " acknowledged its marker",
-            advice="Bring the leaders of these partitions back, or above min.insync.replicas; the coordinator retries"
-            " the markers without limit. If these leaders are well, move the leadership of the log partition:"
-            f" {coordinator(one, context)} may have given up. The timeout does not end it, and restarting the"
-            " application does not help.",
+            advice=advice.stuck(
+                advice.Stuck(place_of(one, context), one.state == PREPARE_COMMIT, context.may_skip_markers)
+            ),
             evidence=tuple(evidence),
             log_partition=one.partition,
         ),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.applications import NOTHING, Application, is_two_phase
-from service.domain.findings import kinds
+from service.domain.findings import advice, kinds
 from service.domain.findings.churn import is_churning
 from service.domain.findings.context import SCAN_CONFIG, Context, with_rule
 from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject, prefix_of
@@ -73,11 +73,7 @@ def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
 def _observe(group: Group, context: Context, makers: Makers) -> Observation:
     last = group.events[-1]
     sinks = _sinks(group.events, makers)
-    general = (
-        "The records of these transactions are discarded. If the application is too slow, commit more"
-        f" often or raise transaction.timeout.ms: {_needed(group)}. If it stopped, find out why. A producer of the"
-        " old protocol is fenced by the abort and has to be started again."
-    )
+    general = advice.timed_out(advice.TimedOut(_two_phase(group.events, makers), _needed(group)))
     loss = (
         f"By the form and use of its id {sinks[-1].name} is of Apache Flink's two-phase sink: {_LOSS}" if sinks else ""
     )
@@ -105,6 +101,13 @@ def _needed(group: Group) -> str:
     longest_ms = max(e.duration_ms or e.timeout_ms for e in group.events)
     which = "it was" if len(group.events) == 1 else "the longest was"
     return f"{which} open for {duration(longest_ms)} when the coordinator ended it, and needed at least that"
+
+
+def _two_phase(events: Iterable[Event], makers: Makers) -> advice.TwoPhase:
+    """Returns whether one of the transactions may be of a two-phase sink. Those that are known to be are told of by
+    themselves (`_sinks`)."""
+    found = {advice.two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
+    return advice.TwoPhase.LIKELY if advice.TwoPhase.LIKELY in found else advice.TwoPhase.NO
 
 
 MANY_IDS: Final = 5
@@ -210,11 +213,7 @@ def correlated(
 
 
 def _outage(burst: Burst, makers: Makers) -> str:
-    general = (
-        "This is the trace of an outage: for longer than their transaction.timeout.ms these producers"
-        " could not commit. Their producers are fenced although there is no second instance; start them again. To"
-        " survive such an outage, raise transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
-    )
+    general = advice.timed_out_together(_two_phase(burst.events, makers))
     sinks = _sinks(burst.events, makers)
     if not sinks:
         return general

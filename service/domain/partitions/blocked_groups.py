@@ -31,6 +31,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import CERTAIN, LIKELY
+from service.domain.java_hash import partition_of
 from service.domain.partitions.facts import TopicPartition
 
 INACTIVE: Final = "inactive"
@@ -279,18 +280,4 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 def offsets_partition(group: str, partitions: int) -> int:
     """Returns the partition of `__consumer_offsets` for the group, as the group coordinator chooses it
     (`GroupCoordinatorService.partitionFor`). `partitions`: their number."""
-    return _java_abs(_java_hash(group)) % partitions
-
-
-def _java_hash(text: str) -> int:
-    """Returns `String.hashCode`: over UTF-16 code units, as a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    found = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        found = (31 * found + (high << 8 | low)) & 0xFFFFFFFF
-    return found - (1 << 32) if found >> 31 else found
-
-
-def _java_abs(number: int) -> int:
-    """Returns `Utils.abs`: the smallest number, which has no counterpart, becomes 0."""
-    return 0 if number == -(1 << 31) else abs(number)
+    return partition_of(group, partitions)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.context import Context
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerUndecodable
+from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerLeftBehind, OwnerUndecodable
 from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, abort_due_at_ms, is_time
 
 OPENED: Final = "open"
@@ -82,7 +82,17 @@ def can_be_of(entry: Entry, holder: Owner) -> bool:
 def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
     below the batch's ends it (`ProducerAppendInfo`), and the coordinator will write one to every partition that the
-    owner's open transaction lists."""
+    owner's open transaction lists. Of an Ongoing that was left behind that is not known."""
+    return _lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
+
+
+def is_left_behind(entry: Entry, owner: Owner | None) -> bool:
+    """Returns whether the entry belongs to an Ongoing transaction in a partition of the log where its coordinator does
+    not look for it: only one that has not restarted since partitions were added still ends it."""
+    return owner is not None and owner.is_left_open and _lists(entry, owner)
+
+
+def _lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     return (
         owner.producer_id == entry.producer_id
         and owner.state in OPEN
@@ -122,6 +132,10 @@ def relate(
         kind = ADOPTED if is_adopted else _owned_relation(entry, holder, context)
         return Relation(kind, holder, holder=holder)
     is_unread = holder.log_partition not in context.known_until_ms
+    if is_left_behind(entry, holder) and not is_hanging and not is_unread:
+        # a coordinator of before would end it by its timeout; the judge asks whether there is one
+        why, is_overdue = OwnerLeftBehind(holder.log_partition), _is_overdue(holder, context)
+        return Relation(NOT_KNOWN, owner, why, is_unowned=is_overdue, holder=holder)
     return _unowned(holder, owner, is_hanging=is_hanging, is_unread=is_unread)
 
 
@@ -139,9 +153,12 @@ def _owned_relation(entry: Entry, owner: Owner, context: Context) -> str:
         return ADOPTED
     if owner.state != ONGOING:
         return COMPLETING
+    return OVERDUE if _is_overdue(owner, context) else OPENED
+
+
+def _is_overdue(owner: Owner, context: Context) -> bool:
     due_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, context.limits.scan_ms)
-    is_overdue = due_ms is not None and context.is_known_until(owner.log_partition, due_ms)
-    return OVERDUE if is_overdue else OPENED
+    return due_ms is not None and context.is_known_until(owner.log_partition, due_ms)
 
 
 class DescribedOwner(NamedTuple):
@@ -160,7 +177,8 @@ class Owner(NamedTuple):
 
     `producer_id` is the one it has now. `partitions`: (topic, partition) of its open transaction. `first_seen_ms` to
     `last_epoch`: when and with which epochs it had the producer id in question. `ended_*`: the newest PrepareX with
-    partitions under that producer id (`ended_value` as Kafka wrote it); None if none was seen.
+    partitions under that producer id (`ended_value` as Kafka wrote it); None if none was seen. `is_left_behind`: the
+    record is in a partition of the log where no coordinator looks for the id (`coordinator_partition`).
     """
 
     transactional_id: bytes
@@ -184,3 +202,9 @@ class Owner(NamedTuple):
     ended_offset: int | None
     ended_state: int | None
     ended_value: bytes | None
+    is_left_behind: bool = False
+
+    @property
+    def is_left_open(self) -> bool:
+        """Returns whether the record is an Ongoing that was left behind."""
+        return self.is_left_behind and self.state == ONGOING

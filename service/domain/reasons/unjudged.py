@@ -60,6 +60,19 @@ class BeingConfirmed(Reason):
 
 
 @dataclass(frozen=True)
+class OwnerLeftBehind(Reason):
+    """The owner's record is in partition `log_partition` of the transaction log, where its coordinator does not look
+    for it, because partitions were added. A coordinator that has not restarted since then still ends it there."""
+
+    log_partition: int
+    code = "owner_left_behind"
+    sentence = (
+        "partitions were added to __transaction_state, and its transactional.id was left behind in partition"
+        " {0.log_partition}: only a coordinator that has not restarted since then ends it"
+    )
+
+
+@dataclass(frozen=True)
 class ProducerUnknown(Reason):
     """The partition is not judged because of an entry of this producer id."""
 

@@ -234,6 +234,7 @@ class RangeRead(NamedTuple):
       `gap` then covers all that was read of it.
     - `missing`: number of offsets without a record, because cleaning removed it.
     - `hole_end`: the offset after the last one of which no record was read, for whatever reason (0: there is none).
+    - `topic_partitions`: the number of partitions of the topic, also of those that do not answer (0: not known).
     """
 
     partition: int
@@ -252,6 +253,7 @@ class RangeRead(NamedTuple):
     counts: bool = True
     missing: int = 0
     hole_end: int = 0
+    topic_partitions: int = 0
 
     @property
     def is_gone(self) -> bool:

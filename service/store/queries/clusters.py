@@ -20,6 +20,7 @@ from service.store.schema import (
     counters,
     data_gaps,
     leases,
+    left_behind_records,
     log_partitions,
     source_status,
 )
@@ -57,6 +58,7 @@ class LogPartitionRow(NamedTuple):
     end_asked_at_ms: int
     transitions_per_s: float
     witnessed_from: int = 0
+    topic_partitions: int | None = None
 
 
 class StatusRow(NamedTuple):
@@ -162,6 +164,15 @@ def state_counts(connection: Connection, cluster_id: int) -> list[StateCount]:
     return [StateCount(*row) for row in rows]
 
 
+def has_undecodable(connection: Connection, cluster_id: int) -> bool:
+    """Returns whether the newest record of some id in some partition of the transaction log cannot be decoded."""
+    if any(one.state == UNKNOWN for one in state_counts(connection, cluster_id)):
+        return True
+    of_cluster = left_behind_records.c.cluster_id == cluster_id
+    found = select(left_behind_records.c.partition).where(of_cluster, left_behind_records.c.state == UNKNOWN)
+    return connection.execute(found.limit(1)).first() is not None
+
+
 def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:
     """Returns the cluster's counters that have no label, by name (`service.store.rows.counters`)."""
     rows = connection.execute(
@@ -237,8 +248,8 @@ class LogRead(NamedTuple):
 def log_read(connection: Connection, cluster_id: int) -> LogRead:
     rows = partitions(connection, cluster_id, SOURCE)
     unseen = [HiddenTransactions(row.partition, NO_POSITION, Range(0, row.witnessed_from), ANY_EPOCH) for row in rows]
-    has_undecodable = any(one.state == UNKNOWN for one in state_counts(connection, cluster_id))
-    if has_undecodable:
+    is_odd = has_undecodable(connection, cluster_id)
+    if is_odd:
         # such an id may have any producer id
         unseen += [
             HiddenTransactions(row.partition, NO_POSITION, Range(0, row.next_offset + 1), ANY_EPOCH) for row in rows
@@ -247,5 +258,5 @@ def log_read(connection: Connection, cluster_id: int) -> LogRead:
         {row.partition: row.next_offset for row in rows},
         {row.partition: (row.leader, row.leader_epoch) for row in rows},
         tuple(one for one in unseen if one.decided.hi > one.decided.lo),
-        has_undecodable,
+        is_odd,
     )

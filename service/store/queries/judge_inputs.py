@@ -3,6 +3,7 @@ beyond the limit are counted, at most MOST_COUNTED."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -13,11 +14,13 @@ from service.domain.findings.churn import Uses
 from service.domain.findings.conditions import IdState
 from service.domain.findings.context import LogProgress
 from service.domain.findings.ids_running_out import HIGH_EPOCH_FROM
+from service.domain.findings.log_expanded import NAMED, LeftBehind, LeftBehindIds
 from service.domain.findings.unreadable import DataGap, Undecoded
 from service.domain.transaction_log.states import (
     EXPIRED,
     ONGOING,
     OPEN,
+    PERSISTED,
     PREPARE_ABORT,
     PREPARE_COMMIT,
     SOURCE,
@@ -29,6 +32,7 @@ from service.store.schema import (
     CAN_EXPIRE,
     clusters,
     data_gaps,
+    left_behind_records,
     log_partitions,
     producer_ids,
     rejects,
@@ -44,6 +48,8 @@ GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
 """Number of ids, counted from the first, of which the partitions are read too."""
+
+_LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
 T = TypeVar("T")
 
@@ -70,6 +76,10 @@ _ID_STATE = (
     _T.started_at_ms,
     _T.state_since_ms,
 )
+_MORE = (_T.client_transaction_version,)
+_L = left_behind_records.c
+_NEWEST_WRITES: Final = 500
+"""Number of ids of each state, the ones written last, among which those of a log partition are searched."""
 _LOG_PROGRESS = select(*(log_partitions.c[name] for name in LogProgress._fields)).where(
     log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
 )
@@ -89,6 +99,13 @@ def configs(connection: Connection, cluster_id: int) -> Mapping[str, Mapping[str
 def metadata_versions(connection: Connection, cluster_id: int) -> list[int | None]:
     """Returns the newest level of `metadata.version` of each broker; None where the broker did not report it."""
     return [one.get("newest_metadata_version") for one in _description(connection, cluster_id).get("brokers", ())]
+
+
+def transaction_version(connection: Connection, cluster_id: int) -> int | None:
+    """Returns the finalized level of `transaction.version`; 0 if it is not finalized, None if the cluster did not
+    report its features."""
+    features = _description(connection, cluster_id).get("features", {})
+    return int(features.get("transaction.version", 0)) if features else None
 
 
 def _description(connection: Connection, cluster_id: int) -> Mapping[str, Any]:
@@ -129,7 +146,7 @@ def _ongoing(until_ms: int) -> Select[Any]:
     """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start before 1970 is a
     broken record, and would be the oldest for ever; the first condition names the index."""
     return (
-        select(*_ID_STATE)
+        select(*_ID_STATE, *_MORE)
         .where(
             _T.started_at_ms.is_not(None),
             _T.started_at_ms > 0,
@@ -142,19 +159,23 @@ def _ongoing(until_ms: int) -> Select[Any]:
 
 def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns ids that have been in PrepareX since `until_ms` or longer, the longest first."""
-    statement = select(*_ID_STATE).where(_T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms)
+    statement = select(*_ID_STATE, *_MORE).where(
+        _T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms
+    )
     return _limited(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
 
 def expiring_ids(connection: Connection, cluster_id: int, from_ms: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns idle ids last updated in [from_ms, until_ms], the longest idle first; without partitions."""
-    statement = select(*_ID_STATE).where(text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms)
+    statement = select(*_ID_STATE, *_MORE).where(
+        text(CAN_EXPIRE), _T.last_update_ms >= from_ms, _T.last_update_ms <= until_ms
+    )
     return _limited(connection, cluster_id, statement.order_by(_T.last_update_ms), with_topics=0)
 
 
 def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Iterable[int]) -> LimitedRead[IdState]:
     """Returns ids of the old protocol with an epoch from HIGH_EPOCH_FROM on, the highest first."""
-    statement = select(*_ID_STATE).where(
+    statement = select(*_ID_STATE, *_MORE).where(
         _T.partition.in_(sorted(log_partitions_)),
         _T.client_transaction_version.in_((0, 1)),
         _T.producer_epoch >= HIGH_EPOCH_FROM,
@@ -164,13 +185,15 @@ def high_epoch_ids(connection: Connection, cluster_id: int, log_partitions_: Ite
 
 
 def id_states(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> dict[bytes, IdState]:
-    found = _read(connection, cluster_id, select(*_ID_STATE).where(_T.transactional_id.in_(ids)), with_topics=0)
+    found = _read(connection, cluster_id, select(*_ID_STATE, *_MORE).where(_T.transactional_id.in_(ids)), with_topics=0)
     return {one.transactional_id: one for one in found}
 
 
 def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdState]:
     """Returns the next ids of a walk through those in a state."""
-    statement = select(*_ID_STATE).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
+    statement = (
+        select(*_ID_STATE, *_MORE).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
+    )
     return _read(connection, cluster_id, statement, with_topics=0, limit=limit)
 
 
@@ -200,7 +223,58 @@ def _read(
     rows = connection.execute(statement.where(_T.cluster_id == cluster_id).limit(limit)).all()
     named = [row[0] for row in rows[:with_topics]]
     topics = participants(connection, cluster_id, named) if named else {}
-    return [IdState(*row)._replace(topics=tuple(topics.get(row[0], ()))) for row in rows]
+    return [IdState._make((*row[:-1], tuple(topics.get(row[0], ())), row[-1])) for row in rows]
+
+
+def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
+    """Returns the Ongoing transactions of ids that were started again in another partition of the log, the oldest
+    first."""
+    columns = (*(_L[one.name] for one in _ID_STATE), _L.participants, _L.client_transaction_version)
+    statement = select(*columns).where(_L.cluster_id == cluster_id, _L.started_at_ms > 0, _L.state + 0 == ONGOING)
+    rows = connection.execute(statement.order_by(_L.started_at_ms).limit(IDS_READ)).all()
+    found = [_left_open(row) for row in rows]
+    return LimitedRead(found, _behind(connection, statement, len(found), IDS_READ))
+
+
+def _left_open(row: Any) -> IdState:
+    *newest, participants_, version = row
+    places = tuple((topic, partition) for topic, partition in json.loads(participants_))
+    return IdState._make((*newest, places, version))
+
+
+def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
+    """Returns the live records, among those that do not count, of ids that were started again elsewhere."""
+    columns = [_L[name] for name in _LEFT_BEHIND]
+    live = select(*columns).where(_L.cluster_id == cluster_id, _L.state < EXPIRED)
+    ids = connection.scalar(select(func.count()).select_from(live.limit(MOST_COUNTED).subquery())) or 0
+    is_open = live.where(_L.started_at_ms.is_not(None), _L.state == ONGOING)
+    ongoing = connection.scalar(select(func.count()).select_from(is_open.limit(MOST_COUNTED).subquery())) or 0
+    rows = [row for some in (is_open, live) for row in connection.execute(some.limit(NAMED))] if ids else []
+    return LeftBehindIds(ids, ongoing, tuple(dict.fromkeys(LeftBehind(*row) for row in rows)))
+
+
+def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) -> list[LeftBehind]:
+    """Returns the next ids of a walk through all, with the records that count."""
+    columns = [_T[name] for name in _LEFT_BEHIND]
+    ahead = select(*columns).where(_T.cluster_id == cluster_id, _T.transactional_id > after)
+    rows = connection.execute(ahead.order_by(_T.transactional_id).limit(limit))
+    return [LeftBehind(*row) for row in rows]
+
+
+def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dict[int, int]:
+    """Returns, by partition of the log, when (the record's timestamp) one of its ids was written last, if that was
+    after `since_ms` and among the newest of the cluster."""
+    found: dict[int, int] = {}
+    for state in sorted(PERSISTED):
+        newest = (
+            select(_T.partition, _T.timestamp_ms)
+            .where(_T.cluster_id == cluster_id, _T.state == state, _T.last_update_ms > since_ms)
+            .order_by(_T.last_update_ms.desc())
+            .limit(_NEWEST_WRITES)
+        )
+        for partition, timestamp_ms in connection.execute(newest):
+            found[partition] = max(found.get(partition, -1), timestamp_ms)
+    return found
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, func, select
 
 from service.domain.partitions.open_entries import Owner
-from service.domain.transaction_log.states import EXPIRED
+from service.domain.transaction_log.coordinator_partition import is_left_behind, partition_count
+from service.domain.transaction_log.states import EXPIRED, SOURCE
 from service.store.many_rows import batched
 from service.store.queries.transactions import participants
-from service.store.schema import producer_ids, transactional_ids
+from service.store.schema import left_behind_records, log_partitions, producer_ids, transactional_ids
 
 _AT_ONCE: Final = 500
 
-_P, _T = producer_ids.c, transactional_ids.c
+_P, _T, _B = producer_ids.c, transactional_ids.c, left_behind_records.c
 
 _NEWEST = (
     "partition",
@@ -44,6 +46,14 @@ _OWNERS = (
     )
     .where(_P.cluster_id == bindparam("cluster_id"), _P.producer_id.in_(bindparam("producer_ids", expanding=True)))
 )
+_LEFT_BEHIND = select(left_behind_records).where(
+    _B.cluster_id == bindparam("cluster_id"),
+    _B.producer_id.in_(bindparam("producer_ids", expanding=True)),
+    _B.state != EXPIRED,
+)
+_PARTITIONS = select(func.max(log_partitions.c.partition), func.max(log_partitions.c.topic_partitions)).where(
+    log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
+)
 
 
 def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dict[int, list[Owner]]:
@@ -54,16 +64,39 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
     """
     found: dict[int, list[Owner]] = {}
     for some in batched(sorted(set(asked)), _AT_ONCE):
-        rows = connection.execute(_OWNERS, {"cluster_id": cluster_id, "producer_ids": some}).all()
+        parameters = {"cluster_id": cluster_id, "producer_ids": some}
+        rows = connection.execute(_OWNERS, parameters).all()
+        if not rows:
+            continue
         open_ = participants(connection, cluster_id, sorted({row.transactional_id for row in rows}))
+        left = {(one.transactional_id, one.producer_id): one for one in connection.execute(_LEFT_BEHIND, parameters)}
+        count = partition_count_of(connection, cluster_id)
         for row in rows:
-            found.setdefault(row[0], []).append(_owner(row, open_.get(row[1], [])))
+            owner = _owner(row, open_.get(row.transactional_id, []))
+            if owner.producer_id != row[0] and (record := left.get((row.transactional_id, row[0]))) is not None:
+                owner = _with_record(owner, record)
+            looked_for = not is_left_behind(owner.transactional_id, owner.log_partition, count)
+            found.setdefault(row[0], []).append(owner._replace(is_left_behind=not looked_for))
     return {asked_for: sorted(had, key=lambda one: _order(one, asked_for)) for asked_for, had in found.items()}
+
+
+def partition_count_of(connection: Connection, cluster_id: int) -> int:
+    """Returns the number of partitions of the transaction log; 0 if none was read."""
+    last, reported = connection.execute(_PARTITIONS, {"cluster_id": cluster_id}).one()
+    return 0 if last is None else partition_count((last,), (reported,))
 
 
 def _owner(row: Any, partitions: Iterable[tuple[str, int]]) -> Owner:
     newest, had = row[1 : 2 + len(_NEWEST) + len(_NEWEST_MORE)], row[-len(_HAD) :]
-    return Owner._make((*newest, tuple(partitions), *had))
+    return Owner._make((*newest, tuple(partitions), *had, False))
+
+
+def _with_record(owner: Owner, record: Any) -> Owner:
+    """Returns the owner with the id's newest record under the producer id in question. Another record of the id counts,
+    under another producer id: it was started again where its coordinator looks now."""
+    newest = {name: getattr(record, name) for name in (*_NEWEST[1:], *_NEWEST_MORE)}
+    places = tuple((topic, partition) for topic, partition in json.loads(record.participants))
+    return owner._replace(log_partition=record.partition, partitions=places, **newest)
 
 
 def _order(owner: Owner, producer_id: int) -> tuple[bool, int, bytes]:

@@ -105,6 +105,28 @@ Index(
     postgresql_where=text(HAS_EXPIRED),
 )
 
+# The newest records of ids in other log partitions than that of their row in `transactional_ids`: partitions were added
+# to the log, and ids were hashed again (service.store.rows.left_behind). The columns are those of `transactional_ids`.
+left_behind_records = Table(
+    "left_behind_records",
+    metadata,
+    cluster_column(),
+    *(Column(one.name, one.type, nullable=one.nullable) for one in transactional_ids.c if one.name != "cluster_id"),
+    Column("participants", String),  # of its open transaction, as JSON: [[topic, partition], …]
+    PrimaryKeyConstraint("cluster_id", "transactional_id", "partition"),
+    Index(None, "cluster_id", "partition"),
+    Index(None, "cluster_id", "producer_id"),
+    Index(None, "cluster_id", "state"),
+)
+
+Index(
+    "ix_left_behind_records_open",
+    left_behind_records.c.cluster_id,
+    left_behind_records.c.started_at_ms,
+    sqlite_where=text("started_at_ms IS NOT NULL"),
+    postgresql_where=text("started_at_ms IS NOT NULL"),
+)
+
 # The partitions of open transactions; a row is deleted when its transaction completes.
 open_participants = Table(
     "open_participants",

@@ -67,6 +67,7 @@ log_partitions = Table(
     Column("window_started_ms", BigInteger, nullable=False),
     Column("window_records", BigInteger, nullable=False),
     Column("witnessed_from", BigInteger, nullable=False),  # every record appended from there on was read
+    Column("topic_partitions", Integer),  # of the topic, by its metadata; null: not known
     PrimaryKeyConstraint("cluster_id", "source", "topic", "partition"),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from service.domain.transaction_log.coordinator_partition import partition_count
 from service.domain.transaction_log.facts import Gap, RangeRead, Run
 from service.store.errors import OutOfSequence
 from service.store.progress import Position
@@ -26,10 +27,13 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The steps by partition, and the number of ranges that are skipped because they were applied before."""
+    """The steps by partition, and the number of ranges that are skipped because they were applied before.
+    `partition_count`: of the log, with these ranges; `has_grown`: it had fewer before."""
 
     steps: dict[int, Step]
     skipped: int
+    partition_count: int = 0
+    has_grown: bool = False
 
     @property
     def generations(self) -> dict[int, int]:
@@ -44,7 +48,10 @@ def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], partiti
     """
     steps: dict[int, Step] = {}
     seen: set[int] = set()
-    for read in ranges:
+    there = set(positions)
+    read_now = list(ranges)
+    for read in read_now:
+        (there.discard if read.is_gone else there.add)(read.partition)
         if read.partition in seen:
             raise OutOfSequence(f"partition {read.partition} is twice in one batch")
         seen.add(read.partition)
@@ -54,7 +61,10 @@ def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], partiti
     without_range = set(partitions_with_facts) - seen
     if without_range:
         raise OutOfSequence(f"partitions {sorted(without_range)} have records but no range")
-    return Plan(steps, len(seen) - len(steps))
+    before = partition_count(positions, (one.topic_partitions for one in positions.values()))
+    reported = [read.topic_partitions for read in read_now if not read.is_gone and read.topic_partitions]
+    count = partition_count(there, reported or (one.topic_partitions for p, one in positions.items() if p in there))
+    return Plan(steps, len(seen) - len(steps), count, has_grown=0 < before < count)
 
 
 def select_runs(steps: Mapping[int, Step], runs: Iterable[Run], *, counts: bool) -> list[Run]:

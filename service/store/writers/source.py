@@ -143,6 +143,7 @@ def _after(step: Step, now_ms: int) -> Position:
         window_started_ms=window_started_ms,
         window_records=window_records,
         witnessed_from=_witnessed_from(step),
+        topic_partitions=read.topic_partitions or None,
     )
 
 

@@ -20,6 +20,7 @@ from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import coordinator_states, transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
 from service.store.writers.history import MINUTES, minute_row
+from service.store.writers.id_rows import divide_all_again
 from service.store.writers.ids import IdWriter, expire_partition_ids
 from service.store.writers.marker_audit import keep_decisions
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
@@ -79,16 +80,18 @@ class TransactionLogWriter(SourceWriter):
             todo = self._plan(connection, batch)
             new, known = self._divided(connection, todo, batch)
             uncounted = by_id((*select_runs(todo.steps, batch.runs, counts=False), *known))
-            self._expire_ids(connection, [step for step in todo.steps.values() if step.begins_generation])
+            self._expire_ids(connection, todo, [step for step in todo.steps.values() if step.begins_generation])
+            if todo.has_grown:
+                divide_all_again(connection, self._cluster_id, todo.partition_count)
             begin_generations(connection, *self._log, todo.steps.values(), now_ms)
             if len(uncounted) <= self._runs_at_once and new is None:
-                self._ids.write(connection, todo.generations, uncounted, facts, now_ms, counts=False)
+                self._write(connection, todo, uncounted, facts, now_ms, counts=False)
                 return self._finish(connection, todo, batch, facts, now_ms)
         if new is not None:
             self._write_new(todo, new, facts, now_ms)
         for runs in slices_by_id(uncounted, self._runs_at_once):
             with self._transaction(ahead=True) as connection:
-                self._ids.write(connection, todo.generations, runs, facts, now_ms, counts=False)
+                self._write(connection, todo, runs, facts, now_ms, counts=False)
         with self._transaction() as connection:
             todo = self._plan(connection, batch)
             return self._finish(connection, todo, batch, facts, now_ms)
@@ -114,7 +117,7 @@ class TransactionLogWriter(SourceWriter):
                     self._ids.write_new(connection, _FIRST_GENERATION, some)
             except IntegrityError:  # an id is in two partitions: some were added, and ids were hashed again
                 with self._transaction(ahead=True) as connection:
-                    self._ids.write(connection, todo.generations, some.runs(), facts, now_ms, counts=False)
+                    self._write(connection, todo, some.runs(), facts, now_ms, counts=False)
 
     def _plan(self, connection: Connection, batch: LogBatch) -> Plan:
         partitions = {run.partition for run in batch.runs}
@@ -122,15 +125,23 @@ class TransactionLogWriter(SourceWriter):
             partitions |= set(batch.lone.partition.tolist())
         return plan(positions(connection, *self._log), batch.ranges, partitions)
 
-    def _expire_ids(self, connection: Connection, steps: Iterable[Step]) -> None:
+    def _write(
+        self, connection: Connection, todo: Plan, runs: Sequence[Run], facts: FoldedFacts, now_ms: int, *, counts: bool
+    ) -> EndedTotals:
+        generations, count = todo.generations, todo.partition_count
+        return self._ids.write(connection, generations, runs, facts, now_ms, counts=counts, partition_count=count)
+
+    def _expire_ids(self, connection: Connection, todo: Plan, steps: Sequence[Step]) -> None:
         """Voids the ids of partitions whose logs no longer contain what was read of them."""
         for step in steps:
             expire_partition_ids(connection, self._cluster_id, step.read.partition)
+        if steps:
+            divide_all_again(connection, self._cluster_id, todo.partition_count)
 
     def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, facts: FoldedFacts, now_ms: int) -> Applied:
         """Writes everything that must be written once, and the progress that records it."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
-        ended = self._ids.write(connection, todo.generations, runs, facts, now_ms, counts=True)
+        ended = self._write(connection, todo, runs, facts, now_ms, counts=True)
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
         counted = {partition for partition, step in todo.steps.items() if step.counts}
         count_durations(connection, self._cluster_id, [d for d in batch.durations if d.partition in counted], ended)
@@ -140,7 +151,7 @@ class TransactionLogWriter(SourceWriter):
         rejects = [reject for reject in batch.rejects if reject.partition in todo.steps]
         count_ends(connection, self._cluster_id, ended, now_ms)
         keep_rejects(connection, *self._log, rejects, now_ms)
-        self._expire_ids(connection, [step for step in todo.steps.values() if step.read.is_gone])
+        self._expire_ids(connection, todo, [step for step in todo.steps.values() if step.read.is_gone])
         finish_ranges(connection, *self._log, todo.steps.values(), now_ms)
         self._save_status(connection, now_ms, batch.trouble)
         return Applied(len(todo.steps), todo.skipped, len(rejects), ended)

@@ -56,6 +56,7 @@ _NO_HELP: Final = {
     kinds.LONG_RUNNING: (
         "Restarting the blocked consumers.",
         "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would split it.",
+        "Fencing it (a start with its id, `forceTerminateTransaction`), if its records are needed: it aborts them.",
     ),
     kinds.BLOCKED_GROUP: ("Restarting the group, or resetting its offsets beyond the LSO: records would be skipped.",),
     kinds.TIMED_OUT: ("Restarting consumers: nothing is blocked any more, the records are discarded.",),
@@ -66,17 +67,24 @@ _NO_HELP: Final = {
         "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
     ),
     kinds.TORN: ("Another marker: each part is decided, and a later marker does not change that.",),
+    kinds.LOG_EXPANDED: (
+        "Waiting for the timeout: no coordinator finds what is open there.",
+        "Restarting the application: the id gets a new producer id, and what was open stays open.",
+        "Adding more partitions: the ids move again.",
+    ),
     kinds.DATA_GAP: ("Restarting txnscope: records that are gone cannot be read again.",),
 }
 
 _EXPECT: Final = {
     kinds.ADOPTED: "this finding to resolve when the present transaction ends.",
     kinds.UNREPLICATED: "the LSO to move on as soon as the replicas have the marker.",
-    kinds.OVERDUE: "its coordinator to abort it within 10 s once it works, and the LSO to move on.",
+    kinds.OVERDUE: "its coordinator to abort it within 10 s once it works: its records are discarded, and the LSO moves"
+    " on.",
     kinds.STUCK_COMPLETION: "Complete in the transaction log as soon as the last leader has acknowledged.",
     kinds.LONG_RUNNING: "the LSO to move on when it ends, and this finding to resolve within seconds.",
     kinds.BLOCKED_GROUP: "the group to read on as soon as the LSO moves.",
     kinds.COORDINATOR_MISMATCH: "this finding to resolve when the coordinator and the transaction log agree again.",
+    kinds.LOG_EXPANDED: "what hangs to be named with its marker, and the number of ids to fall as they expire.",
     kinds.COVERAGE_GAP: "verdicts to return within seconds once it can be read.",
     kinds.EXPIRING: "this finding to resolve with the next transaction of the id.",
     kinds.UNDECODABLE: "each id to be known again from its next record on.",
@@ -266,6 +274,7 @@ def _expect() -> Step:
 def _never_helps(who: str, place: str) -> tuple[str, ...]:
     return (
         "Waiting: `transaction.timeout.ms` counts in the coordinator, which has no open transaction here.",
-        "`forceTerminateTransaction`: only raises the epoch. The id can write no more, but these records stay open.",
+        "`forceTerminateTransaction`: raises the epoch, and aborts what the id has open by then, whose records are"
+        " discarded. These records stay open.",
         f"Restarting {who}: if its next transaction includes {place}, that outcome also decides these records.",
     )

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Context, Limits
 from service.domain.findings.open_too_long import abort_due_ms, is_overdue, is_stuck
 from service.domain.transaction_log import states
+from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, expires_at_ms, is_time, times_out_at_ms
 from service.store.rows.ids import IdRow
 from service.web.shared import words
@@ -39,6 +40,11 @@ def next_step(row: IdRow, context: Context, now_ms: int) -> Next:
         return Next("unknown", "unknown", "unknown", more="its newest record cannot be decoded")
     if row.state == states.EXPIRED:
         return Next("muted", "", "expired", *((AT, row.timestamp_ms) if is_time(row.timestamp_ms) else ()))
+    is_lost = is_left_behind(row.transactional_id, row.partition, context.partition_count)
+    if is_lost and row.state in states.OPEN:
+        where = f"its record is in {states.TOPIC}-{row.partition}"
+        who = "a coordinator that has restarted since partitions were added does not look there"
+        return Next("now", "warning", "left behind", more=f"{where}; {who}")
     if row.state == states.ONGOING:
         return _of_open(row, context, now_ms)
     if row.state in states.PREPARED:

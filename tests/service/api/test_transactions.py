@@ -268,3 +268,13 @@ def test_a_time_beyond_every_calendar_is_kept_as_a_number(cluster: SeededCluster
         body = get(client, f"{ONE}?id=x")
     assert body["expires_at"] is None
     assert body["expires_raw_ms"] == INT64_MAX + 604_800_000
+
+
+def test_a_record_that_was_left_behind_has_no_timeout_and_its_coordinator_where_the_id_hashes(tmp_path: Path) -> None:
+    """Partitions were added to the log: `exp-a` was in 0 of 5, and is in 1 of 8."""
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
+    cluster.read([open_id("exp-a", 5_000, "orders", producer_id=7)])
+    cluster.close()
+    with client_of(cluster.url) as client:
+        left = get(client, f"{ONE}?id=exp-a")
+    assert (left["state"], left["times_out_at"], left["coordinator"]["partition"]) == ("Ongoing", None, 1)

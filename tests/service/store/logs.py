@@ -191,6 +191,7 @@ def counters(engine: Engine, cluster_id: int) -> dict[str, int]:
 TABLES = (
     schema.log_partitions,
     schema.transactional_ids,
+    schema.left_behind_records,
     schema.open_participants,
     schema.producer_ids,
     schema.coordinator_states,

@@ -44,6 +44,7 @@ NO_FINDING_RESTS_ON = {
     "waiting_markers": "compared within seconds; a torn transaction has a row of its own",
     "data_gaps": "a finding about a gap ends a quarter of an hour after it; what gaps hide is in log_partitions",
     "open_participants": "an expired id has none",
+    "left_behind_records": "of an expired id, with its row",
     "findings": "only those that ended are forgotten",
     "audit_events": "what people asked for",
     "mutes": "only those that ended are forgotten",

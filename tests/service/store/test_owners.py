@@ -5,6 +5,7 @@ from __future__ import annotations
 from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
+from service.store.queries import clusters
 from service.store.queries.owners import owners
 from service.store.retention import Retention
 from tests.service.store.conftest import Cluster
@@ -70,3 +71,24 @@ def test_a_thousand_at_once(cluster: Cluster) -> None:
         n: b"id-%04d" % n for n in range(1_200)
     }
     assert all(one.partitions == (("orders", 0), ("orders", 3)) for (one,) in all_of_them.values())
+
+
+def test_a_record_that_was_left_behind_is_told_with_its_own_partitions(cluster: Cluster) -> None:
+    """`exp-c` was in partition 2 of 5; of 8 it is in 3, where it was started again."""
+    cluster.start(dict.fromkeys(range(8), 0))
+    log(cluster, [entry(0, states.ONGOING, b"exp-c", pid=3)], partition=2)
+    assert found(cluster, 3)[3][0].is_left_behind
+    log(cluster, transaction(0, b"exp-c", start_ms=2_000, pid=1000), partition=3)
+    (before,), (now,) = found(cluster, 3, 1000).values()
+    assert (before.log_partition, before.state, before.producer_id) == (2, states.ONGOING, 3)
+    assert (before.partitions, before.is_left_behind) == ((("orders", 0), ("orders", 3)), True)
+    assert (now.log_partition, now.state, now.producer_id) == (3, states.COMPLETE_COMMIT, 1000)
+    assert (now.partitions, now.is_left_behind) == ((), False)
+
+
+def test_an_undecodable_record_may_be_of_any_producer_also_where_it_was_left_behind(cluster: Cluster) -> None:
+    cluster.start(dict.fromkeys(range(8), 0))
+    log(cluster, [entry(0, states.UNKNOWN, b"exp-c")], partition=2)
+    log(cluster, transaction(0, b"exp-c", start_ms=2_000, pid=1000), partition=3)
+    with cluster.engine.connect() as connection:
+        assert clusters.has_undecodable(connection, cluster.id)

@@ -135,11 +135,11 @@ def test_a_producer_id_that_comes_back_is_not_assigned_again(cluster: Cluster) -
 
 
 def test_an_id_may_come_back_in_another_partition(cluster: Cluster) -> None:
-    """The topic was recreated with another number of partitions."""
-    apply(cluster, *transaction(0, start_ms=5), entry(3, states.ONGOING, start_ms=6))
-    moved = batch([entry(0, states.COMPLETE_COMMIT, start_ms=6)], read(0, 1, partition=1, topic_id="U"))
+    """The topic was recreated with another number of partitions, of two of which the id has the second."""
+    apply(cluster, *transaction(0, b"job-1", start_ms=5), entry(3, states.ONGOING, b"job-1", start_ms=6))
+    moved = batch([entry(0, states.COMPLETE_COMMIT, b"job-1", start_ms=6)], read(0, 1, partition=1, topic_id="U"))
     cluster.writer.apply(moved, NOW_MS)
-    found = row(cluster.engine, cluster.id)
+    found = row(cluster.engine, cluster.id, b"job-1")
     assert (found["partition"], found["offset"], found["commits"]) == (1, 0, 2)
     assert participants(cluster) == []
     ids = {(r["partition"], r["state"]): r["ids"] for r in rows(cluster.engine, schema.coordinator_states, cluster.id)}
@@ -167,10 +167,10 @@ def test_transitions_per_second_are_those_of_the_last_ten_seconds(cluster: Clust
 
 def test_a_tombstone_left_in_an_old_partition_does_not_expire_an_id_that_moved(cluster: Cluster) -> None:
     """Partitions were added to the log: the coordinator of the old partition forgets the id a week later."""
-    cluster.writer.apply(batch(transaction(0, start_ms=5, pid=7), read(0, 3)), NOW_MS)
-    cluster.writer.apply(batch(transaction(0, start_ms=9, pid=8), read(0, 3, partition=1)), NOW_MS)
-    cluster.writer.apply(batch([entry(3, states.EXPIRED)], read(3, 4)), NOW_MS)
-    found = row(cluster.engine, cluster.id)
+    cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=5, pid=7), read(0, 3)), NOW_MS)
+    cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=9, pid=8), read(0, 3, partition=1)), NOW_MS)
+    cluster.writer.apply(batch([entry(3, states.EXPIRED, b"job-1")], read(3, 4)), NOW_MS)
+    found = row(cluster.engine, cluster.id, b"job-1")
     assert (found["partition"], found["state"], found["producer_id"]) == (1, states.COMPLETE_COMMIT, 8)
     assert found["commits"] == 2
     assert "expired" not in counters(cluster.engine, cluster.id)

@@ -161,6 +161,16 @@ EVERY: Final[dict[str, Observation]] = {
         "The coordinator has loaded its partition only in part.",
         severity=kinds.CRITICAL,
     ),
+    kinds.LOG_EXPANDED: observed(
+        kinds.LOG_EXPANDED,
+        Subject(),
+        "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
+        " them",
+        "Partitions of __transaction_state cannot be removed. Restart every broker that has not restarted since.",
+        detail="1 of them has a transaction open there that no timeout ends",
+        severity=kinds.CRITICAL,
+        ids=3,
+    ),
     kinds.UNDECODABLE: observed(
         kinds.UNDECODABLE,
         Subject(topic=TOPIC, partition=0),

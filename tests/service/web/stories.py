@@ -49,7 +49,7 @@ def wait(cluster: WithPartitions, groups: Iterable[ObservedGroupOffset]) -> None
 
 def empty_store(url: str, name: str = "prod-eu", **more: Any) -> WithPartitions:
     """Bound and described; counting began two hours ago."""
-    cluster = WithPartitions(url, name, **{"started_ms": NOW_MS - 2 * HOUR_MS, "partitions": 2, **more})
+    cluster = WithPartitions(url, name, **{"started_ms": NOW_MS - 2 * HOUR_MS, "partitions": 1, **more})
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     return cluster
 
@@ -60,7 +60,8 @@ def an_hour(cluster: WithPartitions) -> None:
         number = 10_000 + 2_000 * (ago % 7) + 150 * (60 - ago)
         at_ms = NOW_MS - ago * MINUTE_MS
         cluster.read([Id(b"orders-etl-1", commits=number, timestamp_ms=at_ms, last_update_ms=at_ms)], now_ms=at_ms)
-    told, offset = [], 0
+    first = offset = cluster.next_offset()
+    told = []
     for ago in range(59, 1, -2):
         at_ms = NOW_MS - ago * MINUTE_MS
         told += aborted(offset, at_ms, b"refunds-1")
@@ -74,7 +75,8 @@ def an_hour(cluster: WithPartitions) -> None:
                     logged(offset, state, key, pid=50 + number, epoch=epoch + ago * 2, start_ms=start_ms, at_ms=when_ms)
                 )
                 offset += 1
-    cluster.writer.apply(batch(told, read(0, offset, partition=1)), NOW_MS)
+    cluster.writer.apply(batch(told, read(first, offset)._replace(leader_epoch=5)), NOW_MS)
+    cluster.moved_to(offset)
 
 
 def tell(url: str, **more: Any) -> WithPartitions:

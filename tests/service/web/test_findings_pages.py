@@ -116,6 +116,11 @@ SAID: Mapping[str, tuple[str, ...]] = {
         "TRANSACTIONAL_ID_NOT_FOUND",
         "The coordinator has loaded its partition only in part.",
     ),
+    kinds.LOG_EXPANDED: (
+        "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks",
+        "1 of them has a transaction open there that no timeout ends",
+        "Restarting the application: the id gets a new producer id",
+    ),
     kinds.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
     kinds.DATA_GAP: ("was gone or had changed before it was read", "Reading went on after the gap."),
     kinds.COVERAGE_GAP: ("hr.payroll-0 and hr.payroll-1", "Grant READ on topic hr.payroll", "Pipeline"),

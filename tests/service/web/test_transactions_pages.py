@@ -579,3 +579,14 @@ def test_without_script_the_bars_are_a_drawing(cluster: WithPartitions, browse: 
     page = browse(cluster.url, script=False).open(f"{ONE}?id=pay")
     assert page.locator(".rates__plain").is_visible()
     assert page.locator(".rates__plain rect").count() > 0
+
+
+def test_a_record_that_was_left_behind_promises_no_end(tmp_path: Path) -> None:
+    """Partitions were added to the log: `exp-a` was in 0 of 5, and is in 1 of 8."""
+    cluster = WithPartitions(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
+    cluster.read([open_id("exp-a", 5_000)])
+    cluster.close()
+    with TestClient(create_app(cluster.url, now_ms=lambda: NOW_MS)) as client:
+        told = row_of(get(client, LIST), "exp-a")
+    assert "left behind its record is in __transaction_state-0" in told
+    assert "aborts itself" not in told

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from service.domain.findings.conditions import IdState
+from service.domain.findings.mismatch import CoordinatorAnswer
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import ClientSettings
@@ -57,5 +58,6 @@ def test_a_broker_that_does_not_answer_hides_nothing_of_the_others() -> None:
     probe._client = Cluster()  # type: ignore[assignment]
     probe._answer([_question("lost", FROZEN), _question("pay", LIVING)])
     (answer,) = probe.answers()
+    assert isinstance(answer, CoordinatorAnswer)
     assert (answer.transactional_id, answer.state) == (b"pay", "PrepareCommit")
     assert answer.missing == (("orders", 1, FROZEN),)

@@ -7,6 +7,7 @@ import pytest
 from service.domain.findings.context import Context, Limits
 from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner, Relation, owner_of, relate
+from service.domain.reasons.unjudged import LogUnread, OwnerLeftBehind
 from service.domain.transaction_log import states
 
 NOW_MS = 1_790_000_000_000
@@ -119,3 +120,16 @@ def test_the_id_that_has_the_producer_id_now_comes_before_one_that_had_it() -> N
     before = OWNER._replace(transactional_id=b"old", producer_id=99, last_seen_ms=NOW_MS)
     assert owner_of(ENTRY, [before, OWNER]) == OWNER
     assert owner_of(ENTRY, [before]) == before
+
+
+def test_what_was_left_behind_is_open_to_question() -> None:
+    """Partitions were added to the log, and no coordinator that has restarted since looks for the id there."""
+    left = OWNER._replace(is_left_behind=True)
+    before, after = related(left), related(left._replace(start_ms=NOW_MS - DUE_AFTER_MS))
+    assert (before.kind, before.why, before.is_unowned) == ("unknown", OwnerLeftBehind(0), False)
+    assert (after.kind, after.why, after.is_unowned) == ("unknown", OwnerLeftBehind(0), True)
+    assert related(left, is_hanging=True).kind == "hanging"
+    assert related(left, NOT_READ).why == LogUnread()
+    without_timeout = left._replace(timeout_ms=2_147_483_647, start_ms=1)
+    assert related(without_timeout).is_unowned is False
+    assert related(left._replace(state=states.PREPARE_COMMIT)).kind == "completing"

@@ -1,0 +1,84 @@
+"""The finding about partitions that were added to the transaction log: records lie where no coordinator looks for their
+ids, because an id hashes to another partition now.
+
+Seen on 3.9.2 and 4.3.1: once the brokers have restarted, DescribeTransactions does not find such an id; an Ongoing
+there never times out, while an idle id still expires. Until then a broker goes on with the number of partitions that it
+read when it started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.transaction_log.coordinator_partition import coordinator_partition
+from service.domain.transaction_log.states import NAMES, ONGOING, TOPIC
+
+NAMED: Final = 5
+"""Number of ids that the evidence names."""
+
+
+class LeftBehind(NamedTuple):
+    """A record that was left behind, at `timestamp_ms`, in `partition` of the log. `name`: of its id, as text."""
+
+    transactional_id: bytes
+    name: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    state: int
+
+
+class LeftBehindIds(NamedTuple):
+    """All such ids: their number, how many of them are Ongoing, and some of them, Ongoing ones first."""
+
+    ids: int
+    ongoing: int
+    named: tuple[LeftBehind, ...]
+
+
+def expanded(found: LeftBehindIds, partition_count: int) -> list[Observation]:
+    """Returns the observation of the cluster; none if no record was left behind."""
+    if not found.ids:
+        return []
+    is_one = found.ids == 1
+    return [
+        Observation(
+            kind=kinds.LOG_EXPANDED,
+            severity=kinds.CRITICAL,
+            subject=Subject(),
+            title=f"the transaction log has {partition_count} partitions now; {found.ids:,}"
+            f" {'id has records' if is_one else 'ids have records'} in a partition where no coordinator looks for them",
+            detail=_ongoing(found.ongoing),
+            advice=f"Partitions of {TOPIC} cannot be removed, and none should be added again. Restart every broker that"
+            " has not restarted since, one after another: until then brokers disagree about the coordinator of an id."
+            " An id that is started again gets a new producer id where its coordinator looks; what an earlier instance"
+            " had open is not aborted by that. End each such transaction by the marker of its finding"
+            " (hanging_transaction): its records are discarded. Idle records expire after"
+            " transactional.id.expiration.ms, where they are. Mute this finding once nothing is open there.",
+            evidence=tuple(_evidence(one, partition_count) for one in found.named[:NAMED]),
+            ids=found.ids,
+        )
+    ]
+
+
+def _ongoing(ongoing: int) -> str:
+    if not ongoing:
+        return "none of them has a transaction open there"
+    which = "1 of them has" if ongoing == 1 else f"{ongoing:,} of them have"
+    return f"{which} a transaction open there that no timeout ends"
+
+
+def _evidence(one: LeftBehind, partition_count: int) -> Evidence:
+    looked_for = coordinator_partition(one.transactional_id, partition_count)
+    text = (
+        f"{one.name} is {NAMES[one.state]} here; of {partition_count} partitions, its coordinator looks in {looked_for}"
+    )
+    return Evidence(one.timestamp_ms, f"{TOPIC}-{one.partition}@{one.offset}", text)
+
+
+def named_first(some: Sequence[LeftBehind]) -> tuple[LeftBehind, ...]:
+    """Returns the records to name: Ongoing ones first, then by id."""
+    return tuple(sorted(some, key=lambda one: (one.state != ONGOING, one.transactional_id, one.partition)))[:NAMED]

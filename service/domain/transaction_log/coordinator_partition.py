@@ -1,0 +1,37 @@
+"""The partition of `__transaction_state` in which a coordinator looks for a transactional.id. Pure.
+
+A coordinator computes the partition from the id and from the number of partitions that it read when it started
+(`TransactionStateManager.partitionFor`). Records stay where they were written: when partitions are added to the log,
+the records of most ids are left behind in a partition where no coordinator looks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from service.domain.java_hash import partition_of
+
+
+def coordinator_partition(transactional_id: bytes, partition_count: int) -> int | None:
+    """Returns the partition of the id among `partition_count` partitions. None if it is not known: the bytes are no
+    UTF-8 (Java hashes a text in which it has replaced what it could not decode), or there is no partition."""
+    if partition_count < 1:
+        return None
+    try:
+        return partition_of(transactional_id.decode(), partition_count)
+    except UnicodeDecodeError:
+        return None
+
+
+def is_left_behind(transactional_id: bytes, partition: int, partition_count: int) -> bool:
+    """Returns whether a record of the id in `partition` (-1: there is none) lies where no coordinator looks for it.
+    False if that is not known."""
+    found = coordinator_partition(transactional_id, partition_count)
+    return found is not None and partition not in (found, -1)
+
+
+def partition_count(partitions: Iterable[int], reported: Iterable[int | None] = ()) -> int:
+    """Returns the number of partitions of the log. `partitions`: those that answered; they are numbered from 0.
+    `reported`: the number according to the topic's metadata, where it is known: one that was just added may not answer
+    yet."""
+    return max([max(partitions, default=-1) + 1, *(number or 0 for number in reported)])

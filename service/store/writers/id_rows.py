@@ -1,0 +1,174 @@
+"""Reads and writes the rows of some ids together: the row that counts, its open partitions, the number of ids in each
+state, and the records of ids that have some in several partitions of the transaction log."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, delete, select
+
+from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.states import EXPIRED, OPEN
+from service.store.display import printable
+from service.store.many_rows import Upsert, batched, look_up
+from service.store.rows.ids import IdRow
+from service.store.rows.left_behind import Divided, Places, Record, divide
+from service.store.schema import coordinator_states, left_behind_records, open_participants, transactional_ids
+
+IDS_AT_ONCE: Final = 1_000
+
+_L, _O = left_behind_records.c, open_participants.c
+_OTHER = (*IdRow._fields, "participants")
+
+_IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
+_OTHERS = Upsert(
+    left_behind_records,
+    columns=_OTHER,
+    replace=[name for name in _OTHER if name not in left_behind_records.primary_key.columns],
+)
+PARTICIPANTS: Final = Upsert(open_participants)
+STATES: Final = Upsert(coordinator_states, add=("ids",))
+
+_CLOSE = delete(open_participants).where(_O.cluster_id == bindparam("cluster"), _O.transactional_id == bindparam("key"))
+_DROP = delete(left_behind_records).where(
+    _L.cluster_id == bindparam("cluster"), _L.transactional_id == bindparam("key"), _L.partition == bindparam("place")
+)
+_LONGEST_TOPIC: Final = 249  # Kafka's limit; a longer name, from a broken record, might not fit into the index
+
+
+@dataclass(slots=True)
+class IdRows:
+    """The rows of some ids. `counting`: by id, the row that counts. `partition_count`: of the transaction log."""
+
+    connection: Connection
+    cluster_id: int
+    partition_count: int
+    counting: dict[bytes, IdRow]
+    _others: dict[bytes, dict[int, Record]]
+    _changed: dict[bytes, IdRow] = field(default_factory=dict)
+    _divided: set[bytes] = field(default_factory=set)
+    _closed: set[bytes] = field(default_factory=set)
+    _opened: dict[bytes, Places] = field(default_factory=dict)
+    _moved: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    @classmethod
+    def read(cls, connection: Connection, cluster_id: int, ids: Sequence[bytes], partition_count: int) -> IdRows:
+        found = look_up(connection, transactional_ids, IdRow._fields, cluster_id, ids)
+        counting = {row.transactional_id: IdRow(*row) for row in found}
+        others: dict[bytes, dict[int, Record]] = {}
+        if _has_others(connection, cluster_id):
+            for *columns, places in look_up(connection, left_behind_records, _OTHER, cluster_id, ids):
+                row = IdRow(*columns)
+                record = Record(row, tuple((topic, partition) for topic, partition in json.loads(places)))
+                others.setdefault(row.transactional_id, {})[row.partition] = record
+        return cls(connection, cluster_id, partition_count, counting, others)
+
+    def in_partition(self, key: bytes, partition: int) -> IdRow | None:
+        """Returns the row of the id's newest record in this partition of the log; None if there is none."""
+        return next((row for row in self._all(key) if row.partition == partition), None)
+
+    def lives_elsewhere(self, key: bytes, partition: int) -> bool:
+        """Returns whether the id has a record that has not expired in another partition of the log."""
+        return any(row.partition != partition and row.state != EXPIRED for row in self._all(key))
+
+    def put(self, row: IdRow, places: Places) -> None:
+        """Takes the row of the id's newest record in its partition, with the partitions of its open transaction."""
+        key = row.transactional_id
+        old = self.counting.get(key)
+        if (old is None or old.partition == row.partition) and not self._others.get(key):
+            self._change(old, Record(row, places))
+            return
+        others = {**self._others.get(key, {}), row.partition: Record(row, places)}
+        if old is not None and old.partition != row.partition:
+            others[old.partition] = Record(old, self._places_of(old))
+        self._divide(old, divide(others.values(), self.partition_count))
+
+    def divide_again(self) -> None:
+        """Decides once more which record of each id counts."""
+        for key, others in list(self._others.items()):
+            old = self.counting.get(key)
+            records = [*others.values(), *([] if old is None else [Record(old, self._places_of(old))])]
+            found = divide(records, self.partition_count)
+            if old is None or found.counting.row.partition != old.partition:
+                self._divide(old, found)
+
+    def write(self) -> None:
+        connection, cluster_id = self.connection, self.cluster_id
+        _IDS.write(connection, list(self._changed.values()))
+        if self._closed:
+            connection.execute(_CLOSE, [{"cluster": cluster_id, "key": key} for key in self._closed])
+        opened = ((cluster_id, *place, key) for key, places in self._opened.items() for place in places)
+        PARTICIPANTS.write(connection, list(opened))
+        moved = [(cluster_id, *place, change) for place, change in sorted(self._moved.items()) if change]
+        STATES.write(connection, moved)
+        if self._divided:
+            counting = [
+                {"cluster": cluster_id, "key": key, "place": self.counting[key].partition} for key in self._divided
+            ]
+            connection.execute(_DROP, counting)
+            records = chain.from_iterable(self._others[key].values() for key in sorted(self._divided))
+            _OTHERS.write(connection, [(*one.row, json.dumps(one.places)) for one in records])
+
+    def _all(self, key: bytes) -> Iterator[IdRow]:
+        if (row := self.counting.get(key)) is not None:
+            yield row
+        yield from (one.row for one in self._others.get(key, {}).values())
+
+    def _divide(self, old: IdRow | None, found: Divided) -> None:
+        key = found.counting.row.transactional_id
+        self._others[key] = found.others
+        self._divided.add(key)
+        self._change(old, found.counting)
+
+    def _change(self, old: IdRow | None, new: Record) -> None:
+        key, row = new.row.transactional_id, new.row
+        self.counting[key] = self._changed[key] = row
+        self._moved[row.partition, row.state] += 1
+        if old is not None:
+            self._moved[old.partition, old.state] -= 1
+            if old.state in OPEN:
+                self._closed.add(key)
+                self._opened.pop(key, None)
+        if row.state in OPEN:
+            self._opened[key] = new.places
+
+    def _places_of(self, row: IdRow) -> Places:
+        """Returns the partitions of the open transaction in the row that counts."""
+        key = row.transactional_id
+        if row.state not in OPEN or key in self._changed:
+            return self._opened.get(key, ())
+        of_id = select(_O.topic, _O.partition).where(_O.cluster_id == self.cluster_id, _O.transactional_id == key)
+        rows = self.connection.execute(of_id.order_by(_O.topic, _O.partition))
+        return tuple((topic, partition) for topic, partition in rows)
+
+
+def places_of(participants: Iterable[Participants]) -> Places:
+    """Returns the partitions as they are stored."""
+    return tuple(
+        (printable(topic)[:_LONGEST_TOPIC], partition) for topic, partitions in participants for partition in partitions
+    )
+
+
+def divide_all_again(connection: Connection, cluster_id: int, partition_count: int) -> None:
+    """Decides once more which record counts of every id that has several: partitions were added to the log, or the log
+    of one was replaced."""
+    ids = select(_L.transactional_id).where(_L.cluster_id == cluster_id).distinct().order_by(_L.transactional_id)
+    for some in batched(connection.scalars(ids).all(), IDS_AT_ONCE):
+        rows = IdRows.read(connection, cluster_id, some, partition_count)
+        rows.divide_again()
+        rows.write()
+
+
+def delete_others(connection: Connection, cluster_id: int, partition: int) -> None:
+    """Deletes the records that do not count of a partition whose log was replaced by another one."""
+    connection.execute(delete(left_behind_records).where(_L.cluster_id == cluster_id, _L.partition == partition))
+
+
+def _has_others(connection: Connection, cluster_id: int) -> bool:
+    """Returns whether any id of the cluster has a record that does not count: in most clusters none ever has."""
+    return connection.execute(select(_L.partition).where(_L.cluster_id == cluster_id).limit(1)).first() is not None

@@ -1,0 +1,94 @@
+"""Observes records that were left behind in the transaction log when partitions were added: how many there are, and
+which Ongoing ones among them no coordinator knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection
+
+from service.domain.findings import kinds
+from service.domain.findings.conditions import IdState
+from service.domain.findings.context import Context
+from service.domain.findings.lifecycle import RoundResult
+from service.domain.findings.log_expanded import LeftBehind, LeftBehindIds, expanded, named_first
+from service.domain.findings.open_too_long import is_overdue
+from service.domain.transaction_log.coordinator_partition import is_left_behind
+from service.domain.transaction_log.states import EXPIRED, ONGOING
+from service.store.id_key import full_id
+from service.store.queries import judge_inputs
+from spark_jobs.judge.coordinator_prober import LeftBehindAnswer
+
+IDS_AT_ONCE: Final = 2_000
+"""Number of ids that one round looks at: some 15 ms."""
+
+AGAIN_MS: Final = 60_000
+"""Interval between two walks through all ids while some are left behind. Otherwise the next walk begins when partitions
+are added: coordinators write nowhere else."""
+
+
+@dataclass(slots=True)
+class LeftBehindObserver:
+    """Walks through all ids in rounds. Keeps the transactions, as (id, producer id), that no coordinator knows."""
+
+    cluster_id: int
+    uncoordinated: frozenset[tuple[bytes, int]] = frozenset()
+    _partition_count: int = 0
+    _begins_at_ms: int | None = 0
+    _after: bytes | None = None
+    _ids: int = 0
+    _ongoing: int = 0
+    _named: list[LeftBehind] = field(default_factory=list)
+
+    def look(self, connection: Connection, context: Context, now_ms: int) -> list[RoundResult]:
+        """Goes on with the walk. Returns a result when it is complete."""
+        if not context.is_log_complete:
+            return []
+        if context.partition_count != self._partition_count:
+            self._partition_count, self._begins_at_ms, self._after = context.partition_count, now_ms, None
+            self.uncoordinated = frozenset()
+        if self._after is None:
+            if self._begins_at_ms is None or now_ms < self._begins_at_ms:
+                return []
+            self._after, self._ids, self._ongoing, self._named = b"", 0, 0, []
+        some = judge_inputs.some_ids(connection, self.cluster_id, self._after, IDS_AT_ONCE)
+        self._add(some)
+        if len(some) == IDS_AT_ONCE:
+            self._after = some[-1].transactional_id
+            return []
+        self._after = None
+        others = judge_inputs.left_behind_ids(connection, self.cluster_id)
+        found = LeftBehindIds(
+            self._ids + others.ids, self._ongoing + others.ongoing, named_first([*self._named, *others.named])
+        )
+        self._begins_at_ms = now_ms + AGAIN_MS if found.ids else None
+        observations = expanded(found, self._partition_count)
+        return [RoundResult(tuple(observations), frozenset({kinds.LOG_EXPANDED}), is_log_complete=True)]
+
+    def to_ask(self, timed_out: Iterable[IdState], others: Iterable[IdState], context: Context) -> list[IdState]:
+        """Returns the overdue transactions about which the brokers are to be asked. `others`: of records that do not
+        count."""
+        return [
+            one
+            for one in (*timed_out, *others)
+            if is_left_behind(one.transactional_id, one.partition, context.partition_count)
+            and is_overdue(one, context)
+            and (one.transactional_id, one.producer_id) not in self.uncoordinated
+        ]
+
+    def apply(self, answer: LeftBehindAnswer) -> None:
+        transaction = answer.transactional_id, answer.producer_id
+        self.uncoordinated = (
+            self.uncoordinated - {transaction} if answer.is_known else self.uncoordinated | {transaction}
+        )
+
+    def _add(self, some: Iterable[LeftBehind]) -> None:
+        for one in some:
+            whole = full_id(one.transactional_id, one.name)
+            if one.state >= EXPIRED or not is_left_behind(whole, one.partition, self._partition_count):
+                continue
+            self._ids += 1
+            self._ongoing += one.state == ONGOING
+            self._named = list(named_first([*self._named, one]))

@@ -1,0 +1,67 @@
+"""transaction.version is lowered while a transaction of the new protocol is open: its end is pending in the memory of a
+coordinator that works for all others."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.demo.workload.clients import Stopped
+from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
+from service.domain.findings import kinds
+from service.store.schema import findings
+from tests.conftest import MakeBroker
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
+from tests.integration.application import Ingest, running
+from tests.integration.producers import create_topic, load
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+TIMEOUT_MS = 40_000
+PROPERTIES = {
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+def overdue(app: Ingest, status: str) -> Any:
+    return next((row for row in app.rows(findings) if (row.kind, row.status) == (kinds.OVERDUE, status)), None)
+
+
+def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, tmp_path: Path) -> None:
+    """Case C4, on the one version of the suite that has the feature."""
+    broker = make_broker("4.3.1", **PROPERTIES)
+    create_topic(broker.bootstrap, "orders")
+    with running(Ingest(broker.bootstrap, tmp_path)) as app:
+        stop = threading.Event()
+        with Connection(broker.bootstrap, stop) as connection:
+            held_up = RawProducer(connection, "held-up")
+            held_up.init(TIMEOUT_MS)
+            held_up.produce("orders", 0, [b"x"])
+            where = ("--bootstrap-server", broker.bootstrap)
+            broker.tool(
+                "org.apache.kafka.tools.FeatureCommand", *where, "downgrade", "--feature", "transaction.version=0"
+            )
+            stop.set()  # one attempt
+            with suppress(Refused, Stopped):
+                held_up.end(commit=True)
+        with load(broker.bootstrap, "orders", ["neighbour"], 0.5):
+            row = wait_for(lambda: overdue(app, kinds.CONFIRMED), f"the overdue transaction; {app.log}")
+            assert row.transactional_id == b"held-up"
+
+            def advice() -> str:
+                found = overdue(app, kinds.CONFIRMED)
+                return "" if found is None else str(found.advice)
+
+            wait_for(lambda: "other ids of __transaction_state-0 were written" in advice(), "what the neighbour shows")
+            wait_for(lambda: "transaction.version 2, and 0 is finalized now" in advice(), "the lowered feature")
+            for blamed in ("min.insync.replicas", "clock", "Causes"):
+                assert blamed not in advice()
+        broker.stop()  # as a move of the leadership: the partition of the log is loaded anew
+        broker.start()
+        wait_until_equal(lambda: app.ids()["held-up"].state, "CompleteAbort", "the remedy", ANSWER_S)
+        wait_for(lambda: overdue(app, kinds.RESOLVED), "the end of the finding")

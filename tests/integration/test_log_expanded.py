@@ -1,0 +1,144 @@
+"""Partitions are added to a real broker's transaction log, which then restarts: records are left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from deploy.demo.broker import Broker
+from service.clock import wall_clock_ms
+from service.domain.findings import kinds
+from service.domain.transaction_log.states import TOPIC as LOG
+from service.remediation.way_out import way_out
+from service.store.schema import clusters, findings, left_behind_records
+from service.store.schema import transactional_ids as ids
+from service.store.writers.findings import load
+from tests.conftest import MakeBroker
+from tests.helpers.brokers import connect, on
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
+from tests.integration.application import Ingest, log_ends, running
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+TIMEOUT_MS = 30_000
+PROPERTIES = {
+    "transaction.state.log.num.partitions": "5",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+def begin(broker: Broker, name: str, topic: str) -> Producer:
+    producer = open_producer(broker.bootstrap, name, TIMEOUT_MS)
+    producer.begin_transaction()
+    producer.produce(topic, b"payload", partition=0)
+    producer.flush(ANSWER_S)
+    return producer
+
+
+def add_partitions(broker: Broker, number: int) -> None:
+    """Adds partitions to the log, and restarts the broker: until then it goes on with the number that it knows."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+    admin.create_partitions([NewPartitions(LOG, number)])[LOG].result(ANSWER_S)
+    wait_until_equal(lambda: len(log_ends(broker.bootstrap)), number, "the partitions of the log")
+    broker.stop()
+    broker.start()
+
+
+def state_of(app: Ingest, name: str) -> str | None:
+    found = app.ids().get(name)
+    return None if found is None else found.state
+
+
+def open_findings(app: Ingest) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in app.rows(findings):
+        if row.status == kinds.CONFIRMED:
+            found.setdefault(row.kind, []).append(row)
+    return found
+
+
+def wait_for_hang(app: Ingest) -> Any:
+    def hang() -> Any:
+        app.is_running()
+        return next(iter(open_findings(app).get(kinds.HANGING, ())), None)
+
+    return wait_for(hang, f"the hanging transaction; {app.log}")
+
+
+def assert_left_behind(app: Ingest) -> None:
+    """What holds of the log however it was read."""
+    places = {row.transactional_id: (row.partition, row.producer_id) for row in app.rows(ids)}
+    assert {name: partition for name, (partition, _) in places.items()} == {
+        b"exp-a": 0,
+        b"exp-b": 1,
+        b"exp-c": 3,
+        b"pay-1": 4,
+    }
+    (left,) = app.rows(left_behind_records)
+    assert (left.transactional_id, left.partition) == (b"exp-c", 2)
+    assert left.producer_id != places[b"exp-c"][1]
+    hang = wait_for_hang(app)
+    assert (hang.transactional_id, hang.topic, hang.partition) == (b"exp-a", "orders-a", 0)
+    assert (hang.decision, hang.possible) == ("none", ["none"])
+    assert "abort --topic orders-a --partition 0 --start-offset 0" in hang.command
+    found = wait_for(lambda: open_findings(app).get(kinds.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
+    (expanded,) = found
+    assert (expanded.severity, expanded.count) == (kinds.CRITICAL, 3)
+    assert "the transaction log has 8 partitions now; 3 ids have records" in expanded.title
+    wait_until_equal(lambda: kinds.OVERDUE in open_findings(app), False, "an overdue transaction of exp-a")
+    assert [row.kind for row in app.rows(findings) if row.kind == kinds.COORDINATOR_MISMATCH] == []
+
+
+def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
+    """The id cannot be fenced, and every broker answers that it does not know it."""
+    with app.reader() as engine, connect(broker.bootstrap) as client:
+        (cluster,) = app.rows(clusters)
+        with engine.connect() as connection:
+            known = load(connection, cluster.id, wall_clock_ms())
+        finding = next(one for (kind, _), one in known.items() if kind == kinds.HANGING)
+        way = way_out(finding, cluster.id, client, engine.connect, wall_clock_ms)
+    assert (way.marker, way.topic, way.start_offset) == ("ABORT", "orders-a", 0)
+
+
+@pytest.fixture
+def everything() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@on("3.9.2")
+def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
+    everything: ExitStack, version: str, make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    broker = make_broker(version, **PROPERTIES)
+    for topic in ("orders", "orders-a"):
+        create_topic(broker.bootstrap, topic)
+    transact(open_producer(broker.bootstrap, "exp-b"), "orders")
+    transact(open_producer(broker.bootstrap, "exp-c"), "orders")
+    followed, first = tmp_path / "followed", tmp_path / "first"
+    followed.mkdir()
+    first.mkdir()
+    app = everything.enter_context(running(Ingest(broker.bootstrap, followed)))
+    app.wait_until_read()
+    left_open = [begin(broker, "exp-a", "orders-a"), begin(broker, "pay-1", "orders")]
+    add_partitions(broker, 8)
+    transact(open_producer(broker.bootstrap, "exp-c"), "orders")
+    wait_until_equal(lambda: state_of(app, "pay-1"), "CompleteAbort", "the control, which times out")
+    assert_left_behind(app)
+    fresh = everything.enter_context(running(Ingest(broker.bootstrap, first, name="first")))
+    fresh.wait_until_read()
+    assert_left_behind(fresh)
+    del left_open
+    assert_resolve_would_abort(app, broker)
+    hang = wait_for_hang(app)
+    arguments = hang.command.split()[1:]
+    broker.tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
+    wait_until_equal(lambda: kinds.HANGING in open_findings(app), False, "the hanging transaction, ended by hand")
+    assert kinds.OVERDUE not in open_findings(app)

@@ -1,0 +1,179 @@
+"""Each advice against every combination of its facts: what it must not claim, and what it must say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from service.domain.findings import advice
+from service.domain.findings.advice import Answer, Hanging, LongRunning, Overdue, Place, Sink, Stuck, TimedOut, TwoPhase
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
+from service.domain.worlds.verdict import UNKNOWN, World
+
+DEADLINE_MS = 1_790_000_000_000
+PLACES = (Place(3, 1), Place(3, -1), Place(0, 1, looked_for_in=1))
+DISCARDS = ("discard", "records are lost")
+STARTS_ANEW = ("starting it again with the same transactional.id", "starting the application again", "initialise again")
+
+
+def sinks() -> Iterator[Sink]:
+    for two_phase in TwoPhase:
+        yield Sink(two_phase, 7, 3, None if two_phase is TwoPhase.CERTAIN else DEADLINE_MS)
+
+
+def overdue_facts() -> Iterator[Overdue]:
+    versions = ((0, 0), (2, 2), (2, 0), (2, None), (0, 2))
+    for place, sink, goes_on, (under, now), answer in product(PLACES, sinks(), (True, False), versions, Answer):
+        yield Overdue(place, sink, goes_on, under, now, answer)
+
+
+def stuck_facts() -> Iterator[Stuck]:
+    yield from (Stuck(*facts) for facts in product(PLACES, (True, False), (True, False, None)))
+
+
+def hanging_facts() -> Iterator[Hanging]:
+    decisions = (World.COMMIT, World.ABORT, World.NONE, UNKNOWN)
+    for facts in product(decisions, ("pay", None), (True, False), (True, False), TwoPhase):
+        yield Hanging(*facts)
+
+
+def every_advice() -> Iterator[tuple[object, str]]:
+    for place, sink in product(PLACES, sinks()):
+        facts = LongRunning(place, sink)
+        yield facts, advice.long_running(facts)
+    yield from ((one, advice.overdue(one)) for one in overdue_facts())
+    yield from ((one, advice.stuck(one)) for one in stuck_facts())
+    yield from ((one, advice.hanging(one)) for one in hanging_facts())
+    for two_phase in TwoPhase:
+        timed_out = TimedOut(two_phase, "it was open for 20 s when the coordinator ended it, and needed at least that")
+        yield timed_out, advice.timed_out(timed_out)
+        yield two_phase, advice.timed_out_together(two_phase)
+
+
+def test_no_advice_lists_causes_as_if_there_were_no_other() -> None:
+    for facts, text in every_advice():
+        for claim in ("Causes:", "The cause is", "because the coordinator", "Nothing is wrong"):
+            assert claim not in text, facts
+
+
+def test_no_advice_is_more_than_a_person_reads_at_night() -> None:
+    for facts, text in every_advice():
+        assert len(text) <= 900, (len(text), facts)
+        assert text.endswith("."), facts
+        assert "  " not in text, facts
+
+
+def test_whoever_is_told_to_start_an_id_again_is_told_what_becomes_of_its_records() -> None:
+    for facts, text in every_advice():
+        if any(words in text for words in STARTS_ANEW):
+            assert any(words in text for words in DISCARDS) or "this transaction stays open" in text, facts
+
+
+def test_an_overdue_advice_blames_nothing_that_works() -> None:
+    for facts in overdue_facts():
+        text = advice.overdue(facts)
+        if facts.place.was_left_behind:
+            assert "min.insync.replicas" not in text
+            assert "clock" not in text
+            assert f"looks in {facts.place.looked_for_in}" in text
+            assert "gets a new producer id" in text
+            continue
+        if facts.neighbours_progress:
+            for blamed in ("ISR", "min.insync.replicas", "clock", "no leader", "Error loading", "does not know"):
+                assert blamed not in text, (facts, blamed)
+            assert "pending in its memory" in text
+        if facts.answer is Answer.AGREES:
+            assert "Error loading" not in text, facts
+        if not facts.neighbours_progress:
+            assert "pending in its memory" not in text, facts
+        assert "discards the records" in text, facts
+        assert (facts.place.leader < 0 and not facts.neighbours_progress and facts.answer is Answer.NONE) or (
+            "leadership" in text
+        ), facts
+
+
+def test_an_overdue_advice_names_the_lowered_feature_only_where_it_is_lower() -> None:
+    for facts in overdue_facts():
+        text = advice.overdue(facts)
+        is_lower = facts.finalized is not None and facts.finalized < facts.written_under
+        if facts.place.was_left_behind:
+            is_lower = False
+        assert ("transaction.version" in text) == is_lower, facts
+        assert ("Raising the feature again does not help" in text) == is_lower, facts
+
+
+def test_the_case_of_a_lowered_feature() -> None:
+    """C4: `A` is Ongoing under version 2 beyond its timeout, `B` of the same log partition goes on, nothing is
+    finalized any more."""
+    place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
+    text = advice.overdue(Overdue(place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES))
+    assert text == (
+        "Only this transaction is held up: other ids of __transaction_state-3 were written after its abort was due, so"
+        " its coordinator (broker 1, leader of __transaction_state-3) works and can write. The end of this one is"
+        " pending in its memory. Move the leadership of __transaction_state-3 to another broker and back, or restart"
+        " its leader: the partition is then loaded anew, and the transaction aborted. The id was written under"
+        " transaction.version 2, and 0 is finalized now: producers that were started before can neither end nor begin"
+        " a transaction, and have to be started again after that. Raising the feature again does not help. An abort"
+        " discards the records."
+    )
+
+
+def test_a_two_phase_sink_is_restored_before_its_deadline() -> None:
+    for place, sink in product(PLACES, sinks()):
+        text = advice.long_running(LongRunning(place, sink))
+        if place.was_left_behind:
+            assert "aborts the transaction at once" not in text
+            continue
+        if sink.two_phase is TwoPhase.NO:
+            assert "aborts the transaction at once: its records are discarded" in text
+            continue
+        assert "producer id 7 and epoch 3" in text
+        assert "Do not start another producer with this transactional.id" in text
+        assert "starting it again" not in text
+        assert ("before 2026-09-21 14:13:20 UTC" in text) == (sink.deadline_ms is not None)
+
+
+def test_a_stuck_completion_says_whether_its_records_are_lost() -> None:
+    for facts in stuck_facts():
+        text = advice.stuck(facts)
+        assert ("its records become readable" in text) == facts.is_commit, facts
+        assert ("its records are discarded" in text) != facts.is_commit, facts
+        assert "skips" not in text or facts.may_skip_markers, facts
+        if facts.place.was_left_behind:
+            assert "retries the markers" not in text
+
+
+def test_a_hanging_transaction_is_aborted_only_where_that_loses_nothing_that_was_committed() -> None:
+    for facts in hanging_facts():
+        text = advice.hanging(facts)
+        tells_to_abort = "ABORT marker with the command" in text
+        assert tells_to_abort == (facts.decision in (World.ABORT, World.NONE)), facts
+        assert ("It discards these records" in text) == tells_to_abort, facts
+        assert ("have to be produced again" in text) == (tells_to_abort and facts.two_phase is not TwoPhase.NO), facts
+        is_fence = facts.name is not None and facts.can_still_write
+        assert ("can still write" in text) == is_fence, facts
+        assert ("initialise again" in text) == (is_fence and not facts.was_left_behind), facts
+
+
+def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
+    for two_phase in TwoPhase:
+        for text in (advice.timed_out(TimedOut(two_phase, "")), advice.timed_out_together(two_phase)):
+            assert "discarded" in text
+            assert ("have to be produced again" in text) == (two_phase is not TwoPhase.NO)
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_ms", "expected"),
+    [
+        ("pay-1", 60_000, TwoPhase.NO),
+        ("orders-0", 60_000, TwoPhase.NO),
+        ("sink-0-17", 60_000, TwoPhase.LIKELY),
+        ("sink-0-17", 900_000, TwoPhase.LIKELY),
+        ("pay-1", 900_000, TwoPhase.LIKELY),
+        ("pay-1", TWO_PHASE_TIMEOUT_MS, TwoPhase.CERTAIN),
+    ],
+)
+def test_two_phase_sinks_are_known_by_their_ids_and_timeouts(name: str, timeout_ms: int, expected: TwoPhase) -> None:
+    assert advice.two_phase_of(name, timeout_ms) is expected

@@ -1,0 +1,127 @@
+"""Partitions were added to the transaction log: what the judge says of the records that were left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.findings.mismatch import NOT_FOUND, CoordinatorAnswer
+from service.domain.findings.rules import Rules
+from service.domain.transaction_log import states
+from service.domain.transaction_log.coordinator_partition import is_left_behind
+from service.store.engine import open_reader
+from service.store.writers.findings import FindingWriter, load
+from spark_jobs.judge.coordinator_prober import LeftBehindAnswer, Question
+from spark_jobs.judge.judge import Judge
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, batch, entry, read, transaction
+
+START_MS = NOW_MS - 120_000
+
+
+class Coordinators:
+    """Answers as brokers do that have restarted since partitions were added; `knows`: whether some has not."""
+
+    def __init__(self, knows: bool = False) -> None:
+        self.knows = knows
+        self.asked: list[Question] = []
+
+    def ask(self, questions: list[Question]) -> bool:
+        self.asked += questions
+        self._new = list(questions)
+        return True
+
+    def answers(self) -> list[CoordinatorAnswer | LeftBehindAnswer]:
+        new, self._new = getattr(self, "_new", []), []
+        return [self._answer(one) for one in new]
+
+    def _answer(self, question: Question) -> CoordinatorAnswer | LeftBehindAnswer:
+        one = question.stored
+        if question.was_left_behind:
+            return LeftBehindAnswer(one.transactional_id, one.producer_id, is_known=self.knows)
+        told = states.NAMES[one.state], one.producer_id, one.producer_epoch
+        if is_left_behind(one.transactional_id, one.partition, 8):
+            told = NOT_FOUND, -1, -1
+        return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS, NOW_MS, *told)
+
+
+class Judged:
+    """A log of 5 partitions to which 3 were added, with `exp-a` (0 → 1) Ongoing, `exp-b` (1 → 2) idle, `exp-c` (2 → 3)
+    started again, and `pay-1` (4 → 4) Ongoing."""
+
+    def __init__(self, cluster: Cluster, reader: Engine, coordinators: Coordinators) -> None:
+        self.cluster, self.reader, self.coordinators = cluster, reader, coordinators
+        cluster.start({})
+        logs = {
+            0: [entry(0, states.ONGOING, b"exp-a", pid=1, start_ms=START_MS, at_ms=START_MS)],
+            1: transaction(0, b"exp-b", start_ms=START_MS, pid=2),
+            2: transaction(0, b"exp-c", start_ms=START_MS, pid=3),
+            3: transaction(0, b"exp-c", start_ms=NOW_MS - 1_000, pid=1000),
+            4: [entry(0, states.ONGOING, b"pay-1", pid=4, start_ms=NOW_MS - 1_000, at_ms=NOW_MS - 1_000)],
+            5: [],
+            6: [],
+            7: [],
+        }
+        self.ends = {partition: len(log) for partition, log in logs.items()}
+        for partition, log in logs.items():
+            cluster.writer.apply(batch(log, read(0, len(log), partition=partition, asked_at_ms=NOW_MS)), NOW_MS)
+        writer = FindingWriter(cluster.engine, cluster.lease)
+        self.judge = Judge(reader, writer, cluster.id, Rules(), coordinators)  # type: ignore[arg-type]
+
+    def at(self, now_ms: int) -> dict[str, Finding]:
+        """The open findings by kind, after the log was read to its end and judged then."""
+        for partition, end in self.ends.items():
+            self.cluster.writer.apply(batch([], read(end, end, partition=partition, asked_at_ms=now_ms)), now_ms)
+        self.judge.round(now_ms)
+        with self.reader.connect() as connection:
+            known = load(connection, self.cluster.id, now_ms)
+        return {kind: one for (kind, _), one in known.items() if one.is_open}
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
+
+
+def test_one_finding_for_the_cluster_and_no_mismatch(cluster: Cluster, reader: Engine) -> None:
+    judged = Judged(cluster, reader, Coordinators())
+    found = judged.at(NOW_MS)
+    one = found[kinds.LOG_EXPANDED]
+    assert one.title == (
+        "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
+        " them"
+    )
+    assert (one.severity, one.count) == (kinds.CRITICAL, 3)
+    assert one.detail == "1 of them has a transaction open there that no timeout ends"
+    assert [e.text.partition(" ")[0] for e in one.evidence] == ["exp-a", "exp-b", "exp-c"]
+    assert one.evidence[0].text == "exp-a is Ongoing here; of 8 partitions, its coordinator looks in 1"
+    for round_ in range(1, 40):
+        found = judged.at(NOW_MS + 1_000 * round_)
+        assert kinds.COORDINATOR_MISMATCH not in found
+    assert kinds.LOG_EXPANDED in found
+
+
+def test_what_no_coordinator_knows_is_not_overdue(cluster: Cluster, reader: Engine) -> None:
+    judged = Judged(cluster, reader, Coordinators())
+    for round_ in range(3):
+        found = judged.at(NOW_MS + 1_000 * round_)
+    assert kinds.OVERDUE not in found
+    assert any(q.was_left_behind for q in judged.coordinators.asked)
+
+
+def test_what_a_coordinator_of_before_still_knows_is_overdue_with_the_reason(cluster: Cluster, reader: Engine) -> None:
+    judged = Judged(cluster, reader, Coordinators(knows=True))
+    for round_ in range(3):
+        found = judged.at(NOW_MS + 1_000 * round_)
+    assert "the id's coordinator looks in 1" in found[kinds.OVERDUE].advice

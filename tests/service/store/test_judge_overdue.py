@@ -1,0 +1,80 @@
+"""One id is overdue while its neighbours in the log progress: the advice uses what the store has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Finding
+from service.domain.findings.rules import Rules
+from service.domain.transaction_log import states
+from service.store.clusters import describe
+from service.store.engine import open_reader
+from service.store.writers.findings import FindingWriter, load
+from spark_jobs.judge.judge import Judge
+from tests.service.store.conftest import Cluster
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+
+BEGAN_MS = NOW_MS - 100_000
+LOWERED = {"features": {"metadata.version": 27}, "configs": {}, "brokers": []}
+PRESENT = {"features": {"metadata.version": 27, "transaction.version": 2}, "configs": {}, "brokers": []}
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+def overdue(cluster: Cluster, reader: Engine, log: list[Entry], description: dict[str, Any] | None) -> Finding:
+    cluster.start({0: 0})
+    if description is not None:
+        describe(cluster.engine, cluster.id, description, NOW_MS)
+    cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
+    Judge(reader, FindingWriter(cluster.engine, cluster.lease), cluster.id, Rules()).round(NOW_MS)
+    with reader.connect() as connection:
+        return next(one for (kind, _), one in load(connection, cluster.id, NOW_MS).items() if kind == kinds.OVERDUE)
+
+
+def open_one(name: bytes, version: int) -> Entry:
+    one = entry(0, states.ONGOING, name, pid=1, start_ms=BEGAN_MS, at_ms=BEGAN_MS, version=version)
+    return one._replace(record=one.record._replace(timeout_ms=20_000))
+
+
+def neighbour(at_ms: int) -> list[Entry]:
+    """`B` ends a transaction at that time."""
+    path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    return [entry(1 + n, state, b"B", pid=2, start_ms=at_ms, at_ms=at_ms + n) for n, state in enumerate(path)]
+
+
+def test_what_its_neighbours_show_is_not_blamed(cluster: Cluster, reader: Engine) -> None:
+    """After transaction.version was lowered with the transaction open (C4)."""
+    found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], LOWERED)
+    assert "other ids of __transaction_state-0 were written after its abort was due" in found.advice
+    assert "written under transaction.version 2, and 0 is finalized now" in found.advice
+    assert "Move the leadership of __transaction_state-0 to another broker and back" in found.advice
+    for blamed in ("min.insync.replicas", "clock", "Causes"):
+        assert blamed not in found.advice
+    told = [(one.source, one.text) for one in found.evidence[2:]]
+    assert told == [
+        ("__transaction_state-0", "another id was written then, after the abort was due"),
+        ("features", "written under transaction.version 2; finalized is 0"),
+    ]
+
+
+def test_a_neighbour_of_before_shows_nothing(cluster: Cluster, reader: Engine) -> None:
+    found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 10_000)], PRESENT)
+    assert "pending in its memory" not in found.advice
+    assert "transaction.version" not in found.advice
+    assert "why is not known" in found.advice
+
+
+def test_features_that_are_not_known_are_not_lower(cluster: Cluster, reader: Engine) -> None:
+    found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], None)
+    assert "pending in its memory" in found.advice
+    assert "transaction.version" not in found.advice
