@@ -21,12 +21,13 @@ from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import open_producer
 
 INIT = "Empty initialized certain"
-CLIENT = "PrepareAbort client_abort certain"
-TV2_CLIENT = "PrepareAbort client_abort likely"
+CLIENT = "PrepareAbort client_abort likely"
+TV2_CLIENT = CLIENT  # another shape of the log, as sure
 NO_WITNESS = "PrepareAbort client_abort ambiguous"
 TIMEOUT = "PrepareAbort timeout likely"
 FENCED = "PrepareAbort fenced likely"
 TV2_FENCED = "PrepareAbort fenced ambiguous"
+NOBODY_LET_IN = TV2_FENCED
 ADMIN = "PrepareAbort admin likely"
 EMPTY_ABORT = "PrepareAbort empty_abort certain"
 EXPIRED = "tombstone expired certain"

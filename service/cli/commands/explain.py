@@ -15,7 +15,7 @@ from service.cli.rest import Service
 from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
 from service.domain.partitions.offset_spans import OPEN
-from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.abort_explanation import why_ended
 from service.settings import Settings
 
 _PLACE: Final = re.compile(r"(?:(.+)-([0-9]{1,10}))?@([0-9]{1,19})", re.DOTALL)
@@ -89,7 +89,7 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _why(one: dict[str, Any]) -> str | None:
-    """Returns why the records were aborted, in sentences; None if they were not, or no cause is known."""
-    if one["kind"] != "aborted" or one["cause"] is None:
+    """Returns how the transaction of the records ended, in sentences; None if there is nothing to explain."""
+    if one["kind"] not in ("aborted", "committed") or one["cause"] is None:
         return None
-    return why_aborted(one["cause"], one["confidence"])
+    return why_ended(one["cause"], one["confidence"])

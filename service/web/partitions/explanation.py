@@ -18,7 +18,7 @@ from service.domain.partitions.offset_spans import (
     OPEN,
     UNKNOWN,
 )
-from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.abort_explanation import why_ended
 from service.store.display import shown_id
 from service.web.shared.causes import Word, word_of
 
@@ -115,7 +115,7 @@ def _told(span: Span) -> Told:
         ended_at=span.ended_at,
         cause=None if cause is None else word_of(cause),
         confidence=span.confidence,
-        why=None if cause is None or span.confidence is None else why_aborted(cause, span.confidence),
+        why=None if cause is None or span.confidence is None else why_ended(cause, span.confidence),
     )
 
 
