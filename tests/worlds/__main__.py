@@ -1,6 +1,7 @@
 """`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often and why all is unknown.
 
-Most are judged by the verdict alone, which takes no time; some by all of txnscope (`judged`), which takes a second.
+Most are judged by the verdict alone, which takes no time; some by all of txnscope (`judged`), which takes a second. As
+many lives of an id are drawn for the causes of its ends (`causes`): no certain cause may be wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+from tests.worlds import causes
+from tests.worlds.causes import CAUSES_BLOCK, draw_causes_block
 from tests.worlds.history import BLOCK, Tally, draw_block
 from tests.worlds.judged_history import JUDGED_BLOCK, draw_judged_block
 
@@ -22,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.worlds", description=__doc__)
     parser.add_argument("--histories", type=int, default=200_000)
     parser.add_argument("--judged", type=int, default=2_000, help="histories that all of txnscope judges")
+    parser.add_argument("--causes", type=int, default=200_000, help="lives whose causes are compared with the truth")
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
     logging.disable()
@@ -29,9 +33,33 @@ def main() -> int:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         alone = _drawn(pool, draw_block, range(first, first + options.histories, BLOCK))
         by_all = _drawn(pool, draw_judged_block, range(first, first + options.judged, JUDGED_BLOCK))
+        lives = _lives(pool, range(first, first + options.causes, CAUSES_BLOCK))
     wrong = _told("judged by the verdict alone", options.histories, *alone)
     wrong += _told("judged by all of txnscope", options.judged, *by_all)
+    wrong += _told_of_causes(options.causes, *lives)
     return 1 if wrong else 0
+
+
+def _lives(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> tuple[causes.Tally, list[str]]:
+    total, wrong = causes.Tally(), []
+    for tally, found in pool.map(draw_causes_block, seeds):
+        for (cause, confidence), truths in tally.truths.items():
+            for truth, times in truths.items():
+                total.add(cause, confidence, truth, times)
+        wrong += found
+    return total, wrong
+
+
+def _told_of_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
+    """Prints how often each cause was right, and what it was if not. Returns the number of wrong ones."""
+    for line in wrong:
+        sys.stdout.write(f"WRONG {line}\n")
+    sys.stdout.write(f"{lives:,} lives of an id, {len(wrong)} with a certain cause that is wrong\n")
+    for (cause, confidence), truths in sorted(total.truths.items()):
+        right = 100 * causes.share_right(total, cause, confidence)
+        others = ", ".join(f"{truth} {n:,}" for truth, n in truths.most_common() if truth != cause)
+        sys.stdout.write(f"{cause}, {confidence}: {truths.total():,}, right {right:.2f} %; {others}\n")
+    return len(wrong)
 
 
 def _drawn(

@@ -13,7 +13,7 @@ import pytest
 from service.domain.transaction_log import abort_explanation, causes, journal, states
 from tests.helpers.paths import ROOT
 from tests.service.domain.annotated import Annotated, Pair, annotated, judgement, while_open
-from tests.service.domain.coordinator import a_life
+from tests.service.domain.lives import a_life
 from tests.service.domain.records import told
 
 TEXT = (ROOT / "docs" / "causes.md").read_text()
