@@ -1,6 +1,6 @@
 """Findings about ids that two live producers take from one another in turns.
 
-A restart, a rebalance and a conflict all leave fences in the log, which has no host and no process. Three signs tell
+A restart, a rebalance and a conflict all leave fences in the log, which has no host and no process. Four signs tell
 them apart.
 
 - **Who got in**: a fence counts if a producer was let in right after it, and if that producer had a transaction open
@@ -9,10 +9,11 @@ them apart.
 - **Alive**: a fence counts if the fenced producer had begun its transaction less than ALIVE_MS before, or if the new
   one has another transaction timeout. A process that crashed needs longer to start again, and starts with the same
   timeout.
+- **At once**: the fenced producer is back within BACK_WITHIN_MS, or has another timeout. Rebalances are further apart.
 - **Alone**: fences of several ids of one application within moments are one restart, rebalance or reconfiguration.
 
-One instance that restarts within ALIVE_MS, over and over, cannot be told from two. Two that need longer to return, with
-the same timeout and longer transactions, are not found.
+One instance that restarts within ALIVE_MS, over and over, cannot be told from two. Two with the same timeout that need
+longer to return, or whose transactions are long, are not found.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ ALIVE_MS: Final = 2_000
 """Age of an open transaction up to which its producer was alive when it was fenced: a process that crashed and started
 again takes longer."""
 
+BACK_WITHIN_MS: Final = 30_000
+"""Time within which a producer that was fenced is started again and fences the other one, in a steady alternation."""
+
 ROUND_MS: Final = 10_000
 """Time within which one restart or rebalance of an application reaches all its ids."""
 
@@ -57,8 +61,8 @@ _LET_IN_MS: Final = causes.FOLLOWS_WITHIN_MS
 
 class _Takeover(NamedTuple):
     """An open transaction that was aborted (`fence`, its PrepareAbort) for a producer that was let in (`let_in`, its
-    Empty). `run`: the number of takeovers of the id that are not followed by a fence of the producer that was let in.
-    """
+    Empty). `run`: takeovers of an id with the same number alternate: each fences the producer that the one before let
+    in, and soon."""
 
     fence: Event
     let_in: Event
@@ -71,6 +75,9 @@ class _Takeover(NamedTuple):
     @property
     def has_another_timeout(self) -> bool:
         return self.fence.timeout_ms != self.let_in.timeout_ms
+
+    def is_soon_after(self, earlier: _Takeover) -> bool:
+        return self.has_another_timeout or self.fence.at_ms - earlier.fence.at_ms <= BACK_WITHIN_MS
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
@@ -130,10 +137,14 @@ def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
     for event, following in pairwise(events):
         is_let_in = following.cause == causes.INITIALIZED and following.from_state == COMPLETE_ABORT
         if event.cause == causes.FENCED and is_let_in and following.at_ms - event.at_ms <= _LET_IN_MS:
-            yield _Takeover(event, following, run)
-            newest = following
-        elif event is not newest:
+            takeover = _Takeover(event, following, run)
+            if newest is not None and not takeover.is_soon_after(newest):
+                run += 1
+            newest = takeover._replace(run=run)
+            yield newest
+        elif newest is None or event is not newest.let_in:
             run += 1
+            newest = None
 
 
 def _is_round(at_ms: int, own: Sequence[int], all_of_prefix: Sequence[int]) -> bool:

@@ -177,10 +177,11 @@ def test_the_attempts_of_a_flink_job_are_no_conflict() -> None:
     assert conflicts(events_of("\n".join(lines))) == 0
 
 
-def test_one_producer_per_input_partition_over_rebalances_is_no_conflict() -> None:
+@pytest.mark.parametrize(("partitions", "every_ms"), [(1, 60 * S), (4, 60 * S), (4, 25 * S)])
+def test_one_producer_per_input_partition_over_rebalances_is_no_conflict(partitions: int, every_ms: int) -> None:
     """All partitions that move change hands within seconds, and each only once."""
-    log = taken_in_turns(5, every_ms=60 * S)
-    assert conflicts(*(events_of(log, f"tx.g.in.{n}", at_ms=2 * S * n) for n in range(4))) == 0
+    log = taken_in_turns(5, every_ms=every_ms)
+    assert conflicts(*(events_of(log, f"tx.g.in.{n}", at_ms=2 * S * n) for n in range(partitions))) == 0
 
 
 def test_the_ids_of_two_deployments_that_fight_are_a_conflict() -> None:
