@@ -54,7 +54,9 @@ def _told_of_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
     """Prints how often each cause was right, and what it was if not. Returns the number of wrong ones."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
-    sys.stdout.write(f"{lives:,} lives of an id, {len(wrong)} with a certain cause that is wrong\n")
+    sys.stdout.write(
+        f"{lives:,} lives of an id, {len(wrong)} with a cause that is wrong and not a rare case of a likely one\n"
+    )
     for (cause, confidence), truths in sorted(total.truths.items()):
         right = 100 * causes.share_right(total, cause, confidence)
         others = ", ".join(f"{truth} {n:,}" for truth, n in truths.most_common() if truth != cause)

@@ -38,12 +38,13 @@ RARE: Final[dict[str, frozenset[str]]] = {
     COMMIT: frozenset({LATE_END}),
     CLIENT_ABORT: frozenset({LATE_END, FENCED, ADMIN, ZOMBIE}),
     TIMEOUT: frozenset({CLIENT_ABORT, FENCED, ADMIN, ITSELF, ZOMBIE}),
-    FENCED: frozenset({ADMIN, ITSELF, ZOMBIE, TIMEOUT}),
+    FENCED: frozenset({ADMIN, ITSELF, ZOMBIE, TIMEOUT, CLIENT_ABORT}),
     ADMIN: frozenset({FENCED, CLIENT_ABORT, ITSELF, ZOMBIE, TIMEOUT}),
     PID_ROTATED: frozenset({INITIALIZED}),
 }
 """The other truths that docs/causes.md names for a likely cause: an instance that gave up, a clock that stepped back,
-an end between the timeout and the next scan, a producer that was refused and created anew at once."""
+an end between the timeout and the next scan, a producer that was refused and created anew at once, transaction.version
+lowered to 0 in the middle of a TV2 transaction."""
 
 
 class WrongCause(AssertionError):
