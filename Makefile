@@ -67,8 +67,8 @@ fuzz-http: venv ## 100,000 mutated requests to the service; about ten minutes (R
 	$(BIN)/python -m tests.fuzz.http --requests $(or $(REQUESTS),100000) --seed $(or $(SEED),1)
 
 .PHONY: worlds
-worlds: venv ## 200,000 drawn histories of transactions: no wrong marker; about half an hour (HISTORIES, SEED)
-	$(BIN)/python -m tests.worlds --histories $(or $(HISTORIES),200000) --first-seed $(or $(SEED),0)
+worlds: venv ## 200,000 drawn histories of transactions: no wrong marker, no wrong certain cause; about half an hour (HISTORIES, SEED)
+	$(BIN)/python -m tests.worlds --histories $(or $(HISTORIES),200000) --causes $(or $(HISTORIES),200000) --first-seed $(or $(SEED),0)
 
 .PHONY: soak
 soak: venv ## brokers that freeze, die and restart amid load (half an hour: MINUTES, HANGS); then our own processes, two hours

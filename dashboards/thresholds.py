@@ -44,9 +44,10 @@ ABORT_FAST: Final = round(ABORT_FAST_BURN * ABORT_BUDGET, 6)
 ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
 """The shares of aborted transactions at these multiples."""
 
-FENCED_WINDOW: Final = "10m"
-FENCED_MANY: Final = 20
-"""Fenced producers within the window: more than restarts explain."""
+FENCED_WINDOW: Final = "2m"
+FENCED_MANY: Final = 4
+"""Fenced producers within the window. The alert waits for longer than the window: the restart of an application, a
+rebalance or a reconfiguration fences many producers, but once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0

@@ -22,8 +22,9 @@ FENCING: Final = Alert(
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} producers of {{ $labels.cluster }} were fenced within " + limits.FENCED_WINDOW,
     description="{{ $value | humanize }} open transactions of {{ $labels.cluster }} were aborted in "
-    f"{limits.FENCED_WINDOW} because their transactional.id was initialised again: two instances share an id and"
-    " fence each other in turns, or an application restarts in a loop.",
+    f"{limits.FENCED_WINDOW} because their transactional.id was initialised again, and this goes on: two instances"
+    " share an id and fence each other in turns, an application restarts in a loop, or producers of the old protocol"
+    " fence themselves after errors (KIP-360).",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )

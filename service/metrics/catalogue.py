@@ -33,7 +33,7 @@ ABORTS = _metric("aborts_total", "counter", "Aborted transactions, by cause.", "
 FENCED = _metric(
     "fenced_producers_total",
     "counter",
-    "Transactions aborted because a producer or an administrator initialised the id again.",
+    "Transactions that were aborted for an InitProducerId of their id: of a producer or an administrator.",
 )
 DURATION = _metric(
     "duration_seconds",

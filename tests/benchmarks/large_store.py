@@ -191,7 +191,7 @@ def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) 
         "to_state": states.PREPARE_ABORT,
         "duration_ms": 800,
         "cause": causes.CLIENT_ABORT,
-        "confidence": causes.CERTAIN,
+        "confidence": causes.LIKELY,
         "counted": True,
     }
     first_offset = 2 * _LAST_OFFSET + row.offset * 1_000

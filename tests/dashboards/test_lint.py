@@ -13,7 +13,7 @@ from tests.dashboards.boards import FILES, Json, load, panels
 from tests.dashboards.check_queries import labels_of
 
 UNITS = {"none", "short", "s", "ops", "reqps", "percentunit", "bytes", "Bps", "string"}
-WINDOWS_OF_ALERTS = {"Aborted, last hour", "Fenced in 10m", "New producer ids", "Undecodable in 15m"}
+WINDOWS_OF_ALERTS = {"Aborted, last hour", "Fenced in 2m", "New producer ids", "Undecodable in 15m"}
 
 
 @pytest.fixture(params=FILES)

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
-from deploy.demo.workload.raw_producer import Connection, RawProducer
+from deploy.demo.workload.old_producer import OldProducer
+from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
 from service.domain.transaction_log import causes, states
 from service.store.schema import transactional_ids, transitions
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
@@ -21,12 +23,13 @@ from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import open_producer
 
 INIT = "Empty initialized certain"
-CLIENT = "PrepareAbort client_abort certain"
-TV2_CLIENT = "PrepareAbort client_abort likely"
+CLIENT = "PrepareAbort client_abort likely"
+TV2_CLIENT = CLIENT  # another shape of the log, as sure
 NO_WITNESS = "PrepareAbort client_abort ambiguous"
 TIMEOUT = "PrepareAbort timeout likely"
 FENCED = "PrepareAbort fenced likely"
 TV2_FENCED = "PrepareAbort fenced ambiguous"
+NOBODY_LET_IN = TV2_FENCED
 ADMIN = "PrepareAbort admin likely"
 EMPTY_ABORT = "PrepareAbort empty_abort certain"
 EXPIRED = "tombstone expired certain"
@@ -74,6 +77,13 @@ class Lab:
         producer.init(timeout_ms)
         return producer
 
+    def old(self, name: str, topic: str, partition: int = 0) -> OldProducer:
+        """A producer by hand that speaks the old protocol, in the middle of a transaction."""
+        producer = OldProducer(self.connection, name)
+        producer.init()
+        write(producer, topic, partition)
+        return producer
+
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
         """An old client in the middle of a transaction, all of it acknowledged; it stays there until it is told to."""
         producer = open_producer(self.bootstrap, name, timeout_ms)
@@ -114,6 +124,28 @@ class Lab:
         """The rows of the id's history, in the order of the log."""
         rows = [r for r in self.app.rows(transitions) if r.transactional_id == name.encode()]
         return sorted(rows, key=lambda r: (r.generation, r.offset))
+
+
+def write(producer: OldProducer, topic: str, partition: int) -> None:
+    """Begins a transaction, or adds to it."""
+    producer.add(topic, partition)
+    producer.produce(topic, partition, [b"x"])
+
+
+PRODUCER_FENCED, INVALID_TXN_STATE = 90, 48
+
+
+def ended_by_a_late_copy(producer: OldProducer, topic: str, *, commit: bool) -> None:
+    """The EndTxn of the open transaction arrives twice, the second time when the next transaction is open: KAFKA-17754.
+    What the client wants of that one is refused. A third transaction commits."""
+    producer.end(commit=commit)
+    write(producer, topic, 1)
+    producer.end(commit=commit)  # byte for byte the same request
+    with pytest.raises(Refused) as refused:
+        producer.end(commit=not commit, wait=False)
+    assert refused.value.code == INVALID_TXN_STATE
+    write(producer, topic, 2)
+    producer.end(commit=True)
 
 
 _WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}

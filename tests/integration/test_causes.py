@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from deploy.demo.broker import Broker
+from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Refused, describe
 from deploy.demo.workload.workload import Workload
 from service.domain.transaction_log import causes
@@ -24,12 +25,15 @@ from tests.integration.causes_lab import (
     FENCED,
     INIT,
     NO_WITNESS,
+    PRODUCER_FENCED,
     TIMEOUT,
     TV2_CLIENT,
     TV2_FENCED,
     Lab,
+    ended_by_a_late_copy,
     id_history,
     labs,
+    write,
 )
 from tests.integration.producers import create_topic, open_producer, transact
 
@@ -125,6 +129,75 @@ def test_an_administrator_ends_it(lab: Callable[[str], Lab], version: str) -> No
     else:
         here.raw("q-old", 30_000)
     here.expect(dict.fromkeys(names, id_history(0, INIT, ADMIN, INIT)))
+
+
+@on("4.3.1")
+def test_a_late_copy_of_an_end_ends_the_next_transaction(lab: Callable[[str], Lab], version: str) -> None:
+    """Which its client meant otherwise: no end under an unchanged epoch is certain."""
+    here = lab(version)
+    create_topic(here.bootstrap, "late-end")
+    for name, commit in (("late-abort", False), ("late-commit", True)):
+        ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
+    here.expect(
+        {"late-abort": id_history(1, INIT, CLIENT, CLIENT), "late-commit": id_history(3, INIT)},
+    )
+
+
+@on("4.3.1")
+def test_a_framework_that_fences_its_own_ids_is_no_administrator(lab: Callable[[str], Lab], version: str) -> None:
+    """The request of fenceProducers, and the task right behind it, as of Kafka Connect."""
+    here = lab(version)
+    create_topic(here.bootstrap, "connect")
+    here.begin("connect-0", "connect")
+    here.begin("connect-1", "connect")
+    for name, timeout_ms in (("connect-0", 30_000), ("connect-1", 45_000)):
+        here.raw(name, timeout_ms)
+        here.raw(name)
+    here.expect(
+        {
+            "connect-0": id_history(0, INIT, TV2_FENCED, INIT, INIT),
+            "connect-1": id_history(0, INIT, FENCED, INIT, INIT),
+        }
+    )
+
+
+def test_tv2_excludes_the_late_copy_and_gives_the_aborted_producer_its_epoch(lab: Callable[[str], Lab]) -> None:
+    here = lab(TV2)
+    topic = "tv2-itself"
+    create_topic(here.bootstrap, topic)
+    late, itself = here.raw("tv2-late-end"), here.raw("tv2-itself")
+    late.produce(topic, 0, [b"x"])
+    epoch = late.producer_epoch
+    late.end(commit=False)
+    late.produce(topic, 1, [b"x"])
+    now = late.producer_epoch
+    late.producer_epoch = epoch
+    with pytest.raises(Refused) as refused:
+        late.end(commit=False)  # the copy
+    assert refused.value.code == PRODUCER_FENCED
+    late.producer_epoch = now
+    late.end(commit=True)
+    itself.produce(topic, 0, [b"x"])
+    itself.init(own=True)
+    itself.produce(topic, 0, [b"x"])
+    itself.end(commit=True)
+    old = here.old("old-itself", topic)
+    old.init(own=True)
+    write(old, topic, 0)
+    old.end(commit=True)
+    by_recovery = here.raw("tv2-recovered")
+    by_recovery.produce(topic, 0, [b"x"])
+    recovery = OldProducer(here.connection, "tv2-recovered")
+    recovery.producer_id, recovery.producer_epoch = by_recovery.producer_id, by_recovery.producer_epoch
+    recovery.end(commit=False)
+    here.expect(
+        {
+            "tv2-late-end": id_history(1, INIT, TV2_CLIENT),
+            "tv2-itself": id_history(1, INIT, TV2_CLIENT, INIT),
+            "old-itself": id_history(1, INIT, CLIENT, INIT),
+            "tv2-recovered": id_history(0, INIT, CLIENT),
+        }
+    )
 
 
 def test_tv2_clients(lab: Callable[[str], Lab]) -> None:

@@ -16,12 +16,23 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.demo.broker import Broker
-from deploy.demo.workload.raw_producer import describe
+from deploy.demo.workload.raw_producer import Refused, describe
 from service.domain.transaction_log.causes import INITIALIZED
 from service.store.schema import id_minutes
 from tests.helpers.brokers import free_ports, on
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
-from tests.integration.causes_lab import CLIENT, EXPIRED, INIT, TIMEOUT, Lab, id_history, lab
+from tests.integration.causes_lab import (
+    CLIENT,
+    EXPIRED,
+    INIT,
+    NOBODY_LET_IN,
+    PRODUCER_FENCED,
+    TIMEOUT,
+    Lab,
+    ended_by_a_late_copy,
+    id_history,
+    lab,
+)
 from tests.integration.producers import NULL_LOGGER, create_topic, create_topics, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -105,6 +116,24 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(pair: Callable[[str],
     here.expect({"f-old": id_history(0, INIT, TIMEOUT, EXPIRED), "f-alive": id_history(2, INIT, CLIENT, EXPIRED)})
     minutes = [r for r in here.app.rows(id_minutes) if r.transactional_id == b"f-alive"]
     assert (sum(r.commits for r in minutes), sum(r.aborts_client for r in minutes)) == (2, 1)
+
+
+def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(pair: Callable[[str], Pair]) -> None:
+    """KIP-360, with a transaction open: its own id and epoch abort the transaction, and nobody is let in."""
+    here, _ = pair("3.9.2")
+    create_topic(here.bootstrap, "itself")
+    itself = here.old("itself", "itself")
+    with pytest.raises(Refused) as refused:
+        itself.init(own=True)
+    assert refused.value.code == PRODUCER_FENCED
+    late_copy = here.old("late-copy", "itself", 1)
+    ended_by_a_late_copy(late_copy, "itself", commit=False)
+    here.expect(
+        {
+            "itself": id_history(0, INIT, NOBODY_LET_IN, EXPIRED),
+            "late-copy": id_history(1, INIT, CLIENT, CLIENT, EXPIRED),
+        }
+    )
 
 
 @on("3.9.2")

@@ -218,10 +218,10 @@ def test_names_and_causes_come_from_the_coordinators_log(
             by_hand = " by hand" if one.get("by_hand") else ""
             causes[name, one["kind"]] = one["cause"] and f"{one['cause']} {one['confidence']}{by_hand}"
     assert causes == {
-        ("paid", "committed"): "commit certain",
-        ("paid", "marker"): "commit certain",
-        ("doomed", "aborted"): "client_abort certain",
-        ("doomed", "marker"): "client_abort certain",
+        ("paid", "committed"): "commit likely",
+        ("paid", "marker"): "commit likely",
+        ("doomed", "aborted"): "client_abort likely",
+        ("doomed", "marker"): "client_abort likely",
         ("by-hand", "aborted"): "admin likely by hand",
         ("by-hand", "marker"): "admin likely by hand",
         ("stuck", "hanging"): None,
@@ -358,7 +358,7 @@ def test_the_command_line_over_rest(
         assert (mine[:2], mine[3:5], mine[6]) == (
             ["6", "aborted"],
             ["explain-doomed", "ABORT at 9"],
-            "client abort (certain)",
+            "client abort (likely)",
         )
         assert (other[:2], other[3:5]) == (["7", "committed"], ["explain-paid", "COMMIT at 10"])
         assert why.startswith("Aborted by its own client.")

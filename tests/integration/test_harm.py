@@ -80,14 +80,14 @@ def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
 
 
 def told_once_and_alike(app: Ingest, names: list[str]) -> None:
-    """Rows, minutes and history of an id tell the same number of ends; old clients' aborts are certain."""
+    """Rows, minutes and history of an id tell the same number of ends; their aborts are those of clients."""
     rows = {r.transactional_id.decode(): r for r in app.rows(transactional_ids)}
     minutes, aborts = Counter[tuple[str, str]](), Counter[str]()
     for minute in app.rows(id_minutes):
         minutes[minute.transactional_id.decode(), "commits"] += minute.commits
         minutes[minute.transactional_id.decode(), "aborts"] += minute.aborts_client
     for r in app.rows(transitions):
-        aborts[r.transactional_id.decode()] += (r.cause, r.confidence) == ("client_abort", "certain")
+        aborts[r.transactional_id.decode()] += (r.cause, r.confidence) == ("client_abort", "likely")
     for name in names:
         counted = (rows[name].commits, rows[name].aborts_client)
         assert (minutes[name, "commits"], minutes[name, "aborts"]) == counted

@@ -1,7 +1,8 @@
 """`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often and why all is unknown.
 
 Most are judged by the verdict alone, which takes no time; some by all of txnscope (`judged`), which takes a second.
-Then every small world (`enumerated`) is played.
+Then every small world (`enumerated`) is played, and lives of an id are drawn for the causes of its ends (`causes`): no
+certain cause may be wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from itertools import repeat
 from multiprocessing import get_context
 from typing import Final
 
+from tests.worlds import causes
+from tests.worlds.causes import CAUSES_BLOCK, draw_causes_block
 from tests.worlds.enumerated import play_slice
 from tests.worlds.history import BLOCK, Tally, draw_block
 from tests.worlds.judged_history import JUDGED_BLOCK, draw_judged_block
@@ -32,6 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.worlds", description=__doc__)
     parser.add_argument("--histories", type=int, default=200_000)
     parser.add_argument("--judged", type=int, default=2_000, help="histories that all of txnscope judges")
+    parser.add_argument("--causes", type=int, default=200_000, help="lives whose causes are compared with the truth")
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
     logging.disable()
@@ -43,7 +47,33 @@ def main() -> int:
         seeds = range(first, first + options.judged, JUDGED_BLOCK)
         wrong += _told("judged by all of txnscope", pool.map(draw_judged_block, seeds))
         wrong += _told("enumerated: every small world", pool.map(play_slice, range(SLICES), repeat(SLICES)))
+        lives = _lives(pool, range(first, first + options.causes, CAUSES_BLOCK))
+        wrong += _told_of_causes(options.causes, *lives)
     return 1 if wrong else 0
+
+
+def _lives(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> tuple[causes.Tally, list[str]]:
+    total, wrong = causes.Tally(), []
+    for tally, found in pool.map(draw_causes_block, seeds):
+        for (cause, confidence), truths in tally.truths.items():
+            for truth, times in truths.items():
+                total.add(cause, confidence, truth, times)
+        wrong += found
+    return total, wrong
+
+
+def _told_of_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
+    """Prints how often each cause was right, and what it was if not. Returns the number of wrong ones."""
+    for line in wrong:
+        sys.stdout.write(f"WRONG {line}\n")
+    sys.stdout.write(
+        f"{lives:,} lives of an id, {len(wrong)} with a cause that is wrong and not a rare case of a likely one\n"
+    )
+    for (cause, confidence), truths in sorted(total.truths.items()):
+        right = 100 * causes.share_right(total, cause, confidence)
+        others = ", ".join(f"{truth} {n:,}" for truth, n in truths.most_common() if truth != cause)
+        sys.stdout.write(f"{cause}, {confidence}: {truths.total():,}, right {right:.2f} %; {others}\n")
+    return len(wrong)
 
 
 def _told(how: str, parts: Iterable[Played]) -> int:

@@ -45,12 +45,13 @@ class OldProducer:
         self.producer_id, self.producer_epoch = -1, -1
         self._sequences: dict[tuple[str, int], int] = {}
 
-    def init(self, timeout_ms: int = 60_000) -> None:
+    def init(self, timeout_ms: int = 60_000, *, own: bool = False) -> None:
+        """Initializes the id; `own`: with the producer's own id and epoch, as after an error (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=timeout_ms,
-            producer_id=-1,
-            producer_epoch=-1,
+            producer_id=self.producer_id if own else -1,
+            producer_epoch=self.producer_epoch if own else -1,
             min_version=4,
             max_version=4,
         )

@@ -16,7 +16,7 @@ from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
 from service.domain.partitions.endings import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import OPEN
-from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.abort_explanation import why_ended
 from service.settings import Settings
 
 _PLACE: Final = re.compile(r"(?:(.+)-([0-9]{1,10}))?@([0-9]{1,19})", re.DOTALL)
@@ -94,9 +94,11 @@ def _cause_of(one: dict[str, Any]) -> str:
 
 
 def _why(one: dict[str, Any]) -> str | None:
-    """Returns why the records were aborted, or what ended them by hand, in sentences; None if no cause is known."""
-    if one.get("by_hand") and one["kind"] in ("aborted", "committed"):
-        return BY_HAND_TEXT
-    if one["kind"] != "aborted" or one["cause"] is None:
+    """Returns how the transaction of the records ended, in sentences; None if there is nothing to explain."""
+    if one["kind"] not in ("aborted", "committed"):
         return None
-    return why_aborted(one["cause"], one["confidence"])
+    if one.get("by_hand"):
+        return BY_HAND_TEXT
+    if one["cause"] is None:
+        return None
+    return why_ended(one["cause"], one["confidence"])

@@ -12,7 +12,7 @@ from typing import Any
 from service.cli.errors import FINE
 from service.cli.rest import Service
 from service.cli.text import age, duration, name_of, table
-from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.abort_explanation import why_ended
 from service.settings import Settings
 
 _HEADS = ("AT", "FROM -> TO", "PRODUCER ID", "OPEN FOR", "MARKERS", "CAUSE", "NOTE")
@@ -56,7 +56,7 @@ def _why(items: list[dict[str, Any]]) -> str | None:
     """Returns why the newest abort happened, in sentences; None without an abort or an explanation."""
     for item in items:
         if item["type"] == "transition" and item["to_state"] == "PrepareAbort":
-            words = why_aborted(item["cause"], item["confidence"])
+            words = why_ended(item["cause"], item["confidence"])
             head = f"Aborted last at {item['at']}: {item['cause'].replace('_', ' ')} ({item['confidence']})."
             return fill(f"{head} {words}", _WIDTH) if words else None
     return None

@@ -36,18 +36,25 @@ def owners_of(logs: Iterable[bytes]) -> Owners:
     are skipped; a value that cannot be decoded counts as the state UNKNOWN.
     """
     found = Owners({}, defaultdict(list))
-    for transactional_id, records in _by_id(logs).items():
+    for transactional_id, (records, known_to_ms) in _by_id(logs).items():
         for record in records:
             if record.producer_id >= 0:
                 found.names[record.producer_id] = transactional_id
-        for producer_id, decision in _decisions(records):
+        for producer_id, decision in _decisions(records, known_to_ms):
             found.decisions[producer_id].append(decision)
     return found
 
 
-def _decisions(records: list[LogRecord]) -> Iterator[tuple[int, Decision]]:
+class _History(NamedTuple):
+    """The records of an id. `known_to_ms`: time of the newest record in the segment that has the id's last one."""
+
+    records: list[LogRecord]
+    known_to_ms: int
+
+
+def _decisions(records: list[LogRecord], known_to_ms: int) -> Iterator[tuple[int, Decision]]:
     """Yields (producer id, decision) for each PrepareX. The journal judges the records pair by pair; a later record may
-    refine a cause.
+    refine a cause, and so does a log that goes on without one.
     """
     causes: dict[int, Cause] = {}
     last_abort = journal.NO_ABORT
@@ -59,6 +66,9 @@ def _decisions(records: list[LogRecord]) -> Iterator[tuple[int, Decision]]:
         if judged.revised is not None:
             offset, cause = judged.revised
             causes[offset] = cause
+    settles_at_ms = last_abort.settles_at_ms
+    if last_abort.offset in causes and settles_at_ms is not None and settles_at_ms <= known_to_ms:
+        causes[last_abort.offset] = journal.settle(last_abort).cause
     for record, following in zip(records, [*records[1:], None], strict=True):
         if record.state in _PREPARED and record.offset in causes:
             until_ms = None if following is None else max(following.timestamp_ms, record.timestamp_ms)
@@ -66,16 +76,22 @@ def _decisions(records: list[LogRecord]) -> Iterator[tuple[int, Decision]]:
             yield record.producer_id, Decision(marker, record.timestamp_ms, until_ms, causes[record.offset])
 
 
-def _by_id(logs: Iterable[bytes]) -> dict[bytes, list[LogRecord]]:
+def _by_id(logs: Iterable[bytes]) -> dict[bytes, _History]:
     by_id: dict[bytes, list[LogRecord]] = defaultdict(list)
+    known_to_ms: dict[bytes, int] = {}
     for data in logs:
+        newest_ms, here = 0, set[bytes]()
         for batch in read_batches(data):
             for record in records_of(batch):
+                newest_ms = max(newest_ms, record.timestamp_ms)
                 try:
-                    by_id[decode_key(record.key)].append(_log_record(record))
+                    transactional_id = decode_key(record.key)
                 except DecodeError:
                     continue
-    return by_id
+                by_id[transactional_id].append(_log_record(record))
+                here.add(transactional_id)
+        known_to_ms.update(dict.fromkeys(here, newest_ms))
+    return {one: _History(records, known_to_ms[one]) for one, records in by_id.items()}
 
 
 def _log_record(record: Record) -> LogRecord:

@@ -238,9 +238,9 @@ def hanging(facts: Hanging) -> str:
     if facts.may_write_unlisted and facts.decision in (World.ABORT, World.NONE):
         return (
             f"No committed transaction has written to it yet, but {facts.name} can still do so under this epoch,"
-            " without listing the partition: stop its producer, or let it initialise again, which aborts what the id has open"
-            " and discards those records. Then, if the decision stays, write the ABORT marker with `txnscope resolve`:"
-            " it discards these records."
+            " without listing the partition: stop its producer, or let it initialise again, which aborts what the id"
+            " has open and discards those records. Then, if the decision stays, write the ABORT marker with `txnscope"
+            " resolve`: it discards these records."
         )
     if facts.decision == World.COMMIT:
         text = (

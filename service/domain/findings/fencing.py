@@ -1,43 +1,99 @@
-"""Findings about ids that several producers take over from one another in turns."""
+"""Findings about ids that two live producers take from one another in turns.
+
+A restart, a rebalance and a conflict all leave fences in the log, which has no host and no process. Four signs tell
+them apart.
+
+- **Who got in**: a fence counts if a producer was let in right after it, and if that producer had a transaction open
+  when the next fence came. Empty after Empty (an idle pool of producers, Kafka Connect that fences its own ids before
+  it starts them), a start while nothing was open, and a producer that fences itself (KIP-360) do not count.
+- **Alive**: a fence counts if the fenced producer had begun its transaction less than ALIVE_MS before, or if the new
+  one has another transaction timeout. A process that crashed needs longer to start again, and starts with the same
+  timeout.
+- **At once**: the fenced producer is back within BACK_WITHIN_MS, or has another timeout. Rebalances are further apart.
+- **Alone**: fences of several ids of one application within moments are one restart, rebalance or reconfiguration.
+
+One instance that restarts within ALIVE_MS, over and over, cannot be told from two. Two with the same timeout that need
+longer to return, or whose transactions are long, are not found.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, with_rule
-from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject
+from service.domain.findings.events import (
+    ALL_EVENTS,
+    Event,
+    Group,
+    ReportWindow,
+    evidence,
+    group_by_subject,
+    prefix_of,
+)
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence
+from service.domain.findings.formatting import duration
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import gap_ms
 from service.domain.transaction_log import causes
-from service.domain.transaction_log.states import EMPTY
+from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
-"""Number of takeovers within QUIET_MS, by the log's times, that make a conflict; one or two restarts make none."""
+"""Number of takeovers that show two live producers, in one run and within QUIET_MS by the log's times, that make a
+conflict."""
+
+ALIVE_MS: Final = 2_000
+"""Age of an open transaction up to which its producer was alive when it was fenced: a process that crashed and started
+again takes longer."""
+
+BACK_WITHIN_MS: Final = 30_000
+"""Time within which a producer that was fenced is started again and fences the other one, in a steady alternation."""
+
+ROUND_MS: Final = 10_000
+"""Time within which one restart or rebalance of an application reaches all its ids."""
+
+_LET_IN_MS: Final = causes.FOLLOWS_WITHIN_MS
+
+
+class _Takeover(NamedTuple):
+    """An open transaction that was aborted (`fence`, its PrepareAbort) for a producer that was let in (`let_in`, its
+    Empty). `run`: takeovers of an id with the same number alternate: each fences the producer that the one before let
+    in, and soon."""
+
+    fence: Event
+    let_in: Event
+    run: int
+
+    @property
+    def was_alive(self) -> bool:
+        return self.fence.duration_ms is not None and self.fence.duration_ms < ALIVE_MS
+
+    @property
+    def has_another_timeout(self) -> bool:
+        return self.fence.timeout_ms != self.let_in.timeout_ms
+
+    def is_soon_after(self, earlier: _Takeover) -> bool:
+        return self.has_another_timeout or self.fence.at_ms - earlier.fence.at_ms <= BACK_WITHIN_MS
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
-    """Returns the takeovers that make a conflict (TAKEOVERS or more of one id within QUIET_MS), by the sequence of the
-    takeover that proves them. That takeover is the last of its group; each takeover is in one group only.
-
-    A takeover is an open transaction aborted by InitProducerId, or an id initialised again while unused.
-    """
-    of_id: dict[bytes, list[Event]] = defaultdict(list)
-    for event in events:
-        if _is_takeover(event):
-            of_id[event.transactional_id].append(event)
+    """Returns the fences that make a conflict (TAKEOVERS or more of one id in one run within QUIET_MS), by the sequence
+    of the fence that proves them. That fence is the last of its group; each fence is in one group only."""
     found = {}
-    for takeovers in of_id.values():
-        takeovers.sort(key=lambda e: (e.at_ms, e.sequence))
+    for takeovers in _contested(events):
         begin = first = 0
-        for end, event in enumerate(takeovers):
-            while event.at_ms - takeovers[begin].at_ms > QUIET_MS:
+        for end, takeover in enumerate(takeovers):
+            if takeover.run != takeovers[begin].run:
+                begin = first = end
+            while takeover.fence.at_ms - takeovers[begin].fence.at_ms > QUIET_MS:
                 begin += 1
             if end - begin + 1 >= TAKEOVERS:
-                found[event.sequence] = tuple(takeovers[max(first, begin) : end + 1])
+                shown = takeovers[max(first, begin) : end + 1]
+                found[takeover.fence.sequence] = tuple(one.fence for one in shown)
                 first = end + 1
     return found
 
@@ -53,10 +109,52 @@ def fencing_conflicts(
     ]
 
 
-def _is_takeover(event: Event) -> bool:
-    """Returns whether the event is a takeover. An admin's fence (`forceTerminateTransaction`) is none: no producer
-    continues under the id."""
-    return event.cause == causes.FENCED or (event.cause == causes.INITIALIZED and event.from_state == EMPTY)
+def _contested(events: Iterable[Event]) -> Iterator[list[_Takeover]]:
+    """Yields, for each id, the takeovers that show two live producers, in the order of the log's times."""
+    of_id: dict[bytes, list[Event]] = defaultdict(list)
+    for event in events:
+        of_id[event.transactional_id].append(event)
+    of_prefix: dict[str, dict[bytes, list[_Takeover]]] = defaultdict(dict)
+    for one, its_events in of_id.items():
+        takeovers = list(_takeovers(sorted(its_events, key=lambda e: (e.at_ms, e.sequence))))
+        if takeovers:
+            of_prefix[prefix_of(its_events[0].name)][one] = takeovers
+    for by_id in of_prefix.values():
+        times = sorted(t.fence.at_ms for takeovers in by_id.values() for t in takeovers)
+        for takeovers in by_id.values():
+            own = [t.fence.at_ms for t in takeovers]
+            yield [
+                t
+                for t in takeovers
+                if (t.was_alive or t.has_another_timeout) and not _is_round(t.fence.at_ms, own, times)
+            ]
+
+
+def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
+    """Yields the takeovers among the events of one id, which are in the order of the log. A fence by an administrator
+    is none: no producer continues under the id."""
+    run, newest = 0, None
+    for event, following in pairwise(events):
+        is_let_in = following.cause == causes.INITIALIZED and following.from_state == COMPLETE_ABORT
+        if event.cause == causes.FENCED and is_let_in and following.at_ms - event.at_ms <= _LET_IN_MS:
+            takeover = _Takeover(event, following, run)
+            if newest is not None and not takeover.is_soon_after(newest):
+                run += 1
+            newest = takeover._replace(run=run)
+            yield newest
+        elif newest is None or event is not newest.let_in:
+            run += 1
+            newest = None
+
+
+def _is_round(at_ms: int, own: Sequence[int], all_of_prefix: Sequence[int]) -> bool:
+    """Returns whether other ids of the application were taken over at about that time, and this one only once."""
+    alone = _number_near(at_ms, own)
+    return alone == 1 and _number_near(at_ms, all_of_prefix) > alone
+
+
+def _number_near(at_ms: int, times_ms: Sequence[int]) -> int:
+    return bisect_right(times_ms, at_ms + ROUND_MS) - bisect_left(times_ms, at_ms - ROUND_MS)
 
 
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
@@ -68,10 +166,13 @@ def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Co
             kind=kinds.FENCING_CONFLICT,
             severity=kinds.WARNING,
             subject=group.subject,
-            title=f"{group.label}: {who} each other in turns, or one restarts again and again",
-            advice="Every start with a transactional.id fences the producer that had it and aborts its open"
-            " transaction. Find the second instance (a forgotten deployment, another environment on the same cluster,"
-            " a copied id) and give each its own transactional.id; if there is only one, find out why it restarts.",
+            title=f"{group.label}: {who} each other in turns, or one starts again every few moments",
+            advice="Each of these transactions was aborted because a producer was started with its transactional.id"
+            f" less than {duration(ALIVE_MS)} after it began, or with another transaction timeout. Find the second"
+            " instance (a forgotten deployment, another environment on the same cluster, a copied configuration) and"
+            " stop it, or give it ids of its own. The log does not show hosts: if there is only one instance, find out"
+            " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are: their"
+            " exactly-once rests on them.",
             evidence=tuple(evidence(e, _described(e)) for _, e in takeovers[-EVIDENCE_KEPT:]),
             confidence=kinds.LIKELY,
             log_partition=group.log_partition,
@@ -82,7 +183,8 @@ def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Co
 
 
 def _described(event: Event) -> str:
-    pair = f"producer id {event.producer_id}, epoch {event.producer_epoch}"
-    if event.cause == causes.FENCED:
-        return f"{event.name}: an open transaction was aborted by another InitProducerId ({event.confidence}), {pair}"
-    return f"{event.name}: initialised again before it was used, {pair}"
+    opened = "" if event.duration_ms is None else f" {duration(event.duration_ms)} after it began"
+    return (
+        f"{event.name}: a transaction was aborted{opened}, and a producer was let in ({event.confidence}),"
+        f" producer id {event.producer_id}, epoch {event.producer_epoch}"
+    )

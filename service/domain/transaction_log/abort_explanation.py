@@ -1,4 +1,4 @@
-"""Explains an abort to the people who run the client: what happened, and what to do about it."""
+"""Explains the end of a transaction to the people who run the client: what happened, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from service.domain.transaction_log.causes import (
     AMBIGUOUS,
     CERTAIN,
     CLIENT_ABORT,
+    COMMIT,
     EMPTY_ABORT,
     FENCED,
     LIKELY,
@@ -16,19 +17,30 @@ from service.domain.transaction_log.causes import (
     UNATTRIBUTED,
 )
 
-_OWN: Final = "Not a fault of Kafka: look in the application's own log."
 _RESTART_OR_TWO: Final = (
-    "A single fence comes from an application that crashed, or was killed, and started again: nothing is wrong."
-    " Repeated fences in turns come from two instances with one id: give each its own. The fenced one, if alive, has"
-    " ProducerFencedException or InvalidProducerEpochException in its log."
+    "A single fence comes from an application that started again after a crash, a kill, a rebalance or a new"
+    " configuration: nothing is wrong. Repeated fences in turns come from two instances with one id, or from one that"
+    " starts again and again. The fenced one, if alive, has ProducerFencedException or InvalidProducerEpochException in"
+    " its log."
 )
 
-_ABORTS: Final = {
-    (CLIENT_ABORT, CERTAIN): f"Aborted by its own client. {_OWN}",
-    (CLIENT_ABORT, LIKELY): f"Aborted by its own client, which went on with the epoch that the abort gave it. {_OWN}",
+_ENDS: Final = {
+    (COMMIT, LIKELY): (
+        "Its records are committed: that is certain. That its client meant this transaction is likely. An EndTxn of the"
+        " old protocol names the producer's epoch, not a transaction, and does not raise it: a late duplicate of an"
+        " earlier EndTxn fits as well (KAFKA-17754). The client's log decides: no commit there, or INVALID_TXN_STATE,"
+        " means the duplicate."
+    ),
+    (CLIENT_ABORT, LIKELY): (
+        "Aborted by its own client: look in the application's own log. If the epoch is unchanged (old protocol), an"
+        " EndTxn with this producer's epoch did it, its own or a late duplicate of an earlier one (KAFKA-17754): no"
+        " abort in the client's log, or INVALID_TXN_STATE, means the duplicate. If the epoch was raised (transaction"
+        " version 2), its client went on with it: it aborted, or asked for a new epoch after an error (InitProducerId"
+        " with its own epoch, KIP-360)."
+    ),
     (CLIENT_ABORT, AMBIGUOUS): (
-        "Aborted by its own client, or by another producer that was started with the same transactional.id: under"
-        " transaction version 2 both leave the same records. After a fence the client's log has"
+        "Aborted by its own client, or for another producer with the same transactional.id that asked to be let in:"
+        " under transaction version 2 both leave the same records. After a fence the client's log has"
         " ProducerFencedException or InvalidProducerEpochException."
     ),
     (TIMEOUT, LIKELY): (
@@ -37,17 +49,28 @@ _ABORTS: Final = {
         " ended it between its timeout and the coordinator's scan, the log would look the same."
     ),
     (FENCED, LIKELY): (
-        "A producer was started with the same transactional.id while this one was open, and fenced it."
-        f" {_RESTART_OR_TWO}"
+        "InitProducerId came for its transactional.id while it was open, and a producer was let in right after: it was"
+        f" fenced. {_RESTART_OR_TWO} A producer that asked for a new epoch itself (KIP-360) and was created anew at"
+        " once looks the same."
     ),
     (FENCED, AMBIGUOUS): (
-        "A producer was started with the same transactional.id and fenced it, or its client aborted and started again"
-        " at once: under transaction version 2 both leave the same records."
-        f" {_RESTART_OR_TWO}"
+        "Aborted for an InitProducerId of its transactional.id; the log does not show who sent it. If no Empty record"
+        " follows within 3 s, nobody was let in: the producer asked itself, with its own epoch, after an error"
+        " (KIP-360), or another instance gave up. If one follows, a producer was started with the id; under transaction"
+        " version 2 its own client may as well have aborted and started again at once. If a second one follows, with"
+        " another timeout, an administrator or the application's own framework (Kafka Connect, when it is configured"
+        " anew) fenced the id before. The client's log decides: an abort, or an error of a request, before this one"
+        " means that it ended the transaction itself."
+    ),
+    (ADMIN, AMBIGUOUS): (
+        "Ended by fenceProducers or forceTerminateTransaction: by an administrator, or by the application's own"
+        " framework, as Kafka Connect does when it is configured anew. The sign is the timeout that they leave in the"
+        " log; whether the application is back at once, the next seconds show."
     ),
     (ADMIN, LIKELY): (
         "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. The sign"
-        " is the timeout that they leave in the log."
+        " is the timeout that they leave in the log, and that no application was back within 10 s. A framework that"
+        " fences its own ids (Kafka Connect) and then does not start them leaves the same."
     ),
     (UNATTRIBUTED, AMBIGUOUS): (
         "The log does not show who aborted it: the previous record is gone (compacted away), or fits none of"
@@ -58,6 +81,6 @@ _ABORTS: Final = {
 }
 
 
-def why_aborted(cause: str, confidence: str) -> str | None:
-    """Returns the explanation of an abort by its cause and confidence; None if that is no cause of an abort."""
-    return _ABORTS.get((cause, confidence))
+def why_ended(cause: str, confidence: str) -> str | None:
+    """Returns the explanation of an end by its cause and confidence; None if there is nothing to explain."""
+    return _ENDS.get((cause, confidence))

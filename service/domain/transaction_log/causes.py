@@ -1,9 +1,10 @@
 """Derives why a transaction ended, and how certain that is, from two neighbouring records of one id.
 
 Source: `TransactionCoordinator` (endTransaction, InitProducerId, timeout scan), `TransactionMetadata.prepare*`,
-KIP-890.
-Under TV2 a client's abort, a timeout and a fence all raise the epoch by one, so no abort cause is certain there. The
-next record of the id often decides (`refine`).
+KIP-360, KIP-890.
+No abort has a certain cause. Under the old protocol an EndTxn names an epoch and not a transaction: a late duplicate
+may have ended the next one (KAFKA-17754). Under TV2 a client's abort, a timeout and a fence all raise the epoch by one.
+The next records of the id often decide (`refine`): they show who was let in.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ ADMIN_TIMEOUTS_MS: Final = frozenset({1, 30_000})
 
 FOLLOWS_WITHIN_MS: Final = 3_000
 """Time within which Empty follows a fence: its InitProducerId is retried at least once a second until the abort is
-complete."""
+complete. Without Empty, the one who asked was refused or gave up."""
+
+RETURNS_WITHIN_MS: Final = 10_000
+"""Time after an abort within which an application is back whose own framework fenced it: Kafka Connect calls
+`fenceProducers` for the ids of its tasks, then starts the tasks (KIP-618)."""
 
 _LAST_CLIENT_EPOCH: Final = 32_766
 
@@ -65,7 +70,8 @@ def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
     """Returns why `after` was written if it ends a transaction, initializes or expires the id, or changes its producer
     id; None for the other steps."""
     if after.state == PREPARE_COMMIT:
-        return Cause(COMMIT, CERTAIN)  # the coordinator itself only ever aborts
+        is_unchanged = is_same_transaction(before, after) and before.producer_epoch == after.producer_epoch
+        return Cause(COMMIT, LIKELY) if is_unchanged else cause_of_commit(after)
     if after.state == PREPARE_ABORT:
         return _empty_abort(before, after) if after.partition_count == 0 else _abort(before, after)
     if after.state == EMPTY:
@@ -75,6 +81,20 @@ def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
     if after.state in COMPLETE:
         return _rotated(before, after)
     return None
+
+
+def cause_of_commit(prepare: LogRecord) -> Cause:
+    """Returns the cause of a PrepareCommit, from that record alone."""
+    return Cause(COMMIT, confidence_of_commit(prepare.client_transaction_version))
+
+
+def confidence_of_commit(client_transaction_version: int) -> str:
+    """Returns how sure it is that the client meant this transaction, by the version in its PrepareCommit.
+
+    Only a client commits: the coordinator by itself only ever aborts. EndTxn of TV2 raises the epoch, so that no
+    earlier EndTxn fits any more; any other may be a late duplicate of an earlier one. The outcome is certain anyway.
+    """
+    return CERTAIN if client_transaction_version >= 2 else LIKELY
 
 
 def _empty_abort(before: LogRecord, after: LogRecord) -> Cause:
@@ -88,15 +108,17 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
     bump = after.producer_epoch - before.producer_epoch
     by_tv2_client = before.client_transaction_version >= 2
     by_tv2_coordinator = after.client_transaction_version >= 2
-    if bump == 0 and not by_tv2_client and not by_tv2_coordinator:
-        return Cause(CLIENT_ABORT, CERTAIN)
+    if bump == 0 and not by_tv2_coordinator:
+        return Cause(
+            CLIENT_ABORT, LIKELY
+        )  # an EndTxn of the old protocol; the coordinator's own aborts raise the epoch
     if bump != 1 and not (bump == 2 and by_tv2_coordinator):
         return Cause(UNATTRIBUTED, AMBIGUOUS)
     if _ran_out(after):
         return Cause(TIMEOUT, LIKELY)  # a client's abort or a fence in the seconds before the scan looks the same
     if by_tv2_client and bump == 1:
         return Cause(CLIENT_ABORT, AMBIGUOUS, is_open=True)
-    return Cause(FENCED, LIKELY, is_open=True)
+    return Cause(FENCED, AMBIGUOUS, is_open=True)  # for InitProducerId; Empty shows whether it was let in
 
 
 def _ran_out(abort: LogRecord) -> bool:
@@ -119,35 +141,57 @@ def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
     return Cause(PID_ROTATED, LIKELY) if is_same_transaction(before, after) else None
 
 
-def refine(cause: Cause, complete: LogRecord, after: LogRecord) -> Cause:
-    """Returns the cause of an abort in the light of the id's next record, `after`; `complete` is the CompleteAbort
-    before it.
+def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord) -> Cause:
+    """Returns the cause of an abort in the light of the id's next record, `after`. `before` is the record in front of
+    it: CompleteAbort (written at `completed_ms`), or the Empty that left the cause open.
 
-    The code changes only while the cause is open, and only within FOLLOWS_WITHIN_MS. A client that continues after its
-    own abort makes that cause likely at any later time. A fence is never certain: an administrator's fence may carry
-    any timeout, also the id's own.
+    The code changes only while the cause is open, and only soon after the abort. A client that continues after its own
+    abort makes that cause likely at any later time. A fence is never certain: an administrator's fence may carry any
+    timeout, also the id's own.
     """
-    if complete.state == COMPLETE_ABORT:
-        if cause.is_open and _is_next_init(complete, after):
-            return _fence_or_admin(cause, complete, after)
-        if cause[:2] == (CLIENT_ABORT, AMBIGUOUS) and _goes_on(complete, after):
+    after_ms = after.timestamp_ms - completed_ms
+    if cause.is_open and before.state == COMPLETE_ABORT and after_ms <= FOLLOWS_WITHIN_MS:
+        if _is_next_init(before, after):
+            return _let_in(cause, before, after)
+        if _asks_for_the_same(before, after):
             return Cause(CLIENT_ABORT, LIKELY)
-    return cause._replace(is_open=False)
+    if cause.is_open and cause.code == ADMIN and after_ms <= RETURNS_WITHIN_MS and _is_application(before, after):
+        return Cause(FENCED, AMBIGUOUS)
+    if cause[:2] == (CLIENT_ABORT, AMBIGUOUS) and before.state == COMPLETE_ABORT and _goes_on(before, after):
+        return Cause(CLIENT_ABORT, LIKELY)
+    return settled(cause)
 
 
-def _fence_or_admin(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
+def settled(cause: Cause) -> Cause:
+    """Returns the cause of an abort once no record came that changes it."""
+    return Cause(ADMIN, LIKELY) if cause.code == ADMIN else cause._replace(is_open=False)
+
+
+def _let_in(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
+    """Returns the cause if the one who asked was let in right after the abort."""
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
-        return Cause(ADMIN, LIKELY)
+        return Cause(ADMIN, AMBIGUOUS, is_open=True)  # or the application's own framework, which starts it at once
     # under TV2 a client that aborts and starts anew at once leaves the same records
     return Cause(FENCED, LIKELY if cause.code == FENCED else AMBIGUOUS)
 
 
-def _is_next_init(complete: LogRecord, after: LogRecord) -> bool:
-    """Returns whether `after` is the InitProducerId right after the abort, soon enough to have caused it."""
-    bumped = after.producer_id == complete.producer_id and after.producer_epoch == complete.producer_epoch + 1
-    rotated = after.producer_id != complete.producer_id and after.producer_epoch == 0
-    soon = after.timestamp_ms - complete.timestamp_ms <= FOLLOWS_WITHIN_MS
-    return after.state == EMPTY and soon and (bumped or rotated)
+def _is_next_init(before: LogRecord, after: LogRecord) -> bool:
+    """Returns whether `after` is the next InitProducerId that was granted a new epoch."""
+    bumped = after.producer_id == before.producer_id and after.producer_epoch == before.producer_epoch + 1
+    rotated = after.producer_id != before.producer_id and after.producer_epoch == 0
+    return after.state == EMPTY and (bumped or rotated)
+
+
+def _asks_for_the_same(complete: LogRecord, after: LogRecord) -> bool:
+    """Returns whether `after` answers an InitProducerId of the producer that was aborted. TV2: it names its own
+    producer id and epoch (KIP-360), and is given the epoch that the abort left."""
+    same = (after.producer_id, after.producer_epoch) == (complete.producer_id, complete.producer_epoch)
+    return after.state == EMPTY and same
+
+
+def _is_application(admin: LogRecord, after: LogRecord) -> bool:
+    """Returns whether the record after an administrator's Empty is the application, back with a timeout of its own."""
+    return admin.state == EMPTY and _is_next_init(admin, after) and after.timeout_ms not in ADMIN_TIMEOUTS_MS
 
 
 def _goes_on(complete: LogRecord, after: LogRecord) -> bool:
@@ -156,4 +200,5 @@ def _goes_on(complete: LogRecord, after: LogRecord) -> bool:
     bump = after.producer_epoch - complete.producer_epoch
     begins = after.state == ONGOING and bump == 0
     aborts_nothing = after.state == PREPARE_ABORT and after.partition_count == 0 and bump == 1
-    return after.producer_id == complete.producer_id and (begins or aborts_nothing)
+    same_producer = after.producer_id == complete.producer_id
+    return same_producer and (begins or aborts_nothing or _asks_for_the_same(complete, after))

@@ -22,8 +22,14 @@ from service.domain.transaction_log.states import (
     PREPARE_COMMIT,
 )
 
-SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + 5_000
-"""Time after which an open cause is final. The 5 s allow for the difference between the clocks of two brokers."""
+_CLOCKS_MS: Final = 5_000
+"""Difference that the clocks of two brokers may have."""
+
+SETTLES_AFTER_MS: Final = causes.FOLLOWS_WITHIN_MS + _CLOCKS_MS
+"""Time after an abort was complete from which its open cause is final."""
+
+ADMIN_SETTLES_AFTER_MS: Final = causes.RETURNS_WITHIN_MS + _CLOCKS_MS
+"""The same if Empty had an administrator's timeout: the application may be back at once."""
 
 
 class LastAbort(NamedTuple):
@@ -47,7 +53,8 @@ class LastAbort(NamedTuple):
         """The time from which no record can change the cause any more; None if the cause is not waiting for one."""
         if not self.cause.is_open or self.completed_at_ms is None:
             return None
-        return self.completed_at_ms + SETTLES_AFTER_MS
+        is_admin = self.cause.code == causes.ADMIN
+        return self.completed_at_ms + (ADMIN_SETTLES_AFTER_MS if is_admin else SETTLES_AFTER_MS)
 
 
 NO_ABORT: Final = LastAbort(-1, Cause(causes.UNATTRIBUTED, causes.AMBIGUOUS), None, False)
@@ -95,11 +102,10 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
     note = transitions.anomaly(before, after)
     repeated = before.state != NEVER_SEEN and bool(transitions.is_repetition(before, after))
     if last_abort.completed_at_ms is not None and not repeated:
-        complete = before._replace(timestamp_ms=last_abort.completed_at_ms)  # `before` may be a repetition of it
-        cause = causes.refine(last_abort.cause, complete, after)
+        cause = causes.refine(last_abort.cause, last_abort.completed_at_ms, before, after)
         if cause[:2] != last_abort.cause[:2]:
             revised = (last_abort.offset, cause)
-        if last_abort.is_waiting and last_abort.counts:
+        if last_abort.is_waiting and last_abort.counts and not cause.is_open:
             aborts.append((cause.code, last_abort.completed_at_ms))
         last_abort = last_abort._replace(cause=cause)
     cause_here = None if repeated else causes.cause_of(before, after)
@@ -121,11 +127,10 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
     )
 
 
-def settle(last_abort: LastAbort) -> tuple[LastAbort, str]:
-    """Closes the cause of an abort after which no record came in time. Returns the abort with its cause closed, and the
-    cause under which it counts, if it counts."""
-    closed = last_abort.cause._replace(is_open=False)
-    return last_abort._replace(cause=closed), closed.code
+def settle(last_abort: LastAbort) -> LastAbort:
+    """Returns the abort with its cause closed, because no record came in time to change it. It counts under that
+    cause, if it counts; its row gets the cause, which may be surer than before."""
+    return last_abort._replace(cause=causes.settled(last_abort.cause))
 
 
 def open_ms(before: LogRecord, after: LogRecord) -> int | None:
@@ -161,6 +166,7 @@ def _open_until(prepare: LogRecord) -> int | None:
 def _decision(prepare: LogRecord) -> Transition:
     """Returns the row of a PrepareCommit whose own step was left out as plain. Kafka writes PrepareCommit only after
     Ongoing, so the state before is known."""
+    cause = causes.cause_of_commit(prepare)
     return Transition(
         prepare.offset,
         prepare.timestamp_ms,
@@ -171,8 +177,8 @@ def _decision(prepare: LogRecord) -> Transition:
         prepare.timeout_ms,
         _open_until(prepare),
         None,
-        causes.COMMIT,
-        causes.CERTAIN,
+        cause.code,
+        cause.confidence,
         None,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
@@ -12,7 +11,7 @@ from service.domain.findings import kinds
 from service.domain.partitions.endings import CLOCKS_MS, Decision, KnownPeriod
 from service.domain.partitions.offset_spans import ABORT as ABORT_MARKER
 from service.domain.partitions.offset_spans import COMMIT as COMMIT_MARKER
-from service.domain.transaction_log.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause
+from service.domain.transaction_log.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause, confidence_of_commit
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
 from service.domain.transaction_log.transitions import SLOW_MARKERS_MS
@@ -65,12 +64,13 @@ def coordinator_decisions(
     found = list(_from_history(history, producer_id))
     found += _from_minutes(connection, cluster_id, key, first_ms, last_ms)
     state = connection.execute(
-        select(_I.state, _I.state_since_ms).where(
+        select(_I.state, _I.state_since_ms, _I.client_transaction_version).where(
             _I.cluster_id == cluster_id, _I.transactional_id == key, _I.producer_id == producer_id
         )
     ).one_or_none()
     if state is not None and state.state == PREPARE_COMMIT:
-        found.append(Decision(COMMIT_MARKER, state.state_since_ms, None, Cause(COMMIT, CERTAIN)))
+        cause = Cause(COMMIT, confidence_of_commit(state.client_transaction_version))
+        found.append(Decision(COMMIT_MARKER, state.state_since_ms, None, cause))
     return CoordinatorDecisions(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
 
 
@@ -131,21 +131,26 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
 
 def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Decision]:
     """Yields the decisions in the rows. The markers of a PrepareX are written until the next row, unless that is the
-    same PrepareX again; slow commits have a row for their CompleteCommit alone."""
+    same PrepareX again. A slow commit may have a row for its CompleteCommit alone, which does not show its protocol."""
     decisive = [row for row in newest_first if row.to_state not in _PREPARED or row.cause is not None]
-    for following, row in pairwise([None, *decisive]):
-        if row.to_state == COMPLETE_COMMIT and row.marker_ms is not None:
-            yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, CERTAIN))
-        elif row.to_state in _PREPARED and row.producer_id == producer_id:
+    for following, row, earlier in zip([None, *decisive], decisive, [*decisive[1:], None], strict=False):
+        if row.to_state in _PREPARED and row.producer_id == producer_id:
             until_ms = None if following is None else max(following.at_ms, row.at_ms)
             yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, Cause(row.cause, row.confidence))
+        elif row.to_state == COMPLETE_COMMIT and row.marker_ms is not None and not _is_commit(earlier):
+            yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, LIKELY))
+
+
+def _is_commit(row: Any) -> bool:
+    return row is not None and row.to_state == PREPARE_COMMIT
 
 
 def _from_minutes(
     connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
 ) -> Sequence[Decision]:
     """Returns a decision for each minute with ordinary commits, which have no row of their own: some were complete
-    between the first and the last of the minute, and their markers were written shortly before."""
+    between the first and the last of the minute, and their markers were written shortly before. Counts do not show
+    the protocol, so these causes are likely at most."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,
@@ -154,6 +159,4 @@ def _from_minutes(
             _M.minute_ms.between(first_ms - 2 * CLOCKS_MS - MINUTE_MS, last_ms + 2 * CLOCKS_MS),
         )
     )
-    return [
-        Decision(COMMIT_MARKER, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(COMMIT, CERTAIN)) for row in rows
-    ]
+    return [Decision(COMMIT_MARKER, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(COMMIT, LIKELY)) for row in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, update
@@ -54,23 +55,30 @@ class HistoryRows:
         for minute_ms, sums in delta.minutes.items():
             if minute_ms >= self._oldest_ms:
                 self._minutes.append(minute_row(sums, self._cluster_id, row.transactional_id, minute_ms))
-        self._revised += [self._revision(row, offset, cause) for offset, cause in delta.revised]
+        self._revised += [revision(row, offset, cause) for offset, cause in delta.revised]
 
     def write(self, connection: Connection) -> None:
         _TRANSITIONS.write(connection, self._transitions)
         MINUTES.write(connection, self._minutes)
-        if self._revised:
-            connection.execute(_REVISE, self._revised)
+        revise(connection, self._revised)
 
-    def _revision(self, row: IdRow, offset: int, cause: Cause) -> dict[str, Any]:
-        return {
-            "cluster": self._cluster_id,
-            "log_partition": row.partition,
-            "log_generation": row.generation,
-            "at": offset,
-            "word": cause.code,
-            "sure": cause.confidence,
-        }
+
+def revision(row: IdRow, offset: int, cause: Cause) -> dict[str, Any]:
+    """Returns the parameters with which `revise` gives the id's history row at `offset` another cause."""
+    return {
+        "cluster": row.cluster_id,
+        "log_partition": row.partition,
+        "log_generation": row.generation,
+        "at": offset,
+        "word": cause.code,
+        "sure": cause.confidence,
+    }
+
+
+def revise(connection: Connection, revisions: Sequence[Mapping[str, Any]]) -> None:
+    """Gives history rows their new causes; rows that are not stored are passed over."""
+    if revisions:
+        connection.execute(_REVISE, revisions)
 
 
 def minute_row(sums: MinuteSums, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:

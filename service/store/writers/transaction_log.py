@@ -19,7 +19,7 @@ from service.store.progress import positions
 from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import coordinator_states, transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
-from service.store.writers.history import MINUTES, minute_row
+from service.store.writers.history import MINUTES, minute_row, revise, revision
 from service.store.writers.id_rows import divide_all_again
 from service.store.writers.ids import IdWriter, expire_partition_ids
 from service.store.writers.marker_audit import keep_decisions
@@ -190,13 +190,14 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
     proven = {read.partition: read.end_asked_at_ms for read in reads if read.hi >= read.end_offset}
     if not proven:
         return
-    minute_rows = []
+    minute_rows, revisions = [], []
     for found in connection.execute(_WAITING, {"cluster": cluster_id, "now": max(proven.values())}).all():
         row = IdRow(*found)
         if row.settles_at_ms is None or row.settles_at_ms > proven.get(row.partition, -1):
             continue
-        last, cause = journal.settle(last_abort(row))
-        settle, word = _SETTLE, COUNTED_AS[cause]
+        before = last_abort(row)
+        last = journal.settle(before)
+        settle, word = _SETTLE, COUNTED_AS[last.cause.code]
         if last.counts and last.completed_at_ms is not None:
             ended.by_cause[word] += 1
             sums, minute_ms = MinuteSums(), minute_of(last.completed_at_ms)
@@ -204,5 +205,9 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
             minute_rows.append(minute_row(sums, cluster_id, row.transactional_id, minute_ms))
             column = transactional_ids.c[f"aborts_{word}"]
             settle = settle.values({column: column + 1})
+        if last.cause[:2] != before.cause[:2]:
+            settle = settle.values(abort_cause=last.cause.code, abort_confidence=last.cause.confidence)
+            revisions.append(revision(row, last.offset, last.cause))
         connection.execute(settle, {"cluster": cluster_id, "key": row.transactional_id})
+    revise(connection, revisions)
     MINUTES.write(connection, minute_rows)

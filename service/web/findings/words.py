@@ -52,7 +52,7 @@ _HEALS: Final = {
     kinds.BLOCKED_GROUP: Heal(3, WHEN, "completing", "goes on when that transaction ends"),
     kinds.TIMED_OUT: _OVER,
     kinds.CORRELATED_TIMEOUTS: _OVER,
-    kinds.FENCING_CONFLICT: Heal(0, NOW, "critical", "will not stop by itself", more="stop one of the two producers"),
+    kinds.FENCING_CONFLICT: Heal(0, NOW, "critical", "will not stop by itself", more="find the second producer"),
     kinds.CHURN: Heal(0, NOW, "warning", "will not stop by itself", more="give each instance a stable id"),
     kinds.EXPIRING: Heal(4, SELF, "clock", "any use renews it", more="else it expires"),
     kinds.EXPIRED: _OVER._replace(more="a producer that still uses it has to be started again"),

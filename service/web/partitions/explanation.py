@@ -19,7 +19,7 @@ from service.domain.partitions.offset_spans import (
     OPEN,
     UNKNOWN,
 )
-from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import ADMIN
 from service.store.display import shown_id
 from service.web.shared.causes import Word, word_of
@@ -125,7 +125,7 @@ def _told(span: Span) -> Told:
 def _why(span: Span) -> str | None:
     if span.by_hand:
         return BY_HAND_TEXT
-    return None if span.cause is None or span.confidence is None else why_aborted(span.cause, span.confidence)
+    return None if span.cause is None or span.confidence is None else why_ended(span.cause, span.confidence)
 
 
 LAST: Final = 2**63 - 1

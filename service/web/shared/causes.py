@@ -53,7 +53,7 @@ COUNTED: Final = {
 """The words under which aborts are counted, and their causes."""
 
 TO_DO: Final = {
-    (CLIENT_ABORT, CERTAIN): (
+    (CLIENT_ABORT, LIKELY): (
         "ask the application why it aborts. Applications abort on purpose (a failed check), and after errors of the"
         " producer."
     ),
@@ -66,19 +66,21 @@ TO_DO: Final = {
         " protocol is fenced by the abort and must be created again. Many timeouts at once point to a broker."
     ),
     (FENCED, LIKELY): (
-        "nothing after a single restart: it leaves one of these if a transaction was open. Several in turns come from"
-        " two instances with one id: give each its own."
+        "nothing after a single restart: it leaves one of these if a transaction was open. Several in turns: find the"
+        " second instance, if there is one, and give it ids of its own. Ids that belong to a task or an input partition"
+        " stay as they are."
     ),
     (FENCED, AMBIGUOUS): (
-        "look in the old client's log for ProducerFencedException or InvalidProducerEpochException. If it is"
-        " there, the client was fenced; if not, it aborted and was started again."
+        "look in the client's log at that time. ProducerFencedException or InvalidProducerEpochException with nothing"
+        " before it: another producer fenced it. An abort or a failed request before it: it ended the transaction"
+        " itself."
     ),
+    (ADMIN, AMBIGUOUS): "nothing if the application is back; else as of an administrator.",
     (ADMIN, LIKELY): "start the application again; the id keeps the administrator's timeout until then.",
     (EMPTY_ABORT, CERTAIN): "nothing.",
     (EMPTY_ABORT, LIKELY): "nothing.",
     (UNATTRIBUTED, AMBIGUOUS): "look in the client's log and the coordinator's log.",
 }
-TO_DO[CLIENT_ABORT, LIKELY] = TO_DO[CLIENT_ABORT, CERTAIN]
 
 PROOFS: Final = {
     TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",

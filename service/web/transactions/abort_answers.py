@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.abort_explanation import why_aborted
-from service.domain.transaction_log.causes import CERTAIN, EMPTY_ABORT
+from service.domain.transaction_log.abort_explanation import why_ended
+from service.domain.transaction_log.causes import EMPTY_ABORT
 from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row
 from service.domain.transaction_log.transitions import REPEATED
@@ -18,8 +18,8 @@ from service.web.shared.causes import PROOFS, TO_DO, WORDS, Word
 _HEADS = {
     "client_abort": "Aborted by its own client",
     "timeout": "Timed out",
-    "fenced": "Fenced by a new instance",
-    "admin": "Ended by an administrator",
+    "fenced": "Aborted for an InitProducerId of its id",
+    "admin": "Ended through the admin API",
     "unattributed": "Aborted, by whom is not known",
     "empty_abort": "Aborted while empty",
 }
@@ -68,10 +68,10 @@ def _answer(cause: str, confidence: str, rows: list[Row]) -> Answer:
         first_ms=min(times),
         last_ms=max(times),
         confidence=confidence,
-        why=why_aborted(cause, confidence) or "",
+        why=why_ended(cause, confidence) or "",
         more=_open_for([row.duration_ms for row in rows if row.duration_ms is not None]),
         to_do=TO_DO.get((cause, confidence), ""),
-        proof=PROOFS.get(cause) if confidence != CERTAIN else None,
+        proof=PROOFS.get(cause),
     )
 
 

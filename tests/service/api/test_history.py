@@ -71,7 +71,7 @@ def test_a_timeline_tells_the_transitions_and_folds_the_commits(cluster: SeededC
     }
     prepare = items[2]
     assert (prepare["to_state"], prepare["duration_ms"], prepare["marker_ms"]) == ("PrepareAbort", 100, None)
-    assert (prepare["cause"], prepare["confidence"]) == ("client_abort", "certain")
+    assert (prepare["cause"], prepare["confidence"]) == ("client_abort", "likely")
     assert (items[3]["count"], items[3]["from_at"]) == (2, "2026-09-21T14:09:00.000Z")
     assert (items[4]["from_state"], items[4]["to_state"], items[4]["cause"]) == (None, "Empty", "initialized")
     assert len(items) == 5

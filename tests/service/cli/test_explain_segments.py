@@ -134,11 +134,11 @@ def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.C
 
 
 SOME = {
-    ("a-orders-0", 0): ("committed", "a-shop-1", "commit certain"),
-    ("a-orders-0", 3): ("aborted", "a-shop-1", "client_abort certain"),
+    ("a-orders-0", 0): ("committed", "a-shop-1", "commit likely"),
+    ("a-orders-0", 3): ("aborted", "a-shop-1", "client_abort likely"),
     ("f-dead-0", 0): ("aborted", "f-old", "timeout likely"),
-    ("q-force-0", 0): ("aborted", "q-force-1", "admin likely"),
-    ("l-abort-0", 0): ("aborted", "l-abort-1", "client_abort certain"),
+    ("q-force-0", 0): ("aborted", "q-force-1", "admin ambiguous"),  # the segment ends too soon after it
+    ("l-abort-0", 0): ("aborted", "l-abort-1", "client_abort likely"),
     ("l-abort-0", 2): (
         "aborted",
         "l-abort-1",

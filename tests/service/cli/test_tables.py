@@ -39,7 +39,7 @@ def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask)
     assert (code, err) == (0, "")
     facts, why, table = out.split("\n\n")
     assert ["aborts", "1", "(1", "client)"] in [line.split() for line in facts.splitlines()]
-    assert why.split(". ")[0] == "Aborted last at 2026-09-21T14:11:59.990Z: client_abort (certain)".replace("_", " ")
+    assert why.split(". ")[0] == "Aborted last at 2026-09-21T14:11:59.990Z: client_abort (likely)".replace("_", " ")
     assert "Aborted by its own client" in why
     heads, newest, complete, prepare, commit, first = table.splitlines()
     assert "counted" not in out, "the timeline begins with the first record of the id"
@@ -48,7 +48,7 @@ def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask)
     assert "1 commit " in commit
     assert "PrepareAbort -> CompleteAbort" in complete
     assert "Ongoing -> PrepareAbort" in prepare
-    assert "client abort (certain)" in prepare
+    assert "client abort (likely)" in prepare
     assert "initialized (certain)" in first
     code, out, err = ask("transaction", "pay", "--limit", "2")
     assert "only the newest 2 rows of its timeline are shown (--limit)" in err

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from service.domain.transaction_log.facts import LogRecord
-from tests.service.domain.records import log, told
+from tests.service.domain.records import judged, log, pairs, told
 
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
 
@@ -50,3 +50,14 @@ def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
 def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
     rows = told(list(records)).rows
     return {row.offset: (row.cause, row.confidence) for row in rows if row.cause and row.confidence}
+
+
+def while_open(records: Sequence[LogRecord]) -> set[Pair]:
+    """What is said at some time while the log grows, before a cause is settled."""
+    found = set()
+    for number in range(len(records)):
+        steps = pairs(records[: number + 1])
+        found |= {
+            (row.cause, row.confidence) for row in judged(steps, settles=False).rows if row.cause and row.confidence
+        }
+    return found

@@ -1,7 +1,7 @@
 """A coordinator and the producers of one transactional.id, as Kafka has them: it writes the log, and knows why.
 
-Source: kafka-transactions.md 2.2, 2.3 and 6. Random lives hold what conforming clients and brokers of all versions do,
-appends whose acknowledgement is lost, clocks that jump, and milliseconds in which much happens.
+Source: kafka-transactions.md 2.2, 2.3 and 6, TransactionCoordinator (endTransaction, prepareInitProducerIdTransit),
+TransactionMetadata.prepareIncrementProducerEpoch. `lives` draws what producers do.
 """
 
 from __future__ import annotations
@@ -24,9 +24,18 @@ from service.domain.transaction_log.causes import (
 from service.domain.transaction_log.causes import TIMEOUT as RAN_OUT
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 
+LATE_END = "late_end"
+"""An EndTxn that was sent for an earlier transaction ended this one (KAFKA-17754)."""
+ITSELF = "itself"
+"""The producer asked for a new epoch while its transaction was open (KIP-360)."""
+ZOMBIE = "zombie"
+"""A producer that was fenced earlier asked for a new epoch, and was refused after the present one was aborted."""
+
 DAY_MS = 86_400_000
 SCAN_MS = 10_000
 LAST_CLIENT_EPOCH, LAST_EPOCH = 32_766, 32_767
+COPIED = 0.05
+"""Probability that an EndTxn was sent twice, and one copy is late."""
 
 
 class Broker(NamedTuple):
@@ -55,6 +64,16 @@ class Instance:
     pid: int = NO_ID
     epoch: int = -1
     tv2: bool = False
+
+
+class EndCopy(NamedTuple):
+    """A copy of an EndTxn that is still under way. `transaction`: the number of the one that it was sent for."""
+
+    pid: int
+    epoch: int
+    commit: bool
+    tv2: bool
+    transaction: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +107,8 @@ class Coordinator:
     memory: Memory = field(default_factory=Memory)
     next_pid: int = 100
     next_scan_ms: int = 1_000_000 + SCAN_MS
+    transaction: int = 0
+    copies: list[EndCopy] = field(default_factory=list)
     loses: bool = False
     """The next append will be in the log, and the coordinator will believe it is not."""
 
@@ -95,17 +116,60 @@ class Coordinator:
 
     def init(self, instance: Instance, *, gives_up: bool = False, is_admin: bool = False) -> None:
         """InitProducerId without a producer id; `gives_up`: not asked again once the abort is under way."""
-        if self.memory.state == states.ONGOING:
-            self._abort_by_itself(ADMIN if is_admin else FENCED)
-            if gives_up or self.memory.state == states.ONGOING:
-                return
-            self.wait(self.rng.choice([*[0, 20, 100, 100, 1_000] * 5, 12_000]))
-            if self.memory.state == states.ONGOING:
-                return
+        if not self._abort_open(ADMIN if is_admin else FENCED, gives_up=gives_up):
+            return
         self._initialize(instance.timeout_ms)
         if not is_admin:
             instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
             instance.tv2 = instance.modern and self.version == 2
+
+    def init_own(self, instance: Instance, *, gives_up: bool = False) -> None:
+        """InitProducerId with the producer's own id and epoch (KIP-360). An open transaction is aborted whatever epoch
+        is named; who names the epoch before the present one is given the present one."""
+        if instance.pid != self.memory.pid or instance.epoch < 0 or self.memory.state == states.NEVER_SEEN:
+            instance.epoch = -1
+            return
+        cause = ITSELF if instance.epoch == self.memory.epoch else ZOMBIE
+        if not self._abort_open(cause, gives_up=gives_up):
+            return
+        before = self.memory
+        if before.pid != instance.pid and instance.epoch < LAST_CLIENT_EPOCH:
+            instance.epoch = -1  # the coordinator went on under another producer id
+        elif instance.epoch == before.epoch:
+            self._initialize(instance.timeout_ms, last_epoch=before.epoch)
+            instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
+        elif instance.epoch == before.last_epoch:
+            changes = {"state": states.EMPTY, "timeout_ms": instance.timeout_ms, "start_ms": -1, "partitions": 0}
+            self._write(INITIALIZED, **changes)
+            instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
+        else:
+            instance.epoch = -1
+
+    def _abort_open(self, cause: str, *, gives_up: bool) -> bool:
+        """Aborts what is open for an InitProducerId. Returns whether the one who asked comes back to an idle id."""
+        if self.memory.state == states.ONGOING:
+            self._abort_by_itself(cause)
+            if gives_up or self.memory.state == states.ONGOING:
+                return False
+            self.wait(self.rng.choice([*[0, 20, 100, 100, 1_000] * 5, 12_000]))
+        return self.memory.state in states.EXPIRABLE or self.memory.state == states.NEVER_SEEN
+
+    def recover(self, instance: Instance, *, commit: bool) -> None:
+        """EndTxn of the old protocol by a recovery that has the producer's id and epoch, as Flink's committer sends."""
+        if self._is_current(instance) and self.memory.state == states.ONGOING:
+            self._copy(instance, commit=commit, tv2=False)
+            self._end(commit=commit, tv2=False)
+
+    def deliver_late(self) -> None:
+        """A copy of an earlier EndTxn arrives. It ends what is open if it names the present producer id and epoch; a
+        copy of TV2 names an epoch that was raised since."""
+        if not self.copies:
+            return
+        copy = self.copies.pop(self.rng.randrange(len(self.copies)))
+        memory = self.memory
+        if memory.state == states.ONGOING and (copy.pid, copy.epoch) == (memory.pid, memory.epoch):
+            is_meant = copy.transaction == self.transaction
+            self._end(commit=copy.commit, tv2=copy.tv2, cause=None if is_meant else LATE_END)
 
     def add(self, instance: Instance) -> None:
         """The first or another partition; a producer learns between transactions which protocol the cluster speaks."""
@@ -118,6 +182,7 @@ class Coordinator:
                 self._initialize(self.memory.timeout_ms)
                 instance.epoch, instance.pid = self.memory.epoch, self.memory.pid
             instance.tv2 = not instance.tv2
+        self.transaction += not is_open
         self._write(
             "",
             state=states.ONGOING,
@@ -131,12 +196,20 @@ class Coordinator:
         if not self._is_current(instance):
             self._end_late(instance, commit)
         elif self.memory.state == states.ONGOING:
-            cause = COMMIT if commit else CLIENT_ABORT
-            self._prepare(cause, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, instance.tv2, bump=1)
+            self._copy(instance, commit=commit, tv2=instance.tv2)
+            self._end(commit=commit, tv2=instance.tv2)
             self._follow(instance)
         elif instance.tv2 and not commit:
             self._prepare(EMPTY_ABORT, states.PREPARE_ABORT, tv2=True, bump=1, start_ms=self.now_ms, partitions=0)
             self._follow(instance)
+
+    def _copy(self, instance: Instance, *, commit: bool, tv2: bool) -> None:
+        if self.rng.random() < COPIED:
+            self.copies.append(EndCopy(instance.pid, instance.epoch, commit, tv2, self.transaction))
+
+    def _end(self, *, commit: bool, tv2: bool, cause: str | None = None) -> None:
+        meant = COMMIT if commit else CLIENT_ABORT
+        self._prepare(cause or meant, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, tv2, bump=1)
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
         """A TV2 producer's abort is accepted after the coordinator's own: no record, and it goes on."""
@@ -232,7 +305,7 @@ class Coordinator:
             state=state,
             epoch=min(before.epoch + bump, LAST_EPOCH) if tv2 else before.epoch,
             ctv=2 if tv2 and self.version > 0 else 0,
-            last_epoch=before.epoch if tv2 else before.last_epoch,
+            last_epoch=before.epoch + bump - 1 if tv2 else before.last_epoch,
             start_ms=before.start_ms if start_ms is None else start_ms,
             partitions=before.partitions if partitions is None else partitions,
         )
@@ -260,10 +333,11 @@ class Coordinator:
             self._write(cause, **ways)
         self.aborts += was_something
 
-    def _initialize(self, timeout_ms: int) -> None:
+    def _initialize(self, timeout_ms: int, last_epoch: int = -1) -> None:
         """On an idle or unknown id; asked again where the append seems to have failed."""
         memory = self.memory
-        changes = {"state": states.EMPTY, "timeout_ms": timeout_ms, "start_ms": -1, "partitions": 0, "last_epoch": -1}
+        changes = {"state": states.EMPTY, "timeout_ms": timeout_ms, "start_ms": -1, "partitions": 0}
+        changes["last_epoch"] = last_epoch
         for _ in range(2):
             if memory.state == states.NEVER_SEEN or memory.epoch >= LAST_CLIENT_EPOCH:
                 self.next_pid += 1
@@ -305,59 +379,3 @@ class Coordinator:
         self.log.append(record._replace(offset=offset, timestamp_ms=self.now_ms))
         if cause:
             self.truth[offset] = cause
-
-
-TIMEOUTS_MS = (60_000, 60_000, 60_000, 900_000, 15_000, 30_000, 1_000, 1, 2_147_483_647)
-
-
-def a_life(rng: Random, steps: int, *, skewed: bool = True) -> Coordinator:
-    """A log of some length. `skewed`: clocks of coordinators differ, and acknowledgements are lost."""
-    broker = rng.choice(BROKERS)
-    coordinator = Coordinator(rng, broker, broker.versions[0], skewed=skewed)
-    timeout_ms = rng.choice(TIMEOUTS_MS)
-    instances = [Instance(rng.choice([True, True, False]), timeout_ms) for _ in range(2)]
-    coordinator.init(instances[0])
-    for _ in range(steps):
-        _step(rng, coordinator, instances)
-    return coordinator
-
-
-def _step(rng: Random, coordinator: Coordinator, instances: list[Instance]) -> None:
-    coordinator.wait(rng.choice([0, 1, 50, 300, 300, 2_000, 9_000, 70_000]))
-    instance, other = instances if rng.random() < 0.9 else instances[::-1]
-    if instance.epoch < 0:
-        coordinator.init(instance, gives_up=rng.random() < 0.05)
-        return
-    what = rng.choice(["commit"] * 5 + ["abort"] * 4 + ["add"] * 4 + ["end", "end", "fence", "new", "admin", "seldom"])
-    if what in ("commit", "abort"):
-        coordinator.add(instance)
-        coordinator.wait(rng.choice([0, 0, 1, 50, 300, 2_000, 9_000]))
-        coordinator.end(instance, commit=what == "commit")
-    elif what == "add":
-        coordinator.add(instance)
-    elif what == "end":
-        coordinator.end(instance, commit=rng.random() < 0.5)
-    elif what == "fence":
-        coordinator.init(rng.choice([instance, other]), gives_up=rng.random() < 0.05)
-    elif what == "new":
-        instance.modern, instance.timeout_ms = rng.choice([True, False]), rng.choice(TIMEOUTS_MS)
-        coordinator.init(instance)
-    elif what == "admin":
-        timeout_ms = rng.choice([1, 30_000, 30_000, 30_000, 45_000, coordinator.memory.timeout_ms])
-        coordinator.init(Instance(False, max(timeout_ms, 1)), is_admin=True, gives_up=rng.random() < 0.05)
-    else:
-        _seldom(rng, coordinator)
-
-
-def _seldom(rng: Random, coordinator: Coordinator) -> None:
-    what = rng.choice(["switch", "switch", "expire", "use up", "use up", "lose", "lose", "move"])
-    if what == "switch":
-        coordinator.version = rng.choice(coordinator.broker.versions)
-    elif what == "expire":
-        coordinator.expire()
-    elif what == "use up":
-        coordinator.use_up_epochs(rng.choice([32_764, 32_765, LAST_CLIENT_EPOCH]))
-    elif what == "move":
-        coordinator.move(rng.choice([0, 0, 40, -40, -3_000, 15_000, -3_600_000]))
-    elif coordinator.skewed:
-        coordinator.loses = True

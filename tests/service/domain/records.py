@@ -88,8 +88,9 @@ def told(records: Sequence[LogRecord] | str) -> Told:
     return judged(pairs(log(records) if isinstance(records, str) else records))
 
 
-def judged(steps: Pairs, *, settles_early: bool = False) -> Told:
-    """`settles_early`: nothing waits for the next record longer than it has to."""
+def judged(steps: Pairs, *, settles_early: bool = False, settles: bool = True) -> Told:
+    """`settles_early`: nothing waits for the next record longer than it has to. `settles`: the log was read to an end
+    that came late enough."""
     last_abort = NO_ABORT
     rows: dict[int, Transition] = {}
     notable: set[int] = set()
@@ -97,7 +98,7 @@ def judged(steps: Pairs, *, settles_early: bool = False) -> Told:
     for before, after in steps:
         settles_at_ms = last_abort.settles_at_ms
         if settles_early and settles_at_ms is not None and after.timestamp_ms >= settles_at_ms:
-            last_abort = _settle(last_abort, counts)
+            last_abort = _settle(last_abort, rows, counts)
         step = journal.judge(last_abort, before, after, counts=True)
         last_abort = step.last_abort
         rows[after.offset] = step.transition
@@ -107,15 +108,17 @@ def judged(steps: Pairs, *, settles_early: bool = False) -> Told:
             offset, cause = step.revised
             rows[offset] = _with_cause(rows[offset], cause)
         counts.update(word for word, _ in step.aborts)
-    if last_abort.is_waiting:
-        last_abort = _settle(last_abort, counts)
+    if last_abort.is_waiting and settles:
+        last_abort = _settle(last_abort, rows, counts)
     all_rows = tuple(rows.values())
     return Told(last_abort, all_rows, tuple(row for row in all_rows if row.offset in notable), counts)
 
 
-def _settle(last_abort: LastAbort, counts: Counter[str]) -> LastAbort:
-    last_abort, word = journal.settle(last_abort)
-    counts[word] += 1
+def _settle(last_abort: LastAbort, rows: dict[int, Transition], counts: Counter[str]) -> LastAbort:
+    last_abort = journal.settle(last_abort)
+    counts[last_abort.cause.code] += 1
+    if last_abort.offset in rows:
+        rows[last_abort.offset] = _with_cause(rows[last_abort.offset], last_abort.cause)
     return last_abort
 
 

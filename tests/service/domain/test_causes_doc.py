@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from service.domain.transaction_log import abort_explanation, causes, journal
+from service.domain.transaction_log import abort_explanation, causes, journal, states
 from tests.helpers.paths import ROOT
-from tests.service.domain.annotated import Annotated, Pair, annotated, judgement
-from tests.service.domain.coordinator import a_life
+from tests.service.domain.annotated import Annotated, Pair, annotated, judgement, while_open
+from tests.service.domain.lives import a_life
 from tests.service.domain.records import told
 
 TEXT = (ROOT / "docs" / "causes.md").read_text()
@@ -29,7 +30,8 @@ def logs(text: str) -> list[Annotated]:
 
 
 def sayable() -> set[Pair]:
-    """Every `Cause(word, confidence, …)` of the code: a choice of confidences counts as all of them."""
+    """Every `Cause(word, confidence, …)` of the code: a choice of confidences counts as all of them, and so does the
+    function that chooses."""
     said: set[Pair] = set()
     for module in (causes, journal):
         for call in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
@@ -40,6 +42,14 @@ def sayable() -> set[Pair]:
 
 
 def _values(expression: ast.expr) -> set[str]:
+    if isinstance(expression, ast.Call):
+        (chosen,) = (
+            one
+            for one in ast.walk(ast.parse(inspect.getsource(getattr(causes, ast.unparse(expression.func)))))
+            if isinstance(one, ast.Return) and one.value is not None
+        )
+        assert chosen.value is not None
+        return _values(chosen.value)
     if isinstance(expression, ast.IfExp):
         return _values(expression.body) | _values(expression.orelse)
     return {getattr(causes, ast.unparse(expression).removeprefix("causes."))}
@@ -59,10 +69,27 @@ def test_nothing_is_ever_said_that_is_not_explained() -> None:
 @pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
 def test_its_logs_prove_it(pair: Pair) -> None:
     found = logs(SECTIONS[pair])
-    assert pair in {said.last for one in found for said in one.said.values()}
+    said_last = {said.last for one in found for said in one.said.values()}
+    assert pair in said_last | {heard for one in found for heard in while_open(one.records)}
     for records, said in found:
         assert judgement(records) == said
         assert told(records).notes == [] or pair[0] == causes.UNATTRIBUTED
+
+
+SHAPES = re.findall(r"^\| `([^`]*\)[^`]*)` \| [^|]* \| (\w+), (\w+) \|", TEXT, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=" ".join)
+def test_the_table_of_shapes_is_right(shape: tuple[str, str, str]) -> None:
+    text, cause, confidence = shape
+    rows = told(text.replace(";", "\n")).rows
+    ends = [row for row in rows if row.to_state in states.PREPARED] or rows
+    assert {(row.cause, row.confidence) for row in ends} == {(cause, confidence)}
+
+
+def test_every_shape_is_read() -> None:
+    table = TEXT.partition("## What each shape of the log can mean")[2].partition("\n\nThree facts")[0]
+    assert len(SHAPES) == table.count("\n| `") >= 19
 
 
 def test_no_log_stands_outside() -> None:
@@ -72,12 +99,14 @@ def test_no_log_stands_outside() -> None:
 @pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
 def test_it_quotes_what_people_are_told(pair: Pair) -> None:
     quoted = " ".join(re.findall(r"^> (.*)$", SECTIONS[pair], flags=re.MULTILINE))
-    assert quoted == (abort_explanation.why_aborted(*pair) or "")
+    assert quoted == (abort_explanation.why_ended(*pair) or "")
 
 
 def test_the_words_and_times_are_those_of_the_code() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", TEXT, flags=re.MULTILINE)
     assert set(listed) == {word for word, _ in SECTIONS}
     assert f"within {causes.FOLLOWS_WITHIN_MS // 1_000} s of the CompleteAbort" in TEXT
+    assert f"within {causes.RETURNS_WITHIN_MS // 1_000} s of the CompleteAbort" in TEXT
     assert f"at most {journal.SETTLES_AFTER_MS // 1_000} s after it completed" in TEXT
+    assert f"or {journal.ADMIN_SETTLES_AFTER_MS // 1_000} s with such an Empty record" in TEXT
     assert {f"{timeout:,} ms" for timeout in causes.ADMIN_TIMEOUTS_MS} <= set(re.findall(r"[\d,]+ ms", TEXT))

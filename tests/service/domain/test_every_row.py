@@ -29,10 +29,10 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         """
         0 Empty(7,0)            # initialized, certain
         10 Ongoing(7,0)
-        20 PrepareCommit(7,0)   # commit, certain
+        20 PrepareCommit(7,0)   # commit, likely
         23 CompleteCommit(7,0)
         30 Ongoing(7,0)
-        40 PrepareAbort(7,0)    # client_abort, certain
+        40 PrepareAbort(7,0)    # client_abort, likely
         43 CompleteAbort(7,0)""",
     ),
     "old client, timeout": (
@@ -48,7 +48,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         """
         0 Empty(7,0)            # initialized, certain
         10 Ongoing(7,0)
-        20 PrepareAbort(7,1)    # fenced, likely
+        20 PrepareAbort(7,1)    # fenced, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,1)
         120 Empty(7,2)          # initialized, certain""",
     ),
@@ -56,7 +56,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         ALL,
         """
         10 Ongoing(7,0)
-        20 PrepareAbort(7,1)    # fenced, likely
+        20 PrepareAbort(7,1)    # fenced, likely (at first fenced, ambiguous)
         1020 PrepareAbort(7,1)
         1023 CompleteAbort(7,1)
         1120 Empty(7,2)         # initialized, certain""",
@@ -73,7 +73,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         (V0, V1),
         """
         10 Ongoing(7,32766)
-        20 PrepareAbort(7,32767)  # fenced, likely
+        20 PrepareAbort(7,32767)  # fenced, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,32767)
         120 Empty(9,0)            # pid_rotated, likely""",
     ),
@@ -86,7 +86,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         TV2_BROKERS,
         """
         10 Ongoing(7,0)
-        20 PrepareAbort(7,0)         # client_abort, certain
+        20 PrepareAbort(7,0)         # client_abort, likely
         23 CompleteAbort(7,0)
         30 Ongoing(7,0)""",
     ),
@@ -102,7 +102,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         TV2_BROKERS,
         """
         10 Ongoing(7,0)
-        20 PrepareAbort(7,1) ctv=2   # fenced, likely
+        20 PrepareAbort(7,1) ctv=2   # fenced, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,1) ctv=2
         120 Empty(7,2) ctv=2         # initialized, certain
         130 Ongoing(7,2)""",
@@ -111,7 +111,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         (V1,),
         """
         10 Ongoing(7,0)
-        20 PrepareAbort(7,2) ctv=2   # fenced, likely
+        20 PrepareAbort(7,2) ctv=2   # fenced, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,2) ctv=2
         120 Empty(7,3) ctv=2         # initialized, certain""",
     ),
@@ -119,7 +119,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         TV2_BROKERS,
         """
         10 Ongoing(7,4)
-        20 PrepareCommit(7,4)        # commit, certain
+        20 PrepareCommit(7,4)        # commit, likely
         23 CompleteCommit(7,4)
         30 Empty(7,5)                # initialized, certain
         40 Ongoing(7,5) ctv=2
@@ -151,6 +151,40 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         60014 CompleteAbort(7,1) ctv=2
         70000 Ongoing(7,1) ctv=2      # its late EndTxn(abort) was accepted and left no record""",
     ),
+    "TV2 client that asks for a new epoch itself": (
+        TV2_BROKERS,
+        """
+        10 Ongoing(7,0) ctv=2
+        20 PrepareAbort(7,1) ctv=2   # client_abort, likely (at first client_abort, ambiguous)
+        23 CompleteAbort(7,1) ctv=2
+        120 Empty(7,1) ctv=2         # initialized, certain""",
+    ),
+    "old client on a TV2 cluster that asks for a new epoch itself": (
+        TV2_BROKERS,
+        """
+        10 Ongoing(7,0)
+        20 PrepareAbort(7,1) ctv=2   # client_abort, likely (at first fenced, ambiguous)
+        23 CompleteAbort(7,1) ctv=2
+        120 Empty(7,1) ctv=2         # initialized, certain""",
+    ),
+    "old client that asks for a new epoch itself, or somebody who gave up": (
+        ALL,
+        """
+        10 Ongoing(7,0)
+        20 PrepareAbort(7,1)         # fenced, ambiguous
+        23 CompleteAbort(7,1)
+        8000 Empty(7,2)              # initialized, certain""",
+    ),
+    "TV2 transactions ended by the old protocol": (
+        TV2_BROKERS,
+        """
+        10 Ongoing(7,0) ctv=2
+        20 PrepareAbort(7,0)         # client_abort, likely
+        23 CompleteAbort(7,0)
+        30 Ongoing(7,0) ctv=2
+        40 PrepareCommit(7,0)        # commit, likely
+        43 CompleteCommit(7,0)""",
+    ),
     "TV2 client fenced, or aborts and starts anew": (
         TV2_BROKERS,
         """
@@ -178,7 +212,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         (V1,),
         """
         10 Ongoing(7,0) ctv=2
-        20 PrepareAbort(7,2) ctv=2   # fenced, likely
+        20 PrepareAbort(7,2) ctv=2   # fenced, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,2) ctv=2
         120 Empty(7,3) ctv=2         # initialized, certain""",
     ),
@@ -244,7 +278,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         (V0, V1),
         """
         10 Ongoing(7,0) timeout=60000
-        20 PrepareAbort(7,1)          # admin, likely (at first fenced, likely)
+        20 PrepareAbort(7,1)          # admin, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,1)
         120 Empty(7,2) timeout=1      # initialized, certain""",
     ),
@@ -252,7 +286,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         TV2_BROKERS,
         """
         10 Ongoing(7,0) timeout=120000
-        20 PrepareAbort(7,1) ctv=2         # admin, likely (at first fenced, likely)
+        20 PrepareAbort(7,1) ctv=2         # admin, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,1) ctv=2
         120 Empty(7,2) ctv=2 timeout=30000 # initialized, certain""",
     ),
@@ -264,11 +298,20 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(7,1) ctv=2
         120 Empty(7,2) ctv=2 timeout=30000 # initialized, certain""",
     ),
+    "the admin API of a framework that starts the application at once": (
+        ALL,
+        """
+        10 Ongoing(7,0) timeout=60000
+        20 PrepareAbort(7,1)          # fenced, ambiguous
+        23 CompleteAbort(7,1)
+        120 Empty(7,2) timeout=30000  # initialized, certain
+        420 Empty(7,3) timeout=60000  # initialized, certain""",
+    ),
     "admin whose timeout is the id's own": (
         ALL,
         """
         10 Ongoing(7,0) timeout=30000
-        20 PrepareAbort(7,1)          # fenced, likely
+        20 PrepareAbort(7,1)          # fenced, likely (at first fenced, ambiguous)
         23 CompleteAbort(7,1)
         120 Empty(7,2) timeout=30000  # initialized, certain""",
     ),

@@ -9,8 +9,8 @@ from tests.service.domain import golden
 from tests.service.domain.records import told
 
 INIT = "Empty initialized certain"
-CLIENT = "PrepareAbort client_abort certain"
-TV2_CLIENT = "PrepareAbort client_abort likely"
+CLIENT = "PrepareAbort client_abort likely"
+TV2_CLIENT = CLIENT
 NO_WITNESS = "PrepareAbort client_abort ambiguous"
 TIMEOUT = "PrepareAbort timeout likely"
 FENCED = "PrepareAbort fenced likely"

@@ -28,26 +28,26 @@ def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch
 @pytest.mark.parametrize(
     ("tags", "bump", "dur", "cause"),
     [
-        pytest.param(OLD_BROKER, 0, 500, "client_abort certain", id="old protocol: epoch stays"),
-        pytest.param(OLD_BROKER, 0, T + 1, "client_abort certain", id="also when it was late"),
+        pytest.param(OLD_BROKER, 0, 500, "client_abort likely", id="old protocol: epoch stays"),
+        pytest.param(OLD_BROKER, 0, T + 1, "client_abort likely", id="also when it was late"),
         pytest.param(OLD_BROKER, 1, T + 1, "timeout likely", id="old protocol, ran out"),
-        pytest.param(OLD_BROKER, 1, T, "fenced likely", id="the scan's comparison is strict"),
-        pytest.param(OLD_BROKER, 1, 500, "fenced likely", id="old protocol, coordinator, in time"),
+        pytest.param(OLD_BROKER, 1, T, "fenced ambiguous", id="the scan's comparison is strict"),
+        pytest.param(OLD_BROKER, 1, 500, "fenced ambiguous", id="old protocol, coordinator, in time"),
         pytest.param(OLD_BROKER, 2, 500, "unattributed ambiguous", id="old protocol never bumps twice"),
         pytest.param(OLD_CLIENT, 1, T + 1, "timeout likely", id="old client on TV2, ran out"),
-        pytest.param(OLD_CLIENT, 1, 500, "fenced likely", id="old client on TV2, in time"),
+        pytest.param(OLD_CLIENT, 1, 500, "fenced ambiguous", id="old client on TV2, in time"),
         pytest.param(OLD_CLIENT, 2, T + 1, "timeout likely", id="old client on 4.0.0, ran out"),
-        pytest.param(OLD_CLIENT, 2, 500, "fenced likely", id="old client on 4.0.0, in time"),
+        pytest.param(OLD_CLIENT, 2, 500, "fenced ambiguous", id="old client on 4.0.0, in time"),
         pytest.param(OLD_CLIENT, 0, 500, "unattributed ambiguous", id="TV2 coordinator always bumps"),
         pytest.param(TV2_CLIENT, 1, T + 1, "timeout likely", id="TV2, ran out: probable"),
         pytest.param(TV2_CLIENT, 1, T, "client_abort ambiguous", id="TV2, in time: anybody"),
         pytest.param(TV2_CLIENT, 2, T + 1, "timeout likely", id="4.0.0, ran out"),
-        pytest.param(TV2_CLIENT, 2, 500, "fenced likely", id="4.0.0, in time"),
+        pytest.param(TV2_CLIENT, 2, 500, "fenced ambiguous", id="4.0.0, in time"),
         pytest.param(TV2_CLIENT, 0, 500, "unattributed ambiguous", id="TV2 at an epoch it never should have"),
         pytest.param(TV2_CLIENT, 3, 500, "unattributed ambiguous", id="records are missing"),
         pytest.param(TV2_CLIENT, -1, 500, "unattributed ambiguous", id="an epoch that goes back"),
         pytest.param((TV2, OLD), 1, 500, "client_abort ambiguous", id="TV2 transaction, cluster went back to v0"),
-        pytest.param((TV2, OLD), 0, 500, "unattributed ambiguous", id="TV2 transaction, ended without a bump"),
+        pytest.param((TV2, OLD), 0, 500, "client_abort likely", id="TV2 transaction, ended by the old protocol"),
         pytest.param(TV2_CLIENT, 1, 2_592_000_000, "timeout likely", id="a month"),
     ],
 )
@@ -62,37 +62,68 @@ def test_a_two_phase_transaction_never_times_out(tags: tuple[str, str]) -> None:
 
 
 def test_an_old_client_is_fenced_or_forced_out_at_the_last_epoch() -> None:
-    assert aborted(OLD_BROKER, 1, 500, epoch=32_766) == "fenced likely"
+    assert aborted(OLD_BROKER, 1, 500, epoch=32_766) == "fenced ambiguous"
     assert aborted(OLD_CLIENT, 1, T + 1, epoch=32_766) == "timeout likely"
-    assert aborted(OLD_CLIENT, 1, 500, epoch=32_767 - 1) == "fenced likely"
+    assert aborted(OLD_CLIENT, 1, 500, epoch=32_767 - 1) == "fenced ambiguous"
     assert aborted(TV2_CLIENT, 0, 500, epoch=32_767) == "unattributed ambiguous"  # a bug of 4.2 and before
 
 
 SOON, LATE = 1600, 1503 + 3_001
 A_FENCE = [
     # what follows, after a TV2 client's epoch + 1, after the coordinator's own abort
-    pytest.param("", "client_abort ambiguous", "fenced likely", id="nothing"),
+    pytest.param("", "client_abort ambiguous", "fenced ambiguous", id="nothing"),
     pytest.param(f"{SOON} Empty(7,7)", "fenced ambiguous", "fenced likely", id="Empty, same timeout"),
     pytest.param(f"{SOON} Empty(9,0)", "fenced ambiguous", "fenced likely", id="Empty under a new producer id"),
     pytest.param(f"{SOON} Empty(7,7) timeout=45000", "fenced ambiguous", "fenced likely", id="Empty, other timeout"),
     pytest.param(f"{SOON} Empty(7,7) timeout=30000", "admin likely", "admin likely", id="admin of 3.7.1 and later"),
     pytest.param(f"{SOON} Empty(7,7) timeout=1", "admin likely", "admin likely", id="admin of 3.2 to 3.7.0"),
-    pytest.param(f"{LATE} Empty(7,7)", "client_abort ambiguous", "fenced likely", id="Empty too late for a fence"),
-    pytest.param(f"{LATE} Empty(7,7) timeout=1", "client_abort ambiguous", "fenced likely", id="admin much later"),
-    pytest.param(f"{SOON} Empty(7,8)", "client_abort ambiguous", "fenced likely", id="Empty, but not the next one"),
-    pytest.param(f"{SOON} Ongoing(7,6)", "client_abort likely", "fenced likely", id="goes on with the same epoch"),
-    pytest.param("999999 Ongoing(7,6)", "client_abort likely", "fenced likely", id="goes on whenever"),
-    pytest.param(f"{SOON} Ongoing(7,6) start=1000", "client_abort likely", "fenced likely", id="in the same ms"),
-    pytest.param(f"{SOON} Ongoing(7,7)", "client_abort ambiguous", "fenced likely", id="goes on as somebody else"),
-    pytest.param(f"{SOON} Ongoing(9,6)", "client_abort ambiguous", "fenced likely", id="goes on under another pid"),
+    pytest.param(f"{SOON} Empty(7,6)", "client_abort likely", "client_abort likely", id="Empty for the same producer"),
+    pytest.param(f"{LATE} Empty(7,6)", "client_abort likely", "fenced ambiguous", id="the same, but later"),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=30000\n{SOON + 300} Empty(7,8) timeout=60000",
+        "fenced ambiguous",
+        "fenced ambiguous",
+        id="admin API, and the application right behind",
+    ),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=45000\n{SOON + 300} Empty(7,8) timeout=60000",
+        "fenced ambiguous",
+        "fenced likely",
+        id="the same with a timeout of its own",
+    ),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=30000\n{SOON + 10_000} Empty(7,8) timeout=60000",
+        "admin likely",
+        "admin likely",
+        id="admin, and the application later",
+    ),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=30000\n{SOON + 300} Empty(7,8) timeout=1",
+        "admin likely",
+        "admin likely",
+        id="two admins",
+    ),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=30000\n{SOON + 300} tombstone", "admin likely", "admin likely", id="admin, gone"
+    ),
+    pytest.param(f"{LATE} Empty(7,7)", "client_abort ambiguous", "fenced ambiguous", id="Empty too late for a fence"),
+    pytest.param(f"{LATE} Empty(7,7) timeout=1", "client_abort ambiguous", "fenced ambiguous", id="admin much later"),
+    pytest.param(f"{SOON} Empty(7,8)", "client_abort ambiguous", "fenced ambiguous", id="Empty, but not the next one"),
+    pytest.param(f"{SOON} Ongoing(7,6)", "client_abort likely", "fenced ambiguous", id="goes on with the same epoch"),
+    pytest.param("999999 Ongoing(7,6)", "client_abort likely", "fenced ambiguous", id="goes on whenever"),
+    pytest.param(f"{SOON} Ongoing(7,6) start=1000", "client_abort likely", "fenced ambiguous", id="in the same ms"),
+    pytest.param(f"{SOON} Ongoing(7,7)", "client_abort ambiguous", "fenced ambiguous", id="goes on as somebody else"),
+    pytest.param(f"{SOON} Ongoing(9,6)", "client_abort ambiguous", "fenced ambiguous", id="goes on under another pid"),
     pytest.param(
         f"{SOON} PrepareAbort(7,7) partitions=0 start={SOON}\n{SOON} CompleteAbort(7,7)",
         "empty_abort certain",  # of the newest
         "empty_abort certain",
         id="aborts again, nothing this time",
     ),
-    pytest.param(f"{SOON} Unknown\n{SOON} Empty(7,7)", "client_abort ambiguous", "fenced likely", id="undecodable"),
-    pytest.param(f"{SOON} CompleteAbort(7,6)\n{SOON} Ongoing(7,6)", "client_abort likely", "fenced likely", id="again"),
+    pytest.param(f"{SOON} Unknown\n{SOON} Empty(7,7)", "client_abort ambiguous", "fenced ambiguous", id="undecodable"),
+    pytest.param(
+        f"{SOON} CompleteAbort(7,6)\n{SOON} Ongoing(7,6)", "client_abort likely", "fenced ambiguous", id="again"
+    ),
 ]
 
 
@@ -128,7 +159,7 @@ def test_an_admin_with_the_ids_own_timeout_cannot_be_told_apart(timeout: int) ->
 
 def test_a_cause_that_is_no_question_stays_whatever_follows() -> None:
     for then in (f"{SOON} Empty(7,6) timeout=30000", f"{SOON} Ongoing(7,5)", "999999 Empty(7,6)"):
-        assert aborted(OLD_BROKER, 0, 500, then) == "client_abort certain"
+        assert aborted(OLD_BROKER, 0, 500, then) == "client_abort likely"
     late = T + 1100
     for then in (f"{late} Empty(7,7) timeout=30000", f"{late} Ongoing(7,6)"):  # the latter: EndTxn accepted late
         assert aborted(TV2_CLIENT, 1, T + 1, then) == "timeout likely"
@@ -233,7 +264,7 @@ def test_a_client_upgrade_initializes_without_a_fault() -> None:
 
 def test_a_client_abort_and_an_epoch_bump_of_its_own_after_an_error() -> None:
     story = told("10 Ongoing(7,4)\n20 PrepareAbort(7,4)\n23 CompleteAbort(7,4)\n25 Empty(7,5)")
-    assert story.causes == ["PrepareAbort client_abort certain", "Empty initialized certain"]
+    assert story.causes == ["PrepareAbort client_abort likely", "Empty initialized certain"]
 
 
 @pytest.mark.parametrize(

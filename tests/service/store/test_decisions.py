@@ -24,7 +24,7 @@ from tests.service.store.conftest import Cluster
 from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 
-COMMIT, OWN, ADMIN = Cause("commit", "certain"), Cause("client_abort", "certain"), Cause("admin", "likely")
+COMMIT, OWN, ADMIN = Cause("commit", "likely"), Cause("client_abort", "likely"), Cause("admin", "likely")
 
 
 def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = None) -> None:

@@ -230,7 +230,7 @@ def test_who_aborted_may_be_known_only_later(judged: Judged, timeout_ms: int, ki
     """Of a TV2 client's abort it is the next record that says whether it was a fence, or an admin's."""
     for turn in range(3):
         at, now_ms, epoch = judged.next_offset, NOW_MS + turn * 20_000, 2 * turn
-        start_ms = now_ms - 5_000
+        start_ms = now_ms - 500
         path = [
             entry(at, states.ONGOING, version=2, epoch=epoch, start_ms=start_ms, at_ms=start_ms),
             entry(at + 1, states.PREPARE_ABORT, version=2, epoch=epoch + 1, start_ms=start_ms, at_ms=now_ms),

@@ -15,6 +15,7 @@ from service.domain.transaction_log.facts import Gap, Step
 from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor, timeline_items
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import commits_of, read_owners, read_timeline, rows_of
+from service.store.schema import transactional_ids
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.histories import aborted, committed, minutes_ago
@@ -58,7 +59,7 @@ def test_commits_are_folded_between_transitions(cluster: Cluster) -> None:
     complete, prepare = items[1], items[2]
     assert isinstance(complete, Row)
     assert isinstance(prepare, Row)
-    assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("client_abort", "certain", 100)
+    assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("client_abort", "likely", 100)
     assert (complete.cause, complete.marker_ms, complete.at_ms) == (None, 10, minutes_ago(4))
 
 
@@ -90,8 +91,40 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
     assert isinstance(prepare, Row)
     assert (complete.offset, complete.from_state, complete.marker_ms) == (2, states.PREPARE_COMMIT, 5_000)
     assert (prepare.offset, prepare.from_state, prepare.to_state) == (1, states.ONGOING, states.PREPARE_COMMIT)
-    assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("commit", "certain", 100)
+    assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("commit", "likely", 100)
     assert prepare.at_ms == minutes_ago(2) - 5_000
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_an_administrators_fence_is_told_once_the_application_did_not_come_back(
+    cluster: Cluster, is_back: bool
+) -> None:
+    """Kafka Connect fences its own ids with the administrator's request, and starts them at once."""
+    cluster.start({0: 0})
+    at_ms = NOW_MS - 60_000
+    path = (states.ONGOING, states.PREPARE_ABORT, states.COMPLETE_ABORT, states.EMPTY)
+    log = [
+        entry(i, state, epoch=min(i, 1) + (i == 3), start_ms=at_ms, at_ms=at_ms + 100 * i)
+        for i, state in enumerate(path)
+    ]
+    log[3] = log[3]._replace(record=log[3].record._replace(timeout_ms=30_000))
+    cluster.writer.apply(batch(log, read(0, 4, asked_at_ms=at_ms + 400)), NOW_MS)
+    assert told_of_abort(cluster) == ("admin", "ambiguous", 0, 0)
+    again = [entry(4, states.EMPTY, epoch=3, at_ms=at_ms + 700)] if is_back else []
+    cluster.writer.apply(batch(again, read(4, 4 + len(again), asked_at_ms=NOW_MS)), NOW_MS)
+    assert told_of_abort(cluster) == (("fenced", "ambiguous", 1, 0) if is_back else ("admin", "likely", 0, 1))
+
+
+def told_of_abort(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
+    """Cause and confidence of the abort's row, which the id's row repeats; aborts counted as fences, as an
+    administrator's."""
+    (prepare,) = [
+        row for row in walk(cluster.engine, cluster.id) if isinstance(row, Row) and row.to_state == states.PREPARE_ABORT
+    ]
+    with cluster.engine.connect() as connection:
+        one = connection.execute(transactional_ids.select()).one()
+    assert (one.abort_cause, one.abort_confidence) == (prepare.cause, prepare.confidence)
+    return prepare.cause, prepare.confidence, one.aborts_fenced, one.aborts_admin
 
 
 def test_a_decision_that_is_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:

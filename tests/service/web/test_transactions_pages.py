@@ -18,7 +18,7 @@ from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
 from service.domain.transaction_log import states
-from service.domain.transaction_log.abort_explanation import why_aborted
+from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import AMBIGUOUS, CERTAIN, LIKELY
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
@@ -254,7 +254,7 @@ def test_an_open_transaction_names_the_groups_it_blocks(cluster: WithPartitions,
 def test_the_last_hour_and_the_last_outcome_are_beside_each(cluster: WithPartitions, client: TestClient) -> None:
     log = [*committed(0, NOW_MS - 2 * HOUR_MS), *committed(3, NOW_MS - 90_000), *aborted(6, NOW_MS - 60_000)]
     apply(cluster, log)
-    assert "client abort certain 1 · 1" in row_of(get(client, LIST), "pay")
+    assert "client abort likely 1 · 1" in row_of(get(client, LIST), "pay")
 
 
 # ---- any bytes
@@ -318,9 +318,9 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
     html = get(client, f"{ONE}?id=pay")
     text = words(html)
     assert "Why was it aborted?" in text
-    assert "Fenced by a new instance, 3 times since 14:09:06, last at 14:11:06 (ambiguous)" in text
-    assert (why_aborted("fenced", AMBIGUOUS) or "none") in text
-    assert "What to do: look in the old client's log for ProducerFencedException" in text
+    assert "Aborted for an InitProducerId of its id, 3 times since 14:09:06, last at 14:11:06 (ambiguous)" in text
+    assert (why_ended("fenced", AMBIGUOUS) or "none") in text
+    assert "What to do: look in the client's log at that time." in text
     assert "logs “Initialized transactionalId …”" in text
     assert "fenced 3 ▲ InitProducerId 3" in text
     assert "Ongoing 14:10:50.123 its first partition was added open for 16 s" in text
@@ -516,7 +516,7 @@ def test_what_to_do_is_what_the_documentation_says(cause: tuple[str, str]) -> No
 def test_every_cause_of_an_abort_has_something_to_do(cluster: WithPartitions) -> None:
     for cause in ("client_abort", "timeout", "fenced", "admin", "unattributed", "empty_abort"):
         for confidence in (CERTAIN, LIKELY, AMBIGUOUS):
-            assert (why_aborted(cause, confidence) is None) == ((cause, confidence) not in TO_DO)
+            assert (why_ended(cause, confidence) is None) == ((cause, confidence) not in TO_DO)
 
 
 @pytest.mark.parametrize("proof", PROOFS.values())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.findings import fencing, ids_running_out, kinds, timed_out, unreadable
+from service.domain.findings import ids_running_out, kinds, timed_out, unreadable
 from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_generated, prefix_of
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.rules import Rule
 from service.domain.findings.unreadable import DataGap, SourceReport, Undecoded
 from service.domain.reasons.reason import Reason
-from service.domain.transaction_log import causes, states
+from service.domain.transaction_log import causes
 from tests.helpers.reasons import denied
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, event
 
@@ -117,26 +117,6 @@ def test_what_is_no_outage(events: list[Event]) -> None:
 
 def test_zombies_of_ids_made_up_at_every_start_are_no_outage() -> None:
     assert find_correlated(outage(name="job-a{}f"), {"job-": [NOW_MS - 3 * M]}) == []
-
-
-@pytest.mark.parametrize(
-    ("taken", "found"),
-    [
-        ([causes.FENCED] * 2, 0),
-        ([causes.FENCED] * 3, 1),
-        ([causes.INITIALIZED] * 3, 1),  # idle: Empty after Empty
-        ([causes.FENCED, causes.ADMIN, causes.ADMIN], 0),
-        ([causes.FENCED, causes.INITIALIZED, causes.FENCED], 1),
-    ],
-)
-def test_two_producers_that_take_an_id_in_turns(taken: list[str], found: int) -> None:
-    events = [event(n, cause=cause) for n, cause in enumerate(taken)]
-    assert len(fencing.fencing_conflicts(events, context())) == found
-
-
-def test_a_job_that_starts_again_and_again_fences_nobody() -> None:
-    events = [event(n, cause=causes.INITIALIZED, from_state=states.COMPLETE_COMMIT) for n in range(9)]
-    assert fencing.fencing_conflicts(events, context()) == []
 
 
 def test_expired_ids() -> None:

@@ -120,7 +120,11 @@ def history(cause: str, names: Sequence[str], longest_s: int) -> st.SearchStrate
         for gap_ms, name in steps:
             at_ms += gap_ms + 1
             events.append(timeout(at_ms, name)._replace(cause=cause))
-        return numbered(events)
+            if cause == causes.FENCED:
+                events[-1] = events[-1]._replace(duration_ms=gap_ms % 5_000)
+                let_in = timeout(at_ms + 100, name)
+                events.append(let_in._replace(cause=causes.INITIALIZED, from_state=states.COMPLETE_ABORT))
+        return numbered(sorted(events, key=lambda e: e.at_ms))
 
     return st.lists(st.tuples(spans(longest_s), st.sampled_from(names)), min_size=1, max_size=30).map(build)
 

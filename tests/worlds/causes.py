@@ -1,0 +1,103 @@
+"""Draws lives of an id, and compares each cause that txnscope gives with who really ended the transaction and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from service.domain.transaction_log.causes import (
+    ADMIN,
+    CERTAIN,
+    CLIENT_ABORT,
+    COMMIT,
+    FENCED,
+    INITIALIZED,
+    LIKELY,
+    PID_ROTATED,
+    TIMEOUT,
+)
+from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.journal import Transition
+from tests.service.domain.coordinator import ITSELF, LATE_END, ZOMBIE, Coordinator
+from tests.service.domain.lives import a_life
+from tests.service.domain.records import told
+
+STEPS: Final = 25
+CAUSES_BLOCK: Final = 500
+
+RIGHT: Final[dict[str, frozenset[str]]] = {
+    CLIENT_ABORT: frozenset({CLIENT_ABORT, ITSELF}),
+    INITIALIZED: frozenset({INITIALIZED, PID_ROTATED}),  # an Empty that rotates the producer id initializes it, too
+}
+"""The truths that a cause may stand for, where these are more than the one of its name."""
+
+RARE: Final[dict[str, frozenset[str]]] = {
+    COMMIT: frozenset({LATE_END}),
+    CLIENT_ABORT: frozenset({LATE_END, FENCED, ADMIN, ZOMBIE}),
+    TIMEOUT: frozenset({CLIENT_ABORT, FENCED, ADMIN, ITSELF, ZOMBIE}),
+    FENCED: frozenset({ADMIN, ITSELF, ZOMBIE, TIMEOUT, CLIENT_ABORT}),
+    ADMIN: frozenset({FENCED, CLIENT_ABORT, ITSELF, ZOMBIE, TIMEOUT}),
+    PID_ROTATED: frozenset({INITIALIZED}),
+}
+"""The other truths that docs/causes.md names for a likely cause: an instance that gave up, a clock that stepped back,
+an end between the timeout and the next scan, a producer that was refused and created anew at once, transaction.version
+lowered to 0 in the middle of a TV2 transaction."""
+
+
+class WrongCause(AssertionError):
+    """A certain cause that is not so, or a likely one of a kind that docs/causes.md does not name."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was really so, by cause and confidence that were said."""
+
+    truths: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+
+    def add(self, cause: str, confidence: str, truth: str, times: int = 1) -> None:
+        self.truths.setdefault((cause, confidence), Counter())[truth] += times
+
+
+def draw_causes(seed: int, tally: Tally) -> Coordinator:
+    """Draws the life of `seed`, judges its whole log and what a cleaning leaves of it. Raises WrongCause."""
+    rng = Random(seed)
+    life = a_life(rng, STEPS, skewed=rng.random() < 0.7)
+    for row, truth in _causes_of(life.log, life):
+        tally.add(row.cause or "", row.confidence or "", truth)
+        _refuse(seed, row, truth, RARE if row.confidence == LIKELY else {})
+    kept = [record for record in life.log if rng.random() < 0.7 or record is life.log[-1]]
+    for row, truth in _causes_of(kept, life):
+        if row.confidence == CERTAIN:
+            _refuse(seed, row, truth, {})
+    return life
+
+
+def _causes_of(log: list[LogRecord], life: Coordinator) -> Iterable[tuple[Transition, str]]:
+    return ((row, life.truth.get(row.offset, "nothing")) for row in told(log).rows if row.cause is not None)
+
+
+def _refuse(seed: int, row: Transition, truth: str, rare: dict[str, frozenset[str]]) -> None:
+    """Raises WrongCause if a certain or likely cause is neither right nor one of the rare cases."""
+    cause = row.cause or ""
+    if row.confidence in (CERTAIN, LIKELY) and truth not in RIGHT.get(cause, {cause}) | rare.get(cause, frozenset()):
+        raise WrongCause(f"seed {seed}, offset {row.offset}: {cause}, {row.confidence}, but it was {truth}")
+
+
+def draw_causes_block(first_seed: int) -> tuple[Tally, list[str]]:
+    """Draws CAUSES_BLOCK lives. Returns their tally, and a line for each wrong one."""
+    tally, wrong = Tally(), []
+    for seed in range(first_seed, first_seed + CAUSES_BLOCK):
+        try:
+            draw_causes(seed, tally)
+        except WrongCause as e:
+            wrong.append(str(e))
+    return tally, wrong
+
+
+def share_right(tally: Tally, cause: str, confidence: str) -> float:
+    truths = tally.truths[cause, confidence]
+    right = sum(n for truth, n in truths.items() if truth in RIGHT.get(cause, {cause}))
+    return right / truths.total()

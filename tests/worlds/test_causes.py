@@ -1,0 +1,41 @@
+"""Drawn lives of an id: `certain` is never wrong, and `likely` is wrong only in the rare cases that the page names."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import CERTAIN, CLIENT_ABORT, COMMIT, LIKELY, Cause
+from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.states import PREPARE_COMMIT
+from tests.service.domain.coordinator import ITSELF, LATE_END
+from tests.worlds.causes import Tally, draw_causes, draw_causes_block, share_right
+
+LIVES = 1_500
+"""Number of lives; `make worlds` draws 200,000."""
+
+
+def test_certain_is_never_wrong_and_likely_rarely() -> None:
+    tally = Tally()
+    for seed in range(LIVES):
+        draw_causes(seed, tally)
+    for cause, confidence in tally.truths:
+        if confidence == CERTAIN:
+            assert share_right(tally, cause, confidence) == 1
+        elif confidence == LIKELY:
+            assert share_right(tally, cause, confidence) > 0.8, cause
+    assert tally.truths[COMMIT, LIKELY][LATE_END] > 0
+    assert tally.truths[CLIENT_ABORT, LIKELY][LATE_END] > 0
+    assert tally.truths[CLIENT_ABORT, LIKELY][ITSELF] > 0
+
+
+def test_an_end_under_an_unchanged_epoch_that_is_called_certain_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the test above would prove little."""
+    judged = causes.cause_of
+
+    def too_sure(before: LogRecord, after: LogRecord) -> Cause | None:
+        return Cause(COMMIT, CERTAIN) if after.state == PREPARE_COMMIT else judged(before, after)
+
+    monkeypatch.setattr(causes, "cause_of", too_sure)
+    _, wrong = draw_causes_block(0)
+    assert any(LATE_END in line for line in wrong)
