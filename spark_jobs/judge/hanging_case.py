@@ -306,7 +306,9 @@ class HangingCase:
             self.decision = self.decision.recalled(undecided(finding.contradiction))
         elif finding.decision in tuple(World) and finding.possible:
             possible = frozenset(map(World, finding.possible))
-            self.decision = self.decision.recalled(Verdict(possible, finding.decision, finding.proofs, None))
+            self.decision = self.decision.recalled(
+                Verdict(possible, finding.decision, finding.proofs, None, leader_changed=True)
+            )
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:
         """Returns the facts to be read for a verdict; None while there is no reason to read them."""

@@ -14,20 +14,15 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from service.domain.findings import kinds
-from service.domain.findings.adopted import adopted, unreplicated
+from service.domain.findings.adopted import unreplicated
 from service.domain.findings.confirmation import EndsKnown, Open, settled_at_ms
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.lifecycle import RoundResult
-from service.domain.findings.lost_records import EndedBy
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.blockers import SAMPLE_FRESH_MS
 from service.domain.partitions.open_entries import (
-    ADOPTED,
-    COMPLETING,
     NOT_KNOWN,
-    OPENED,
-    OVERDUE,
     UNREPLICATED,
     Entry,
     Relation,
@@ -45,7 +40,7 @@ from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
-from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, key_of, lost_by
+from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, key_of, owned_entries
 from spark_jobs.source.watched import EVERYTHING, WatchedTopics
 
 log = logging.getLogger(__name__)
@@ -61,10 +56,6 @@ ASK_COORDINATORS_MS: Final = 1_000
 """Shortest interval between questions to coordinators: each goes to every broker, which searches all its ids."""
 
 MOST_CASES: Final = 2_000
-
-_CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
-"""Relations of an entry to a transaction that will close it, and that may have written it. The transaction began too
-soon after the entry was seen first, or too soon before it was seen last, to rule that out."""
 
 
 class _Round(NamedTuple):
@@ -99,11 +90,6 @@ class OpenEntryObserver:
         self._cases: dict[EntryKey, HangingCase] = {}
         self._closed_ms: dict[EntryKey, int] = {}
         self._fates = SharedFates()
-        self._taken_over_ms: dict[EntryKey, int] = {}
-        """When entries that had no owner at step 2 got one (ms): if seen open later, they are older than its present
-        transaction."""
-        self._lost: list[Observation] = []
-        """Committed records that an ABORT has ended, as of this round."""
         self._stored: set[EntryKey] = set()
         """The entries that are open according to the store."""
         self._coordinators_asked_ms = self._fates_asked_ms = 0
@@ -141,7 +127,7 @@ class OpenEntryObserver:
             now_ms,
             read,
             shown,
-            _owned(shown),
+            owned_entries(shown),
             {subject: one for subject, one in hanging.items() if one.is_open},
             has_log=judged_partitions.log_unread_reason(connection, self._cluster_id) is None,
         )
@@ -150,7 +136,6 @@ class OpenEntryObserver:
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
         self._note_disturbances(current)
-        self._lost = []
         self._fates.resume(one for (kind, _), one in known.items() if kind == kinds.ADOPTED and one.is_open)
         ends = self._apply_answers(current) | self._apply_rows(current)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
@@ -162,9 +147,9 @@ class OpenEntryObserver:
                 self._fates.follow(owned, one.proofs)
         return [
             self._hanging(current, ends, unread),
-            self._adopted(current, unread),
+            self._fates.adopted(current.shown, current.context, unread),
             self._unreplicated(current, unread),
-            RoundResult(tuple(self._lost), frozenset({kinds.LOST_RECORDS}), resolutions={}),
+            self._fates.lost(),
         ]
 
     def _hanging(self, current: _Round, ends: Mapping[Subject, str], unread: int) -> RoundResult:
@@ -176,27 +161,6 @@ class OpenEntryObserver:
             resolutions=ends,
             unread={kinds.HANGING: unread + self._without_case},
         )
-
-    def _adopted(self, current: _Round, unread: int) -> RoundResult:
-        """Returns the round's result on entries that end with a transaction of which they are no part."""
-        context = current.context
-        closing = [case for word in _CLOSING for case in cases_of(current.shown, word, context)]
-        older = [case for case in closing if self._is_older(case.entry)]
-        cases = [*cases_of(current.shown, ADOPTED, context), *older]
-        of_committed = [case.subject for case in cases if self._fates.holds_committed(key_of(case.subject))]
-        return RoundResult(
-            tuple(adopted(cases, context.rules, of_committed)),
-            frozenset({kinds.ADOPTED}),
-            frozenset(context.known_until_ms),
-            context.is_log_complete,
-            unread={kinds.ADOPTED: unread},
-        )
-
-    def _is_older(self, entry: Entry) -> bool:
-        """Returns whether the entry is proven to be older than the transaction that will end it."""
-        key = _key(entry)
-        was_seen = entry.seen_at_ms > self._taken_over_ms.get(key, entry.seen_at_ms)
-        return was_seen or self._fates.holds_committed(key)
 
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
         """Returns the round's result on entries with a marker that is written and not replicated."""
@@ -241,7 +205,7 @@ class OpenEntryObserver:
             for key, (asked, facts) in answers.facts.items():
                 if (owned := current.owned.get(key)) is not None:
                     self._fates.apply_facts(owned, asked, facts, current.read.hidden)
-            self._lost += self._fates.apply_answers(answers, current.context.rules)
+            self._fates.apply_answers(answers, current.context.rules)
             for key, case in self._cases.items():
                 subject = case.subject
                 how = self._apply(current, answers, key, case)
@@ -278,10 +242,8 @@ class OpenEntryObserver:
         if how is None:
             return None
         self._closed_ms[key] = seen.asked_at_ms
-        marker = found.markers[0] if found is not None and found.markers else None
-        if case.holds_committed and marker is not None and marker.is_commit is False and how != kinds.OUR_MARKER:
-            by = EndedBy.FOREIGN_ABORT if how == kinds.FOREIGN_ABORT else EndedBy.OTHER_TRANSACTION
-            self._lost.append(lost_by(case.subject, marker, by, case.proofs, current.context.rules))
+        if found is not None and found.markers:
+            self._fates.note_end(case, found.markers[0], how, current.context.rules)
         return how
 
     def _apply_rows(self, current: _Round) -> dict[Subject, str]:
@@ -303,7 +265,7 @@ class OpenEntryObserver:
             elif relation.kind not in (NOT_KNOWN, UNREPLICATED) and case is not None:
                 ends[case.subject] = kinds.ADOPTION
                 if case.is_unowned:
-                    self._taken_over_ms[key] = current.now_ms
+                    self._fates.note_taken_over(key, current.now_ms)
         gone = {(row.topic, row.partition) for row in read_partitions.gone(current.connection, self._cluster_id)}
         for subject in current.findings.keys() - {case.subject for case in self._cases.values()}:
             case = case_of_finding(current.findings[subject], current.now_ms, has_log=current.has_log)
@@ -318,7 +280,7 @@ class OpenEntryObserver:
             key: case for key, case in self._cases.items() if key in there or case.subject in current.findings
         }
         self._closed_ms = {key: ms for key, ms in self._closed_ms.items() if key in there}
-        self._taken_over_ms = {key: ms for key, ms in self._taken_over_ms.items() if key in there}
+        self._fates.forget_others(there)
         return ends
 
     def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
@@ -371,14 +333,6 @@ class OpenEntryObserver:
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._prober.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
-
-
-def _owned(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[EntryKey, OwnedEntry]:
-    return {
-        _key(entry): OwnedEntry(row, entry, relation.owner)
-        for row, (entry, relation) in shown
-        if relation.kind in (*_CLOSING, ADOPTED) and relation.owner is not None
-    }
 
 
 def _as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:

@@ -1,22 +1,34 @@
-"""Follows entries that a later transaction of their producer id will end, and that hold records of a committed one.
+"""Entries that a later transaction of their producer id will end: that they are older, and whether that loses records.
 
-The committed transaction's marker was skipped, or lost with a leader, and its client went on at once. So nothing hangs:
+A committed transaction's marker was skipped, or lost with a leader, and its client went on at once. So nothing hangs:
 the marker of the present transaction decides about the committed records, too, and an ABORT loses them. Whether an
-entry holds such records is read from the brokers once, if it stays open and its samples do not rule it out.
+entry holds such records is read from the brokers once, if it stays open and its samples do not rule it out. It is then
+followed to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
+from service.domain.findings.adopted import adopted
+from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Observation, Subject
 from service.domain.findings.hanging import subject_of
+from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rules
-from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner
+from service.domain.partitions.open_entries import (
+    ADOPTED,
+    ADOPTED_AFTER_MS,
+    COMPLETING,
+    OPENED,
+    OVERDUE,
+    Entry,
+    Owner,
+)
 from service.domain.partitions.state import PartitionState
 from service.domain.worlds.facts import EntryFacts, EntryQuery, entry_query
 from service.domain.worlds.markers import Marker
@@ -25,7 +37,14 @@ from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.transactions import HiddenTransactions
 from service.domain.worlds.verdict import Proof
 from service.store.display import display_id
+from service.store.queries.judged_partitions import JudgedEntry
+from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open
+from spark_jobs.judge.resolution import cases_of
+
+_CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
+"""Relations of an entry to a transaction that will close it, and that may have written it. The transaction began too
+soon after the entry was seen first, or too soon before it was seen last, to rule that out."""
 
 READ_EVERY_MS: Final = 1_000
 READ_AT_ONCE: Final = 4
@@ -57,13 +76,54 @@ class SharedFates:
     """Reads entries that have an owner, and follows those with committed records of an earlier transaction."""
 
     def __init__(self) -> None:
+        self._taken_over_ms: dict[EntryKey, int] = {}
+        """When entries that had no owner at step 2 got one (ms): if seen open later, they are older than its present
+        transaction."""
+        self._lost: list[Observation] = []
         self._read: dict[EntryKey, int] = {}
         """By entry, the start of the owner's transaction for which it was read."""
         self._followed: dict[EntryKey, _Followed] = {}
         self._read_ms = 0
 
-    def holds_committed(self, key: EntryKey) -> bool:
-        return key in self._followed
+    def note_taken_over(self, key: EntryKey, now_ms: int) -> None:
+        self._taken_over_ms[key] = now_ms
+
+    def forget_others(self, there: Set[EntryKey]) -> None:
+        """Forgets the entries that are not open any more, but for those that are followed to their end."""
+        self._taken_over_ms = {key: ms for key, ms in self._taken_over_ms.items() if key in there}
+
+    def adopted(
+        self, shown: Sequence[tuple[PartitionState, JudgedEntry]], context: Context, unread: int
+    ) -> RoundResult:
+        """Returns the round's result on entries that end with a transaction of which they are no part. `unread`: the
+        number of stalled partitions that were not read."""
+        closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
+        cases = [*cases_of(shown, ADOPTED, context), *(case for case in closing if self._is_older(case.entry))]
+        of_committed = [case.subject for case in cases if key_of(case.subject) in self._followed]
+        return RoundResult(
+            tuple(adopted(cases, context.rules, of_committed)),
+            frozenset({kinds.ADOPTED}),
+            frozenset(context.known_until_ms),
+            context.is_log_complete,
+            unread={kinds.ADOPTED: unread},
+        )
+
+    def _is_older(self, entry: Entry) -> bool:
+        """Returns whether the entry is proven to be older than the transaction that will end it."""
+        key = EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)
+        was_seen = entry.seen_at_ms > self._taken_over_ms.get(key, entry.seen_at_ms)
+        return was_seen or key in self._followed
+
+    def lost(self) -> RoundResult:
+        """Returns the committed records that ABORT markers have ended since the last call."""
+        lost, self._lost = self._lost, []
+        return RoundResult(tuple(lost), frozenset({kinds.LOST_RECORDS}), resolutions={})
+
+    def note_end(self, case: HangingCase, marker: Marker, how: str, rules: Rules) -> None:
+        """Notes that a marker has ended a hanging entry; `how`: its resolution."""
+        if case.holds_committed and marker.is_commit is False and how != kinds.OUR_MARKER:
+            by = EndedBy.FOREIGN_ABORT if how == kinds.FOREIGN_ABORT else EndedBy.OTHER_TRANSACTION
+            self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
         """Follows the entries of open findings from before a restart. `findings`: about adopted records."""
@@ -119,9 +179,8 @@ class SharedFates:
         if verdict.holds_committed:
             self.follow(owned, verdict.proofs, facts.batches.last_offset if facts.batches.is_whole else None)
 
-    def apply_answers(self, answers: Answers, rules: Rules) -> list[Observation]:
-        """Stops following the entries that have ended. Returns an observation for each that an ABORT marker ended."""
-        lost = []
+    def apply_answers(self, answers: Answers, rules: Rules) -> None:
+        """Stops following the entries that have ended."""
         for key, one in list(self._followed.items()):
             seen = answers.seen.get(key.place)
             if seen is None or not seen.described:
@@ -132,11 +191,10 @@ class SharedFates:
                 del self._followed[key]
                 if found.markers and found.markers[0].is_commit is False:
                     by = EndedBy.OTHER_TRANSACTION
-                    lost.append(lost_by(one.subject, found.markers[0], by, one.decision, rules, one.last_offset))
-        return lost
+                    self._lost.append(_lost_by(one.subject, found.markers[0], by, one.decision, rules, one.last_offset))
 
 
-def lost_by(
+def _lost_by(
     subject: Subject,
     marker: Marker,
     ended_by: EndedBy,
@@ -162,6 +220,17 @@ def lost_by(
         decision=decision,
     )
     return lost_records(lost, rules.of(name or "", (lost.topic,)))
+
+
+def owned_entries(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[EntryKey, OwnedEntry]:
+    """Returns the entries that a transaction will end."""
+    return {
+        EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset): OwnedEntry(
+            row, entry, relation.owner
+        )
+        for row, (entry, relation) in shown
+        if relation.kind in (*_CLOSING, ADOPTED) and relation.owner is not None
+    }
 
 
 def key_of(subject: Subject) -> EntryKey:

@@ -196,7 +196,7 @@ def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
 
 def _why(case: Case, may_skip_markers: bool | None, *, is_behind: bool) -> HangReason:
     verdict = case.verdict
-    return HangReason(_cause(case), case.log_start, may_skip_markers, verdict.why, is_behind)
+    return HangReason(_cause(case), case.log_start, may_skip_markers, verdict.why, is_behind, verdict.leader_changed)
 
 
 def _cause(case: Case) -> HangCause:

@@ -9,7 +9,7 @@ from typing import Final
 from service.domain.reasons.reason import Reason
 
 _DECIDED: Final = {
-    "commit": "its transaction was committed, but its marker was never written to the partition",
+    "commit": "its transaction was committed, and its marker is missing on the partition",
     "abort": "no committed transaction can have written it: it belongs to an aborted one, or to none",
     "none": "no committed transaction can have written it: it belongs to none",
 }

@@ -27,9 +27,8 @@ class HangCause(StrEnum):
 
 _TEXTS: Final = {
     HangCause.OUTLIVED: "its records were deleted up to {log_start}, but the leader still has its producer state",
-    HangCause.NO_MARKER: "its marker was never written here",
-    HangCause.NO_MARKER_OR_OUTSIDE: "its marker was never written here, or its records were written outside of a"
-    " transaction",
+    HangCause.NO_MARKER: "its marker {not_there}",
+    HangCause.NO_MARKER_OR_OUTSIDE: "its marker {not_there}, or its records were written outside of a transaction",
     HangCause.NO_LOG: "why it hangs is not known without the transaction log",
     HangCause.ORPHAN: "an orphan producer id: written without a coordinator",
     HangCause.WRITER_UNKNOWN: "its writer is not known",
@@ -37,6 +36,10 @@ _TEXTS: Final = {
     HangCause.NEVER_ADDED: "the partition was never added to a transaction of this producer id",
     HangCause.LATE: "written after the marker of its transaction, or without adding the partition to a transaction",
     HangCause.NOT_KNOWN: "why it hangs is not known",
+}
+_NOT_THERE: Final = {
+    False: "was never written here",
+    True: "was never written here, or was lost with a leader",
 }
 _SKIPPED: Final = {
     True: "; its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without a leader"
@@ -52,13 +55,15 @@ _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 class HangReason(Reason):
     """Reason why an entry hangs. `log_start`: up to where records were deleted. `may_skip_markers`: from
     `service.domain.releases`, for the brokers of the cluster. `decided_by`: how the coordinator's decision about its
-    transaction is known. `is_behind`: an older entry still pins the LSO below this one."""
+    transaction is known. `is_behind`: an older entry still pins the LSO below this one. `leader_changed`: the
+    partition has had another leader since."""
 
     cause: HangCause
     log_start: int
     may_skip_markers: bool | None
     decided_by: Reason
     is_behind: bool
+    leader_changed: bool = False
     code = "hangs"
 
     def __post_init__(self) -> None:
@@ -69,5 +74,5 @@ class HangReason(Reason):
             object.__setattr__(self, "decided_by", ErrorText(self.decided_by))
 
     def __str__(self) -> str:
-        text = _TEXTS[self.cause].format(log_start=self.log_start)
+        text = _TEXTS[self.cause].format(log_start=self.log_start, not_there=_NOT_THERE[self.leader_changed])
         return text + (_SKIPPED[self.may_skip_markers] if self.cause in _MISSING else "")

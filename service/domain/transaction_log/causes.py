@@ -109,9 +109,7 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
     by_tv2_client = before.client_transaction_version >= 2
     by_tv2_coordinator = after.client_transaction_version >= 2
     if bump == 0 and not by_tv2_coordinator:
-        return Cause(
-            CLIENT_ABORT, LIKELY
-        )  # an EndTxn of the old protocol; the coordinator's own aborts raise the epoch
+        return Cause(CLIENT_ABORT, LIKELY)  # an old EndTxn; the coordinator's own aborts raise the epoch
     if bump != 1 and not (bump == 2 and by_tv2_coordinator):
         return Cause(UNATTRIBUTED, AMBIGUOUS)
     if _ran_out(after):

@@ -60,7 +60,8 @@ def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTran
     decision = decision_of(possible)
     holds_committed = committed is not None
     question = None if decision != UNKNOWN else _open_question(left, holes, holds_committed=holds_committed)
-    return Verdict(frozenset(possible), decision, proofs.found, question, holds_committed)
+    leader_changed = entry.leader_epoch > entry.batches.last_leader_epoch
+    return Verdict(frozenset(possible), decision, proofs.found, question, holds_committed, leader_changed)
 
 
 def _possible_writers(

@@ -47,6 +47,8 @@ class Verdict(NamedTuple):
 
     `decision`: a World's value, or UNKNOWN. `open_question`: the reason why it is unknown; None if it is known.
     `holds_committed`: records of a committed transaction are proven to be in the entry; there may be others.
+    `leader_changed`: the partition has had another leader since the entry was written, so that a marker may have been
+    lost with one.
     """
 
     possible: frozenset[World]
@@ -54,6 +56,7 @@ class Verdict(NamedTuple):
     proofs: tuple[Proof, ...]
     open_question: Reason | None
     holds_committed: bool = False
+    leader_changed: bool = False
 
     @property
     def is_known(self) -> bool:
