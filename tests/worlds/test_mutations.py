@@ -22,6 +22,7 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "listing: where nothing was open": (proving, "_may_be_unlisted", lambda *_: False),
     "listing: which a client does itself": (transactions, "_is_added_by_leaders", lambda *_: True),
     "listing: records of a committed transaction": (proving, "_committed_within", lambda *_: None),
+    "listing: records from before its end": (proving, "_began_before", lambda *_: True),
     "listing: nothing behind them": (proving, "_ends_with", lambda *_: True),
     "listing: no marker ended them": (proving, "_has_no_marker", lambda *_: True),
     "marker": (proving, "_ended_before_entry", lambda *_: set()),

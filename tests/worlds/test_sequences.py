@@ -311,6 +311,19 @@ def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> 
     assert story.judged().possible == {World.COMMIT, World.NONE}
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_that_was_created_again_has_no_records_of_what_was_committed_before(protocol: Protocol) -> None:
+    story = Story(protocol).init()
+    story.begin(JUDGED)
+    story.end(is_commit=True)
+    story.cluster.data.clear()
+    story.cluster.wait(60_000)
+    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    found = story.judged()
+    assert not found.holds_committed
+    assert World.NONE in found.possible
+
+
 def test_a_single_batch_was_written_by_a_transaction_that_lists_the_partition() -> None:
     """Under TV2, too: where nothing is open, the leader adds the partition."""
     story = Story(Protocol.TV2).init()

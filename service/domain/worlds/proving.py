@@ -210,7 +210,12 @@ def _committed_within(
     """Returns the newest committed transaction whose records are proven to be in the entry; None without one."""
     markers_from = 0 if absence is None else absence.earlier_high_watermark
     committed = [
-        one for one in left if one.is_commit and one.lists_partition and _has_no_marker(entry, markers_from, one)
+        one
+        for one in left
+        if one.is_commit
+        and one.lists_partition
+        and _began_before(entry, one)
+        and _has_no_marker(entry, markers_from, one)
     ]
     if not committed:
         return None
@@ -220,6 +225,13 @@ def _committed_within(
     )
     proofs.add(Kind.LISTING, f"{TOPIC}-{log_partition}@{committed[-1].decided.offset}", text)
     return committed[-1]
+
+
+def _began_before(entry: EntryRead, one: Transaction) -> bool:
+    """Returns whether the entry's first record may be older than the decision. If not, the transaction wrote to another
+    log: the topic was deleted and created again since."""
+    first = entry.batches.first
+    return first is None or first.first_timestamp_ms <= one.decided_ms + LATER_MS
 
 
 def _ends_with(entry: EntryRead, one: Transaction) -> bool:
