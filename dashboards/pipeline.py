@@ -205,7 +205,17 @@ _CLUSTERS: Final = [
         "short",
         [Query(value(catalogue.LEASE_HELD, "instance"), "{{cluster}} {{instance}}")],
         page(of_series, "/pipeline"),
-        width=24,
+        width=12,
+    ),
+    lines(
+        "Markers compared with decisions",
+        "Ended transactions on tailed topics (--partitions all), how many in each step: whole, torn (a marker says"
+        " otherwise than the coordinator decided), or not seen as a whole.",
+        "short",
+        [Query(increase(catalogue.AUDITED, "result"), "{{cluster}} {{result}}")],
+        page(of_series, "/pipeline"),
+        stacked=True,
+        width=12,
     ),
 ]
 

@@ -118,7 +118,9 @@ class Scenario:
             application.start()
             application.wait_for(READY)
             application.do(COMMIT)
-            self.restarted[name] = wait_until(lambda: self._ask(name), lambda said: "fenced" in said, f"{name} fenced")
+            self.restarted[name] = wait_until(
+                lambda: self._ask(name), lambda said: "A single fence" in " ".join(said.split()), f"{name} fenced"
+            )
             application.do(ABORT, LEAVE_OPEN)
             wait_until_equal(
                 lambda: describe_transaction(self.broker.bootstrap, name).state, "CompleteAbort", f"the state of {name}"

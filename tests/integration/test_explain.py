@@ -352,7 +352,7 @@ def test_the_command_line_over_rest(
     try:
         code, out, err = run(f"{story.topic}-0@6", "--to", "8")
         assert (code, err) == (0, "")
-        table, why = out.split("\n\n")
+        table, why, of_commit = out.split("\n\n")
         heads, mine, other = [re.split(r"  +", line) for line in table.splitlines()]
         assert heads == ["OFFSETS", "KIND", "PRODUCER ID", "TRANSACTIONAL.ID", "MARKER", "ENDED", "CAUSE"]
         assert (mine[:2], mine[3:5], mine[6]) == (
@@ -361,7 +361,8 @@ def test_the_command_line_over_rest(
             "client abort (likely)",
         )
         assert (other[:2], other[3:5]) == (["7", "committed"], ["explain-paid", "COMMIT at 10"])
-        assert why.startswith("Aborted by its own client.")
+        assert why.startswith("Aborted by its own client:")
+        assert of_commit.startswith("Its records are committed: that is certain.")
         code, out, err = run(f"{story.topic}-0@13", "--json")
         assert (code, json.loads(out)["spans"][0]["kind"]) == (0, "open")
         assert run(f"{story.topic}-0@99")[::2] == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from deploy.demo.broker import Broker
+from deploy.demo.workload.clients import partition_count
 from service.clock import wall_clock_ms
 from service.domain.findings import kinds
 from service.domain.transaction_log.states import TOPIC as LOG
@@ -22,7 +24,7 @@ from service.store.writers.findings import load
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import connect, on
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
-from tests.integration.application import Ingest, log_ends, running
+from tests.integration.application import Ingest, running
 from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -46,7 +48,9 @@ def add_partitions(broker: Broker, number: int) -> None:
     """Adds partitions to the log, and restarts the broker: until then it goes on with the number that it knows."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
     admin.create_partitions([NewPartitions(LOG, number)])[LOG].result(ANSWER_S)
-    wait_until_equal(lambda: len(log_ends(broker.bootstrap)), number, "the partitions of the log")
+    wait_until_equal(
+        lambda: partition_count(broker.bootstrap, LOG, threading.Event()), number, "the partitions of the log"
+    )
     broker.stop()
     broker.start()
 

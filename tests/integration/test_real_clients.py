@@ -112,7 +112,7 @@ def test_an_application_that_was_told_what_to_do_is_counted_right(seen: Seen, na
 def test_a_restart_after_a_kill_reads_as_a_restart_first(seen: Seen, name: str) -> None:
     seen.needs(name)
     said = " ".join(seen.scenario.restarted[name].split())
-    restart, two = said.find("crashed, or was killed, and started again"), said.find("two instances")
+    restart, two = said.find("started again after a crash"), said.find("two instances")
     assert 0 < restart < two, said
 
 

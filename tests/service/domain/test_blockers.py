@@ -124,11 +124,11 @@ def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_wai
     """All that is needed to judge it is there. What nobody can take over needs no such patience."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
-    relation = Relation(NOT_KNOWN, living, BeingConfirmed(None), is_unowned=True)
+    relation = Relation(NOT_KNOWN, living, BeingConfirmed(None), is_unowned=True, holder=living)
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
     for owner in (None, living._replace(producer_epoch=4), living._replace(state=states.EXPIRED)):
-        assert why_not_judged(STALL, [(looked_at, relation._replace(owner=owner))], NOW_MS) is not None
+        assert why_not_judged(STALL, [(looked_at, relation._replace(owner=owner, holder=owner))], NOW_MS) is not None
 
 
 @pytest.mark.parametrize(

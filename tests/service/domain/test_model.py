@@ -89,7 +89,7 @@ def test_it_makes_no_difference_whether_the_log_is_read_at_once_or_as_it_grows(l
 
 def test_the_model_shows_every_cause_on_every_broker() -> None:
     """Or the tests above would prove little."""
-    lived = [a_life(Random(seed), 60) for seed in range(400)]
+    lived = [a_life(Random(seed), 60) for seed in range(1_200)]
     for name, never in {"3.9": {causes.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
         truths = {true for life in lived if life.broker.name == name for true in life.truth.values()}
         others = {causes.COMMIT, causes.EMPTY_ABORT, causes.EXPIRY, INITIALIZED, PID_ROTATED, LATE_END, ITSELF, ZOMBIE}

@@ -67,7 +67,7 @@ def test_other_findings_the_worst_first(url: str) -> None:
     assert "3 open" in words
     places = [words.index(kind) for kind in ("fencing conflict", "coverage gap", "expiring id")]
     assert places == sorted(places)
-    assert "will not stop by itself stop one of the two producers" in words
+    assert "will not stop by itself find the second producer" in words
     assert "14 times" in words
     assert "unknown until that is granted" in words
     assert any(link.endswith("/transaction?id=orders-etl-0") for link in links_of(html))
