@@ -40,7 +40,7 @@ from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
 from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
-from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, key_of, owned_entries
+from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, entry_key, key_of, owned_entries
 from spark_jobs.source.watched import EVERYTHING, WatchedTopics
 
 log = logging.getLogger(__name__)
@@ -253,7 +253,7 @@ class OpenEntryObserver:
         there = self._stored = set()
         self._without_case = 0
         for row, (entry, relation) in current.shown:
-            key = _key(entry)
+            key = entry_key(entry)
             there.add(key)
             case = self._cases.get(key)
             has_log = current.has_log or not relation.is_unread
@@ -269,7 +269,7 @@ class OpenEntryObserver:
         gone = {(row.topic, row.partition) for row in read_partitions.gone(current.connection, self._cluster_id)}
         for subject in current.findings.keys() - {case.subject for case in self._cases.values()}:
             case = case_of_finding(current.findings[subject], current.now_ms, has_log=current.has_log)
-            self._cases.setdefault(_key(case.entry), case)
+            self._cases.setdefault(entry_key(case.entry), case)
         for key, case in self._cases.items():
             if key.place in gone:
                 ends[case.subject] = kinds.TOPIC_DELETED
@@ -285,7 +285,7 @@ class OpenEntryObserver:
 
     def _begin(self, current: _Round, row: PartitionState, entry: Entry, relation: Relation, *, has_log: bool) -> None:
         """Begins a case, replacing one for the same entry; above MOST_CASES the entry is only counted."""
-        key = _key(entry)
+        key = entry_key(entry)
         if key not in self._cases and len(self._cases) >= MOST_CASES:
             self._without_case += 1
             return
@@ -294,7 +294,7 @@ class OpenEntryObserver:
     def _apply_log(self, current: _Round) -> None:
         """Makes step 2 of each case if the transaction log is stored up to the ends that the case needs."""
         for _, (entry, relation) in current.shown:
-            case = self._cases.get(_key(entry))
+            case = self._cases.get(entry_key(entry))
             if relation.is_unowned and case is not None and case.has_log:
                 case.note_owner(relation.holder, current.now_ms)
                 case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
@@ -357,7 +357,3 @@ def _unread(connection: Connection, cluster_id: int, partitions: Sequence[Judged
 def _decide(case: HangingCase, asked: EntryQuery, facts: EntryFacts, read: LogRead) -> None:
     if not case.apply_verdict(verdict_on(asked, facts, read.hidden), asked, facts.read_at_ms):
         log.warning("%s-%s@%s: %s", *case.entry.topic_partition, case.entry.start_offset, case.decision.verdict.why)
-
-
-def _key(entry: Entry) -> EntryKey:
-    return EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)

@@ -110,7 +110,7 @@ class SharedFates:
 
     def _is_older(self, entry: Entry) -> bool:
         """Returns whether the entry is proven to be older than the transaction that will end it."""
-        key = EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)
+        key = entry_key(entry)
         was_seen = entry.seen_at_ms > self._taken_over_ms.get(key, entry.seen_at_ms)
         return was_seen or key in self._followed
 
@@ -225,12 +225,14 @@ def _lost_by(
 def owned_entries(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[EntryKey, OwnedEntry]:
     """Returns the entries that a transaction will end."""
     return {
-        EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset): OwnedEntry(
-            row, entry, relation.owner
-        )
+        entry_key(entry): OwnedEntry(row, entry, relation.owner)
         for row, (entry, relation) in shown
         if relation.kind in (*_CLOSING, ADOPTED) and relation.owner is not None
     }
+
+
+def entry_key(entry: Entry) -> EntryKey:
+    return EntryKey(entry.topic, entry.partition, entry.producer_id, entry.start_offset)
 
 
 def key_of(subject: Subject) -> EntryKey:

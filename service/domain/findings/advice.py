@@ -21,7 +21,7 @@ _LONG_TIMEOUT_MS: Final = 900_000
 
 
 class TwoPhase(Enum):
-    """Whether a transaction belongs to an application that commits it after a checkpoint (a two-phase sink)."""
+    """How sure it is that the transaction is of a two-phase sink, which commits it after a checkpoint."""
 
     NO = "no"
     LIKELY = "likely"
