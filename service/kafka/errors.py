@@ -53,6 +53,10 @@ class KafkaUnavailable(KafkaFailure):
     """No broker answers, or not in time, or only with transient errors: try again later."""
 
 
+class PartitionUnavailable(KafkaUnavailable):
+    """The broker answers, with an error for the one partition that was asked for."""
+
+
 class KafkaRefused(KafkaFailure):
     """Kafka refuses the request: wrong credentials, missing permission, unsupported request."""
 

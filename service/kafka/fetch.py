@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchRequest
 from service.domain.reasons.unread import READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
-from service.kafka.errors import KafkaRefused, KafkaUnavailable
+from service.kafka.errors import KafkaRefused, KafkaUnavailable, PartitionUnavailable
 from service.kafka.metadata import Leader
 
 _BY_NAME = 12  # the last Fetch version with topic names; later ones want topic ids
@@ -82,7 +82,7 @@ def fetch_piece(
     if answer.error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(topic, (READ,)))
     if answer.error:
-        raise KafkaUnavailable(f"{topic}-{partition}: fetch error {answer.error}")
+        raise PartitionUnavailable(f"{topic}-{partition}: fetch error {answer.error}")
     return answer.records
 
 

@@ -43,8 +43,8 @@ from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
-FACTS_TAKE_MS: Final = 2_000
-"""Time (ms) within which the facts about an entry are read, if they can be."""
+FACTS_TAKE_MS: Final = 10_000
+"""Time (ms) for which a finding waits for the facts about its entry while Kafka neither gives nor refuses them."""
 
 ASK_AGAIN_MS: Final = 5_000
 """Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
@@ -64,6 +64,8 @@ class HangingCase:
     `busy_with`: the start of that transaction while it goes on. `grown_ms`: when the owner last wrote a record under
     TV2 and the entry's epoch, because its transaction may have written to the entry without listing the partition; or
     when it became known.
+
+    `is_without_facts`: the facts about the entry were asked for, and Kafka did not give them.
     """
 
     entry: Entry
@@ -85,6 +87,7 @@ class HangingCase:
     busy_until_ms: int = -1
     busy_with: int | None = None
     grown_ms: int = -1
+    is_without_facts: bool = False
 
     @property
     def is_unowned(self) -> bool:
@@ -92,12 +95,12 @@ class HangingCase:
         return step_2(self.confirmation) is not None
 
     def is_reportable(self, now_ms: int) -> bool:
-        """Returns whether step 2 holds, and it is known whether the owner can have written the entry; if the facts for
-        that cannot be read, the producer id alone names the owner after FACTS_TAKE_MS."""
+        """Returns whether step 2 holds, and it is known whether the owner can have written the entry. Where the facts
+        for that cannot be had, the producer id alone names the owner."""
         if self.unowned_ms is None:
             return False
         is_read = self.owner is None or not self.has_log or self.decision.state is not State.UNREAD
-        return is_read or now_ms - self.unowned_ms >= FACTS_TAKE_MS
+        return is_read or self.is_without_facts or now_ms - self.unowned_ms >= FACTS_TAKE_MS
 
     @property
     def holds_committed(self) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from service.clock import wall_clock_ms
 from service.domain.partitions.facts import TopicPartition
@@ -18,8 +19,8 @@ from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
-from service.kafka.errors import KafkaFailure
-from service.kafka.leader_check import CheckedPartition, LeaderCheck
+from service.kafka.errors import KafkaFailure, KafkaRefused, PartitionUnavailable
+from service.kafka.leader_check import CheckedPartition, LeaderCheck, LogEnds
 from service.kafka.log_range import BatchesRead, batches_between
 from service.kafka.producers import describe_owners
 from service.kafka.settings import ClientSettings
@@ -27,6 +28,8 @@ from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class EntryKey(NamedTuple):
@@ -69,7 +72,8 @@ class CoordinatorAnswers(NamedTuple):
 @dataclass(slots=True)
 class Answers:
     """The answers to Questions, as far as there are any. `log_ends` were requested at `log_asked_at_ms` from
-    `log_leaders` (broker, epoch). `ended`: the markers behind entries that are closed. `facts`: each with its question.
+    `log_leaders` (broker, epoch). `ended`: the markers behind entries that are closed. `facts`: each with its question;
+    `without_facts`: the open entries of which Kafka does not give them.
     `broker_failure_at_ms`: the last time at which some broker did not answer."""
 
     log_asked_at_ms: int = -1
@@ -78,6 +82,7 @@ class Answers:
     seen: dict[TopicPartition, CheckedPartition] = field(default_factory=dict)
     ended: dict[EntryKey, BatchesRead] = field(default_factory=dict)
     facts: dict[EntryKey, tuple[EntryQuery, EntryFacts]] = field(default_factory=dict)
+    without_facts: set[EntryKey] = field(default_factory=set)
     coordinator_answers: CoordinatorAnswers | None = None
     broker_failure_at_ms: int | None = None
 
@@ -112,17 +117,28 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
         places = {key.place for key in (*questions.entries, *questions.facts)}
         if places:
             answers.seen = self._bracket.observe(places)
+        answers.broker_failure_at_ms = self._bracket.unanswered_at_ms
+        self._read_each(self._client, questions, found, answers)
+
+    def _read_each(self, client: KafkaClient, questions: Questions, log: LogEnds | None, answers: Answers) -> None:
+        """Reads the markers behind closed entries, and the facts about open ones. Raises the first failure, once all
+        that can be read has been."""
+        reads = _Reads()
         for key, from_offset in questions.entries.items():
             seen = answers.seen.get(key.place)
             if seen is not None and seen.described and not is_open(key, seen):
-                answers.ended[key] = self._markers(self._client, key, seen, from_offset, seen.ends.high_watermark)
+                read_markers = partial(self._markers, client, key, seen, from_offset, seen.ends.high_watermark)
+                if (markers := reads.attempt(seen, read_markers)) is not None:
+                    answers.ended[key] = markers
         for key, ask in questions.facts.items():
             seen = answers.seen.get(key.place)
-            if seen is None or not seen.described or not is_open(key, seen):
+            if seen is None or not is_open(key, seen):
                 continue
-            if (facts := read_facts(self._client, ask, seen, found)) is not None:
+            if not seen.described:
+                answers.without_facts.add(key)
+            elif (facts := reads.attempt(seen, partial(read_facts, client, ask, seen, log))) is not None:
                 answers.facts[key] = ask, facts
-        answers.broker_failure_at_ms = self._bracket.unanswered_at_ms
+        reads.raise_failure()
 
     def _ask_coordinators(self, client: KafkaClient, producers: frozenset[int]) -> CoordinatorAnswers:
         """Asks the coordinators for the owners of producer ids. If any broker does not answer, there is no answer for
@@ -142,6 +158,31 @@ class PartitionProber(KafkaWorker[Questions, Answers]):
     def _close(self) -> None:
         super()._close()
         self._bracket = None
+
+
+class _Reads:
+    """The reads of single partitions in one round. A failed one must not keep the others away; only a leader that does
+    not answer is not asked again in the round."""
+
+    def __init__(self) -> None:
+        self._failures: dict[int, KafkaFailure] = {}
+
+    def attempt(self, seen: CheckedPartition, read: Callable[[], T]) -> T | None:
+        """Returns what `read` returns; None if Kafka does not give it."""
+        if seen.leader.node in self._failures:
+            return None
+        try:
+            return read()
+        except (PartitionUnavailable, KafkaRefused) as e:
+            log.debug("%s-%s could not be read: %s", seen.topic, seen.partition, e)
+        except KafkaFailure as e:
+            self._failures[seen.leader.node] = e
+        return None
+
+    def raise_failure(self) -> None:
+        """Raises the first failure to answer, if there was one."""
+        for failure in self._failures.values():
+            raise failure
 
 
 def is_open(key: EntryKey, seen: CheckedPartition) -> bool:

@@ -234,6 +234,7 @@ class OpenEntryObserver:
             return kinds.TOPIC_DELETED
         if is_open(key, seen):
             case.apply_open(seen)
+            case.is_without_facts |= key in answers.without_facts
             if key in answers.facts:
                 _decide(case, *answers.facts[key], read)
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,13 +41,14 @@ class Rest:
 
 
 class Watched(Program):
-    """A running application. `store`: its URL; without one, SQLite in `directory`."""
+    """A running application. `store`: its URL; without one, SQLite in `directory`. `more`: flags of `watch`."""
 
-    def __init__(self, bootstrap: str, directory: Path, store: str | None = None) -> None:
+    def __init__(self, bootstrap: str, directory: Path, store: str | None = None, more: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.store = store or f"sqlite:///{directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", bootstrap, "--cluster", CLUSTER, "--store", self.store]
-        super().__init__("watch", *where, "--checkpoint", str(directory / "checkpoint"), "--port", str(self.port))
+        checkpoint = ["--checkpoint", str(directory / "checkpoint")]
+        super().__init__("watch", *where, *checkpoint, "--port", str(self.port), *more)
 
     def rest(self) -> Rest:
         return Rest(self.port)
@@ -73,10 +74,10 @@ class Watched(Program):
 
 
 @contextmanager
-def watching(bootstrap: str, store: str | None = None) -> Iterator[Watched]:
+def watching(bootstrap: str, store: str | None = None, more: Sequence[str] = ()) -> Iterator[Watched]:
     """On an empty store in a directory that is gone in the end."""
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
-        watched = Watched(bootstrap, Path(directory), store)
+        watched = Watched(bootstrap, Path(directory), store, more)
         try:
             yield watched
         finally:

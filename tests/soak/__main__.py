@@ -1,13 +1,17 @@
-"""`python -m tests.soak [--minutes N] [--hangs N] [--version V [--roll-to V]]`: three brokers, faults, many clients."""
+"""`python -m tests.soak [--minutes N] [--hangs N] [--version V [--roll-to V]] [--all-partitions]`: three brokers,
+faults, many clients."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
+from deploy.demo.jars import PINS
 from deploy.demo.signals import interrupt_on_signals
 from tests.helpers.brokers import VERSIONS
 from tests.soak.soak import lines, plan, run, told
+
+PINNED = sorted(pins.stem for pins in PINS.glob("[0-9]*.sha256"))
 
 
 def main() -> int:
@@ -15,12 +19,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--hangs", type=int, default=20, help="how many are injected (default: 20)")
-    parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0], help="of Kafka")
-    parser.add_argument("--roll-to", choices=VERSIONS, help="upgrade the brokers in turn, instead of other faults")
+    parser.add_argument("--version", choices=PINNED, default=VERSIONS[0], help="of Kafka")
+    parser.add_argument("--roll-to", choices=PINNED, help="upgrade the brokers in turn, instead of other faults")
+    parser.add_argument(
+        "--all-partitions", action="store_true", help="compare every marker with its decision (--partitions all)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="which brokers are hit (default: 1)")
     options = parser.parse_args()
     interrupt_on_signals()
-    result = run(plan(options.version, options.minutes, options.hangs, options.roll_to), options.seed)
+    planned = plan(options.version, options.minutes, options.hangs, options.roll_to)
+    result = run(planned._replace(all_partitions=options.all_partitions), options.seed)
     bars = lines(result)
     sys.stdout.writelines(f"{line}\n" for line in told(result, bars))
     return 0 if all(line.is_reached for line in bars) else 1

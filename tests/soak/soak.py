@@ -12,14 +12,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings import kinds
 from service.domain.transaction_log.states import TOPIC
 from service.store.display import display_id
 from service.store.engine import open_reader
-from service.store.schema import findings
+from service.store.rows.counters import AUDITED
+from service.store.schema import counters, findings
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.watched import Watched, watching
 from tests.helpers.brokers import Cluster
@@ -38,6 +39,7 @@ JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
 """Greatest age of the data with which counting may begin."""
 _SLACK_S: Final = 6.0
+_AUDITED: Final = select(counters.c.label, counters.c.value).where(counters.c.name == AUDITED)
 
 
 class Plan(NamedTuple):
@@ -49,6 +51,8 @@ class Plan(NamedTuple):
     """Planned time from the beginning of one fault to the beginning of the next. A slow fault delays the next one."""
     roll_to: str | None = None
     """The version to which the brokers are upgraded, one after another."""
+    all_partitions: bool = False
+    """Whether every marker is compared with its decision."""
 
 
 class Result(NamedTuple):
@@ -56,7 +60,9 @@ class Result(NamedTuple):
     transactions that hang and have no confirmed finding. `dropped`: injected ones whose finding ended while they hung.
     `others`: findings about transactions that were confirmed and do not hang. `own`: transactions that hang, as Kafka
     itself shows, without having been injected. `abandoned`: number of findings about writes that a client had abandoned
-    before it added them: they hung until a later transaction of the id took them over. `again_s`: for each fault, the
+    before it added them: they hung until a later transaction of the id took them over. `lost`: findings of lost records
+    and torn transactions; nothing here loses or tears any. `audited`: the number of ended transactions by the result of
+    the comparison of their markers. `again_s`: for each fault, the
     seconds until all partitions were judged again; None if they never were."""
 
     injected: int
@@ -66,6 +72,8 @@ class Result(NamedTuple):
     others: list[Any]
     own: list[Key]
     abandoned: int
+    lost: list[Any]
+    audited: dict[str, int]
     share: float
     again_s: list[tuple[Done, float | None]]
     done: dict[str, int]
@@ -91,7 +99,8 @@ def run(plan: Plan, seed: int = 1) -> Result:
     ):
         prepare_topics(cluster.bootstrap, plan.hangs)
         hold_s = min(HOLD_S, plan.seconds)
-        with watching(cluster.bootstrap) as watched:
+        more = ["--partitions", "all"] if plan.all_partitions else []
+        with watching(cluster.bootstrap, more=more) as watched:
             with working(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as work:
                 _wait_until_judged(watched)
                 faults = Faults(cluster, seed, plan.roll_to)
@@ -183,6 +192,8 @@ def _result(
         others=[row for key, row in confirmed.items() if key not in injected.keys() | own | work.abandoned],
         own=sorted(own),
         abandoned=len((confirmed.keys() & work.abandoned) - own),
+        lost=_rows(watched.store, select(findings).where(findings.c.kind.in_(kinds.UNTIL_ACKNOWLEDGED))),
+        audited={row.label: row.value for row in _rows(watched.store, _AUDITED)},
         share=seen.share(),
         again_s=[(one, seen.judged_again_s(one.ended_s)) for one in faults.done],
         done=dict(work.done),
@@ -200,11 +211,16 @@ def _of(row: Any) -> Key:
 
 def _confirmed(store: str) -> Collection[Any]:
     """Returns the rows of all hanging findings that were ever confirmed, even if only for a moment."""
+    return _rows(
+        store, select(findings).where(findings.c.kind == kinds.HANGING, findings.c.confirmed_at_ms.is_not(None))
+    )
+
+
+def _rows(store: str, query: Select[Any]) -> list[Any]:
     engine = open_reader(store)
     try:
         with engine.connect() as connection:
-            of_kind = select(findings).where(findings.c.kind == kinds.HANGING, findings.c.confirmed_at_ms.is_not(None))
-            return connection.execute(of_kind).all()
+            return list(connection.execute(query).all())
     finally:
         engine.dispose()
 
@@ -228,6 +244,8 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
         Line("others confirmed that did not hang", str(len(result.others)), "0", not result.others),
         Line("others that do hang, as Kafka shows", str(len(result.own))),
         Line("others that hung, abandoned by their clients", str(result.abandoned)),
+        Line("lost records or torn transactions told", str(len(result.lost)), "0", not result.lost),
+        Line("markers compared", ", ".join(f"{word} {n:,}" for word, n in sorted(result.audited.items())) or "none"),
         Line("partition-seconds judged", f"{result.share:.2%}", f"≥ {share:.0%}", result.share >= share),
         Line(
             "longest until judged again", f"{result.longest_s:.1f} s", f"≤ {again_s:.0f} s", result.longest_s <= again_s
@@ -249,6 +267,8 @@ def told(result: Result, bars: Sequence[Line]) -> Iterator[str]:
         yield f"  not judged in {count} samples of one partition: {why}"
     for key in result.missed:
         yield f"  missed: {key}"
+    for row in result.lost:
+        yield f"  {row.kind}: {row.title} {_of(row)} {row.evidence}"
     for row in result.others:
         name = "nobody" if row.transactional_id is None else display_id(row.transactional_id)
         yield f"  false: {name} {_of(row)} {row.confirmed_at_ms} {row.resolution} {row.confidence}"

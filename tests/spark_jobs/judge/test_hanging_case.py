@@ -18,7 +18,7 @@ from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryQuery
 from service.domain.worlds.verdict import Verdict, World
-from spark_jobs.judge.hanging_case import HangingCase
+from spark_jobs.judge.hanging_case import FACTS_TAKE_MS, HangingCase
 from spark_jobs.judge.resolution import observed
 from tests.service.domain.findings.test_open_entries import ENTRY, KNOWN, NOW_MS, OWNER
 from tests.service.domain.test_decision import READINGS, verdict
@@ -141,3 +141,15 @@ def test_an_entry_at_the_lso_was_there_when_the_lso_was_first_seen_stalled(
     case = new()
     case.stalled_since_ms = None if stood_for_ms is None else ENTRY.first_seen_ms - stood_for_ms
     assert case.there_since_ms == ENTRY.first_seen_ms - was_there_for_ms
+
+
+def test_a_finding_waits_until_its_facts_are_read_or_refused() -> None:
+    """Before, it named the owner of the producer id after two seconds, which a slow machine needs to read them."""
+    case = unowned()
+    assert not case.is_reportable(NOW_MS + FACTS_TAKE_MS - 1)
+    assert case.is_reportable(NOW_MS + FACTS_TAKE_MS)
+    case.is_without_facts = True
+    assert case.is_reportable(NOW_MS)
+    case = unowned()
+    case.apply_verdict(verdict(World.ABORT), facts_of(case), NOW_MS)
+    assert case.is_reportable(NOW_MS)
