@@ -279,7 +279,7 @@ def _mute(sub: argparse.ArgumentParser) -> None:
 
 def _acknowledge(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("finding", metavar="FINDING_ID", help="id of the finding")
-    sub.add_argument("--reason", metavar="TEXT", required=True, help="why, for colleagues and the audit")
+    sub.add_argument("--reason", metavar="TEXT", help="why, for colleagues and the audit")
     _json(sub)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
+from service.cli.commands.mute import reason_of
 from service.cli.errors import FINE
 from service.cli.rest import Service
 from service.settings import Settings
@@ -13,7 +14,7 @@ from service.settings import Settings
 def run(flags: Namespace, settings: Settings) -> int:
     """Acknowledges. CommandFailed: 2 for a finding that there is none of or that ends without it, 3 if the service does
     not answer."""
-    given = Service(settings).acknowledge(flags.finding, flags.reason)
+    given = Service(settings).acknowledge(flags.finding, reason_of(flags.reason))
     if flags.json:
         print(json.dumps(given, indent=2))
     else:

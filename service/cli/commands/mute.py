@@ -29,7 +29,7 @@ def run(flags: Namespace, settings: Settings) -> int:
         service.end_mute(flags.end)
         print(f"ended mute {flags.end}", file=sys.stderr)
         return FINE
-    set_ = service.mute({**subject, "until": _until(flags.duration), "reason": _reason(flags.reason)})
+    set_ = service.mute({**subject, "until": _until(flags.duration), "reason": reason_of(flags.reason)})
     if flags.json:
         print(json.dumps(set_, indent=2))
     else:
@@ -46,7 +46,7 @@ def _until(duration: str | None) -> str:
         raise CommandFailed(f"--for: {error}") from None
 
 
-def _reason(text: str | None) -> str:
+def reason_of(text: str | None) -> str:
     if text is None or not text.strip():
         raise CommandFailed("--reason is missing: why, for colleagues and the audit")
     return text

@@ -18,7 +18,7 @@ from service.api.routes.clusters import known_cluster
 from service.store.errors import StoreError
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
-from service.web.cluster.overview import judged, read_chain, read_confirmed
+from service.web.cluster.overview import judged, read_chain, read_confirmed, unacknowledged
 from service.web.shared.addresses import cluster_page
 from service.web.shared.frame import Frame, Verdict, read_frame
 from service.web.shared.render import render_bare
@@ -85,4 +85,4 @@ def _listed(connection: Connection, cluster: ClusterRow, now_ms: int) -> Listed:
     frame = read_frame(connection, cluster, now_ms)
     hanging, confirmed = read_confirmed(connection, frame)
     chain = read_chain(connection, frame, [*hanging, *confirmed])
-    return Listed(frame.name, judged(frame, hanging, chain), frame)
+    return Listed(frame.name, judged(frame, hanging, chain, unacknowledged(confirmed, now_ms)), frame)

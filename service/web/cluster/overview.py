@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from service.api.http.kept import KeptRoute
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
-from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE
+from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE, UNTIL_ACKNOWLEDGED
 from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.partitions import open_entries
 from service.domain.reasons.reason import parts
@@ -51,7 +51,8 @@ def _overview(connection: Connection, frame: Frame) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
     hanging, confirmed = read_confirmed(connection, frame)
     chain = read_chain(connection, frame, [*hanging, *confirmed])
-    verdict = judged(frame, hanging, chain)
+    lost = unacknowledged(confirmed, now_ms)
+    verdict = judged(frame, hanging, chain, lost)
     loud = [one for one in hanging if not is_muted(one, now_ms)]
     heads = [link for link in chain if link.relation == open_entries.HANGING and not link.is_muted]
     top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
@@ -63,6 +64,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         page="overview",
         verdict=verdict,
         top=top,
+        lost=lost[0] if lost else None,
         first=loud[0] if loud and not heads else None,
         beside=[link for link in chain if link is not top and not link.is_muted],
         committed=sum(one.decision == World.COMMIT for one in loud),
@@ -102,7 +104,12 @@ def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]
     return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
 
 
-def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> Verdict:
+def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:
+    """Returns the findings that stay until somebody acknowledges them; a muted one does not head the page."""
+    return [one for one in confirmed if one.kind in UNTIL_ACKNOWLEDGED and not is_muted(one, now_ms)]
+
+
+def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost: Sequence[Finding]) -> Verdict:
     """Returns the verdict on the cluster; muted findings do not head the page."""
     muted = sum(is_muted(one, frame.now_ms) for one in hanging)
     return verdict_of(
@@ -117,6 +124,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link]) -> V
             is_cut=any(one.kind == HANGING for one in frame.body.truncated),
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),
+            lost=len(lost),
             stalled=stalled_alone(frame),
         )
     )

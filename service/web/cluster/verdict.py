@@ -1,5 +1,5 @@
-"""The verdict on a cluster, its page's first line: unknown, hangs (and will not heal by itself), blocked, nothing
-hangs."""
+"""The verdict on a cluster, its page's first line: unknown, hangs (and will not heal by itself), data were lost,
+blocked, nothing hangs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from service.web.shared import words
 from service.web.shared.frame import NEVER, READING, UNKNOWN, Freshness, Verdict
 
 HANGS: Final = "hangs"
+LOST: Final = "lost"
 BLOCKED: Final = "blocked"
 MUTED: Final = "muted"
 QUIET: Final = "quiet"
@@ -22,7 +23,7 @@ EMPTY: Final = "empty"
 
 class Seen(NamedTuple):
     """The facts behind a verdict. `hanging`: number of confirmed findings that may head the page; `muted`: of those
-    that may not. `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because there
+    that may not. `lost`: number of those that stay until somebody acknowledges them. `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because there
     are too many. `is_silent`: no broker answers. `left_ms`: approximate time left of the first read. `stalled`: names
     of the sources that stall while others do not, else empty."""
 
@@ -35,6 +36,7 @@ class Seen(NamedTuple):
     ids: int
     is_cut: bool = False
     is_silent: bool = False
+    lost: int = 0
     left_ms: int | None = None
     stalled: str = ""
 
@@ -79,15 +81,19 @@ def _nothing_hangs(seen: Seen) -> Verdict:
         return Verdict(UNKNOWN, "unknown", "Unknown: no topic that its transactions write to is visible.")
     if coverage.watched and not coverage.judged:
         return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
-    nothing = _nothing(seen, "hangs", "can")
+    nothing = f"{_nothing(seen, 'hangs', 'can')}."
     if links:
-        text = f"{nothing}. {words.plural(len(links), 'partition is', 'partitions are')} blocked."
+        nothing += f" {words.plural(len(links), 'partition is', 'partitions are')} blocked."
+    if seen.lost:
+        waiting = words.plural(seen.lost, "finding awaits", "findings await")
+        return Verdict(LOST, "critical", f"Data were lost or torn: {waiting} acknowledgement. {nothing}")
+    if links:
         is_grave = any(link.tone for link in links if link.relation != HANGING)
-        return Verdict(BLOCKED, "warning" if is_grave else "info", text)
+        return Verdict(BLOCKED, "warning" if is_grave else "info", nothing)
     if coverage.unknown or seen.is_cut:
-        return Verdict(PARTLY, "info", f"{nothing}.")
+        return Verdict(PARTLY, "info", nothing)
     if seen.muted:
-        return Verdict(MUTED, "info", f"{nothing}.")
+        return Verdict(MUTED, "info", nothing)
     return Verdict(QUIET, "ok", "Nothing hangs. Nothing is blocked.")
 
 

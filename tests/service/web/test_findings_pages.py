@@ -148,6 +148,20 @@ def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
     assert f'href="{address(the(cluster, kind))}"' in listed.html
 
 
+@pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
+def test_what_stays_heads_the_cluster_and_says_how_to_acknowledge_it(
+    cluster: WithPartitions, look: Look, kind: str
+) -> None:
+    """Before, "Nothing hangs. Nothing is blocked." stood above it in green."""
+    cluster.see(EVERY[kind])
+    finding = the(cluster, kind)
+    assert f'txnscope acknowledge {finding.id} --reason "…"' in look(address(finding)).text
+    overview = look("/clusters/orders")
+    assert "Data were lost or torn: 1 finding awaits acknowledgement. Nothing hangs" in overview.text
+    assert f'href="{address(finding)}#do"' in overview.html
+    assert "Data were lost or torn" in look("/").text
+
+
 def test_a_fencing_conflict_leads_to_the_timeline_of_the_id(cluster: WithPartitions, look: Look) -> None:
     odd = b"p\xff/&"
     cluster.see(EVERY[kinds.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)))
