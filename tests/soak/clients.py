@@ -36,6 +36,7 @@ EARLY: Final = "soak-early"
 HELD: Final = "soak-held"
 HANGS: Final = "soak-hangs"
 TOPICS: Final = (CLASSIC, MODERN, EARLY, HELD, HANGS)
+TOPICS_GLOB: Final = "soak-*"
 LONG: Final = "long"
 PARTITIONS: Final = 6
 HELD_OPEN: Final = (0, 1, 2, 3)

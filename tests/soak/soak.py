@@ -27,7 +27,7 @@ from tests.helpers.brokers import Cluster
 from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.lab.asking import open_on
 from tests.lab.hangs import UNGUARDED
-from tests.soak.clients import HANGS, PARTITIONS, TOPICS, Key, prepare_topics
+from tests.soak.clients import HANGS, PARTITIONS, TOPICS, TOPICS_GLOB, Key, prepare_topics
 from tests.soak.faults import KINDS, PROPERTIES, ROLL, Done, Faults
 from tests.soak.injected import Injecting
 from tests.soak.watch import Seen, Watching, as_of_s
@@ -99,12 +99,13 @@ def run(plan: Plan, seed: int = 1) -> Result:
     ):
         prepare_topics(cluster.bootstrap, plan.hangs)
         hold_s = min(HOLD_S, plan.seconds)
-        more = ["--partitions", "all"] if plan.all_partitions else []
+        more = ["--partitions", "all", "--topics", TOPICS_GLOB] if plan.all_partitions else []
         with watching(cluster.bootstrap, more=more) as watched:
             with working(cluster.bootstrap, hold_s=hold_s, hangs=plan.hangs) as work:
-                _wait_until_judged(watched)
+                _wait_until_judged(watched, {*TOPICS} if plan.all_partitions else {*TOPICS, TOPIC})
                 faults = Faults(cluster, seed, plan.roll_to)
-                with Watching(watched, cluster, lambda: faults.away) as watch:
+                topics = TOPICS_GLOB if plan.all_partitions else "*"
+                with Watching(watched, cluster, lambda: faults.away, topics) as watch:
                     with Injecting(cluster.bootstrap, plan.hangs, plan.seconds) as injecting:
                         _disturb(faults, plan, work)
                     _wait_for_the_last(injecting, faults, watch.seen)
@@ -114,16 +115,18 @@ def run(plan: Plan, seed: int = 1) -> Result:
             return _result(watched, watch.seen, faults, injecting, still_open, work)
 
 
-def _wait_until_judged(watched: Watched) -> None:
-    """Waits until all partitions are judged for the first time."""
+def _wait_until_judged(watched: Watched, wanted: Collection[str]) -> None:
+    """Waits until all partitions of the wanted topics are judged for the first time."""
     rest = watched.rest()
 
     def done() -> bool:
+        if not watched.is_running:
+            raise RuntimeError(f"the application ended:\n{watched.last_words()}")
         body = rest.get("/partitions", limit=200)
         if body is None or time.time() - as_of_s(body) > _BEGINS_S:
             return False
         topics = {one["topic"] for one in body["items"]}
-        return topics >= {*TOPICS, TOPIC} and all(one["judged"] for one in body["items"])
+        return topics >= {*wanted} and all(one["judged"] for one in body["items"])
 
     try:
         wait_for(done, "all partitions judged")

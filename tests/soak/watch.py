@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -64,11 +65,14 @@ class Seen:
 
 
 class Watching:
-    """Samples until the block ends. `away` returns the brokers that are known not to answer."""
+    """Samples until the block ends. `away` returns the brokers that are known not to answer; `topics`: a pattern of
+    those that are watched."""
 
-    def __init__(self, watched: Watched, cluster: Cluster, away: Callable[[], frozenset[int]]) -> None:
+    def __init__(
+        self, watched: Watched, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str = "*"
+    ) -> None:
         self._rest, self._away = watched.rest(), away
-        self._leaders = _Leaders(cluster, away)
+        self._leaders = _Leaders(cluster, away, topics)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.seen = Seen()
@@ -138,8 +142,8 @@ class _Leaders:
     """Asks a broker that answers for all leaders, again and again. `now` has the newest answer, and is a new mapping
     each time."""
 
-    def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]]) -> None:
-        self._cluster, self._away = cluster, away
+    def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str) -> None:
+        self._cluster, self._away, self._topics = cluster, away, topics
         self._clients: dict[int, KafkaClient] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -165,4 +169,9 @@ class _Leaders:
                 if node in self._clients:
                     self._clients.pop(node).close()
                 continue
-            self.now = {(name, p): leader.node for name, of in layouts.items() for p, leader in of.leaders.items()}
+            self.now = {
+                (name, p): leader.node
+                for name, of in layouts.items()
+                if fnmatchcase(name, self._topics)
+                for p, leader in of.leaders.items()
+            }
