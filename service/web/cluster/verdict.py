@@ -23,9 +23,10 @@ EMPTY: Final = "empty"
 
 class Seen(NamedTuple):
     """The facts behind a verdict. `hanging`: number of confirmed findings that may head the page; `muted`: of those
-    that may not. `lost`: number of those that stay until somebody acknowledges them. `ids`: number of known transactional.ids. `is_cut`: hanging transactions may be missing, because there
-    are too many. `is_silent`: no broker answers. `left_ms`: approximate time left of the first read. `stalled`: names
-    of the sources that stall while others do not, else empty."""
+    that may not. `lost`: number of those that stay until somebody acknowledges them. `ids`: number of known
+    transactional.ids. `is_cut`: hanging transactions may be missing, because there are too many. `is_silent`: no broker
+    answers. `left_ms`: approximate time left of the first read. `stalled`: names of the sources that stall while others
+    do not, else empty."""
 
     cluster: str
     freshness: Freshness
