@@ -55,6 +55,24 @@ def list_transactions(
     return [ListedId(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
 
 
+def lists_ids_without_log(client: KafkaClient) -> bool:
+    """Returns whether a broker lists transactional ids and has no topic `__transaction_state`. A broker of Apache Kafka
+    that lists an id leads a partition of the topic, and so has it in its metadata.
+
+    A broker that does not answer ListTransactions counts as one that lists none. Raises KafkaUnavailable if no broker
+    answers, KafkaRefused if the topic may not be described.
+    """
+    brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
+    for node in sorted(broker.node_id for broker in brokers):
+        try:
+            listed = list_transactions(client, node)
+        except errors.KafkaFailure:
+            continue
+        if listed and topic_layout(client, TOPIC, node) is None:
+            return True
+    return False
+
+
 def describe_transactions(
     client: KafkaClient, coordinator: int, ids: Sequence[str], timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> dict[str, TransactionDescription]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from service.domain.reasons.reason import Reason, combined
-from service.domain.reasons.unread import PartitionsUnreadable, TopicGone
+from service.domain.reasons.unread import NoTransactionLog, PartitionsUnreadable, TopicGone, TransactionsSeen
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
@@ -20,6 +20,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.fetch import PartitionFetch, fetch
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
+from service.kafka.transactions import lists_ids_without_log
 from spark_jobs.source.admission import Limits, admit
 from spark_jobs.source.log_identity import (
     LogObservation,
@@ -33,6 +34,8 @@ from spark_jobs.source.log_identity import (
 LAYOUT_MAX_AGE_MS = 1_000
 TRY_AGAIN_MS = 5_000
 """Time between two attempts to fetch from a partition that could not be read."""
+LIST_EVERY_MS = 10_000
+"""Time between two requests for transactional ids while there is no topic, and no broker has listed any."""
 _TRY_BYTES = 1 << 20
 _TRY_TIMEOUT_MS = 3_000
 
@@ -70,6 +73,8 @@ class LogPlanner:
         self._client: KafkaClient | None = None
         self._layout: TopicLayout | None = None
         self._layout_at_ms = 0
+        self._listed_at_ms = -LIST_EVERY_MS
+        self._has_ids = False
 
     def plan(self) -> Plan:
         """Observes the topic and returns the next plan. A failure of Kafka is not raised: the plan then has the failure
@@ -77,9 +82,9 @@ class LogPlanner:
         try:
             seen = self._observe()
             if seen is not None:
+                self._has_ids = False
                 return self._plan(seen)
-            # a topic that does not exist yet is no trouble: it will be read from its start
-            return Plan((), TopicGone(self._topic) if self._positions else None)
+            return Plan((), TopicGone(self._topic) if self._positions else self._why_no_topic())
         except KafkaFailure as e:
             self.close()
             return Plan((), e.reason)
@@ -105,6 +110,15 @@ class LogPlanner:
         if seen.unanswered:
             self._layout_at_ms = 0
         return seen
+
+    def _why_no_topic(self) -> Reason | None:
+        """Returns why there is no topic; None if it may still be created: it will be read from its start then."""
+        client, now_ms = self._client, self._now_ms()
+        assert client is not None
+        if not self._has_ids and now_ms - self._listed_at_ms >= LIST_EVERY_MS:
+            self._listed_at_ms = now_ms
+            self._has_ids = lists_ids_without_log(client)
+        return NoTransactionLog(TransactionsSeen.LISTED) if self._has_ids else None
 
     def _plan(self, seen: LogObservation) -> Plan:
         """Returns the plan. All positions move together, after the last request to Kafka: if a request fails, no gap is

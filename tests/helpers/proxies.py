@@ -16,7 +16,11 @@ from tests.helpers.waiting import LIMIT_S
 
 Misbehaviour = Callable[[bytes], bytes | None]
 """Returns the bytes to send in place of a response (without its length); None: nothing is sent."""
+Rewrite = Callable[[int, int, bytes], bytes]
+"""Returns the response (without its length) to send in place of another: the arguments are the API key and version of
+its request, and the response."""
 
+_REQUEST: Final = struct.Struct(">hhi")  # api key, api version, correlation id
 _SIZE: Final = struct.Struct(">i")
 _FLOOD: Final = random.Random(1).randbytes(1 << 16)
 
@@ -52,7 +56,7 @@ def silent(response: bytes) -> None:
 class Proxies:
     """`with Proxies({1: "127.0.0.1:9092", …}) as proxies`: one proxy for each broker; all of them at `bootstrap`.
     `proxies.misbehave(2, garbage)` until `proxies.behave(2)`. `host`: where they listen, at `ports` if given; `name`:
-    the host that clients see, which has as many letters as 127.0.0.1."""
+    the host that clients see, which has as many letters as 127.0.0.1. `rewrite`: changes every response."""
 
     def __init__(
         self,
@@ -61,7 +65,9 @@ class Proxies:
         host: str = "127.0.0.1",
         ports: Mapping[int, int] | None = None,
         name: str | None = None,
+        rewrite: Rewrite | None = None,
     ) -> None:
+        self._rewrite = rewrite
         self._brokers, self._host, self._name, self._ports = dict(brokers), host, name or host, dict(ports or {})
         self._misbehaviour: dict[int, Misbehaviour] = {}
         self._servers: dict[int, socket.socket] = {}
@@ -117,18 +123,27 @@ class Proxies:
                 self._sockets.append((node, client))
                 broker = socket.create_connection((host, int(port)))
                 self._sockets.append((node, broker))
-                self._begin(self._pass_requests, client, broker)
-                self._begin(self._pass_responses, node, broker, client)
+                asked: dict[int, tuple[int, int]] = {}
+                self._begin(self._pass_requests, client, broker, asked)
+                self._begin(self._pass_responses, node, broker, client, asked)
 
-    def _pass_requests(self, client: socket.socket, broker: socket.socket) -> None:
+    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
+        """Passes requests on. `asked`: takes the API key and version of each, by correlation id."""
         with suppress(OSError):
             while request := _frame(client):
+                api_key, version, correlation_id = _REQUEST.unpack_from(request)
+                asked[correlation_id] = api_key, version
                 broker.sendall(framed(request))
         _end(broker)
 
-    def _pass_responses(self, node: int, broker: socket.socket, client: socket.socket) -> None:
+    def _pass_responses(
+        self, node: int, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]
+    ) -> None:
         with suppress(OSError):
             while response := _frame(broker):
+                request = asked.pop(_SIZE.unpack_from(response)[0], None)
+                if self._rewrite is not None and request is not None:
+                    response = self._rewrite(*request, response)
                 for theirs, ours in self._renamed.items():
                     response = response.replace(theirs, ours)
                 how = self._misbehaviour.get(node, framed)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from textwrap import fill
+from typing import Final
 
 from service.cli.doctor.examination import Wish, examine
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed
@@ -10,6 +12,7 @@ from service.cli.kafka import client_settings, single_cluster
 from service.cli.text import table
 from service.domain.doctor import acls
 from service.domain.doctor.cluster_report import ClusterReport
+from service.domain.doctor.head import head
 from service.domain.doctor.lines import GAP, Line, lines, to_resolve
 from service.domain.doctor.verdicts import verdicts
 from service.kafka.client import KafkaClient
@@ -18,6 +21,8 @@ from service.settings import Settings
 
 FOUND = 1
 """Exit code: something cannot be seen."""
+_WIDTH: Final = 100
+"""Of the first lines, in characters."""
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
@@ -43,7 +48,12 @@ def run(_flags: Namespace, settings: Settings) -> int:
 
 def _print(seen: ClusterReport, found: list[Line]) -> None:
     who = seen.principal or "a principal that client.properties does not name"
-    print(f"cluster {seen.cluster_id or 'with an unknown id'} at {seen.bootstrap}, as {who}\n")
+    print(f"cluster {seen.cluster_id or 'with an unknown id'} at {seen.bootstrap}, as {who}")
+    first_lines = head(seen)
+    width = max(len(one.label) for one in first_lines)
+    for label, text in first_lines:
+        print(fill(text, _WIDTH, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2)))
+    print()
     for line in found:
         print(f"{line.mark:<4}  {line.what}: {line.text}")
     rows = [(one.what, one.trust, one.why or "") for one in verdicts(seen)]

@@ -18,7 +18,7 @@ from service.domain.doctor.cluster_report import (
     TopicsReport,
 )
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 from service.kafka import errors, permissions
 from service.kafka.client import KafkaClient
@@ -28,7 +28,7 @@ from service.kafka.metadata import Topics, all_topics
 from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.kafka.share_groups import PROTOCOL_TYPE, isolation_levels, reports_offsets
-from service.kafka.transactions import list_transactions
+from service.kafka.transactions import list_transactions, lists_ids_without_log
 
 _INVENTED: Final = "txnscope-doctor-asks"
 """A name that no topic, group or id has. If asking for it is not denied, asking for any other name is not, either."""
@@ -67,6 +67,7 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Cluste
     everything = all_topics(client, node)
     layout = everything.layouts.get(TOPIC)
     log = _NOT_ASKED if layout is None else read_log(client, layout, wall_clock_ms)
+    topics = _topics(client, nodes, everything, log, wish)
     clock = permissions.controller_clock(client, node)
     return ClusterReport(
         bootstrap=bootstrap,
@@ -76,9 +77,9 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Cluste
         features=features,
         assumed_configs=tuple(name for name in CONFIG_DEFAULTS if name not in told),
         cluster_operations=cluster.operations,
-        log=_log(client, node, everything, log),
+        log=_log(client, node, everything, log, topics),
         ids=_ids(client, nodes, log),
-        topics=_topics(client, nodes, everything, log, wish),
+        topics=topics,
         groups=_groups(client, nodes),
         clocks=log.clocks + (() if clock is None else (_controller(clock),)),
         newest_record_ms=log.newest_record_ms,
@@ -114,13 +115,20 @@ def _brokers(client: KafkaClient) -> tuple[tuple[BrokerReport, ...], dict[str, i
     return tuple(seen), features
 
 
-def _log(client: KafkaClient, node: int, everything: Topics, read: LogRead) -> LogReport:
+def _log(client: KafkaClient, node: int, everything: Topics, read: LogRead, topics: TopicsReport) -> LogReport:
     layout = everything.layouts.get(TOPIC)
     if layout is None:
         denied = permissions.topic_errors(client, node, [TOPIC])[TOPIC] == errors.TOPIC_AUTHORIZATION_FAILED
-        return LogReport(None if denied else False, 0, (), False if denied else None, None, 0, False)
+        seen = None if denied else _seen_without_log(client, topics)
+        return LogReport(None if denied else False, 0, (), False if denied else None, None, 0, False, seen)
     leaderless = tuple(p for p, leader in layout.leaders.items() if leader.node < 0)
     return LogReport(True, len(layout.leaders), leaderless, read.may_read, read.why, len(read.ids), read.is_whole)
+
+
+def _seen_without_log(client: KafkaClient, topics: TopicsReport) -> TransactionsSeen | None:
+    if lists_ids_without_log(client):
+        return TransactionsSeen.LISTED
+    return TransactionsSeen.OPEN if topics.with_open else None
 
 
 def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsReport:
@@ -148,7 +156,7 @@ def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: 
     ]
     codes = permissions.topic_errors(client, nodes[0], [*invented, *(t for t in mentioned if t not in invented)])
     denied = {name for name, code in codes.items() if code == errors.TOPIC_AUTHORIZATION_FAILED}
-    readable, unreadable, silent, why = _readable(client, nodes, everything, watched)
+    readable, unreadable, silent, why, with_open = _readable(client, nodes, everything, watched)
     return TopicsReport(
         globs=globs,
         partitions={topic: len(everything.layouts[topic].leaders) for topic in known},
@@ -166,17 +174,19 @@ def _topics(client: KafkaClient, nodes: Sequence[int], everything: Topics, log: 
             (t, p) for t in watched for p, leader in everything.layouts[t].leaders.items() if leader.node < 0
         ),
         unanswered_why=why,
+        with_open=with_open,
     )
 
 
 def _readable(
     client: KafkaClient, nodes: Sequence[int], everything: Topics, watched: Iterable[str]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str | None]:
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str | None, tuple[str, ...]]:
     """Sends DescribeProducers for one partition of each topic. Returns the topics that are allowed, those that are
-    denied, those that were not answered, and why not.
+    denied, those that were not answered, why not, and those with an open transaction.
     """
     by_node: dict[int, dict[str, list[int]]] = {}
     found: dict[str, int] = {}
+    with_open: set[str] = set()
     why = None
     for topic in watched:
         led = next(((n.node, p) for p, n in everything.layouts[topic].leaders.items() if n.node in nodes), None)
@@ -194,10 +204,16 @@ def _readable(
                 why = str(e)
                 continue
             found |= {topic: one.error for (topic, _), one in answered.items()}
+            with_open |= {
+                topic
+                for (topic, _), one in answered.items()
+                if any(each.transaction_start_offset >= 0 for each in one.producers)
+            }
     allowed = tuple(sorted(topic for topic, error in found.items() if error == errors.NONE))
     denied = tuple(sorted(topic for topic, error in found.items() if error == errors.TOPIC_AUTHORIZATION_FAILED))
     silent = tuple(topic for topic in watched if topic not in allowed and topic not in denied)
-    return allowed, denied, silent, why or next((f"error {found[t]}" for t in silent if t in found), None)
+    why = why or next((f"error {found[t]}" for t in silent if t in found), None)
+    return allowed, denied, silent, why, tuple(sorted(with_open))
 
 
 def _groups(client: KafkaClient, nodes: Sequence[int]) -> GroupsReport:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import TransactionsSeen
 
 
 class BrokerReport(NamedTuple):
@@ -29,7 +30,8 @@ class LogReport(NamedTuple):
     """The topic `__transaction_state`. `exists` None: it may not be described, so its existence is unknown.
     `may_read` None: not known.
 
-    `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log.
+    `ids`: the number of ids in the part that was read; `is_whole`: that part is the whole log. `seen`: the sign that
+    transactions are used although the topic does not exist; None without one.
     """
 
     exists: bool | None
@@ -39,6 +41,7 @@ class LogReport(NamedTuple):
     why: str | None
     ids: int
     is_whole: bool
+    seen: TransactionsSeen | None = None
 
 
 class IdsReport(NamedTuple):
@@ -62,7 +65,7 @@ class TopicsReport(NamedTuple):
     `denied_globs`: those of `globs` under which a topic of an invented name is denied, so there may be more.
 
     Of the watched topics, DescribeProducers is allowed on `readable` and denied on `unreadable`; it could not be sent
-    for `unanswered`.
+    for `unanswered`. `with_open`: topics whose asked partition has an open transaction.
     """
 
     globs: tuple[str, ...]
@@ -77,6 +80,7 @@ class TopicsReport(NamedTuple):
     unanswered: tuple[str, ...]
     leaderless: tuple[tuple[str, int], ...]
     unanswered_why: str | None
+    with_open: tuple[str, ...] = ()
 
     @property
     def watched(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
 from service.domain.doctor.cluster_report import BrokerReport, ClusterReport
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
-from service.domain.reasons.unread import ShareLevelNotReported
+from service.domain.reasons.unread import NoTransactionLog, ShareLevelNotReported, TransactionsSeen
 from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 
@@ -89,6 +89,9 @@ def _release(broker: BrokerReport) -> str:
 def _features(report: ClusterReport) -> Iterator[Line]:
     if not any(broker.why is None for broker in report.brokers):
         return
+    if not report.features:
+        yield Line(NOTE, "features", "none are reported: neither transaction.version nor metadata.version is known")
+        return
     metadata = report.features.get("metadata.version")
     version = report.features.get("transaction.version", 0)
     protocol = "transactions end in a new epoch (KIP-890)" if version >= 2 else "the older protocol, without KIP-890"
@@ -128,8 +131,13 @@ def _log(report: ClusterReport) -> Iterator[Line]:
     if log.exists is None:
         yield Line(GAP, TOPIC, "DESCRIBE is denied: all names and causes come from this log", read)
         return
+    if not log.exists and log.seen is not None:
+        yield Line(GAP, TOPIC, f"{NoTransactionLog(log.seen)}; names, causes, timeouts and history are not known")
+        return
     if not log.exists:
         text = "does not exist yet: no transactional id has been used; whether READ is allowed is not known"
+        if report.ids.listed is None:
+            text = "does not exist; whether transactional ids are used is not known, because no broker lists them"
         yield Line(NOTE, TOPIC, text)
         return
     if log.leaderless:
@@ -208,6 +216,11 @@ def _ids(report: ClusterReport) -> Iterator[Line]:
     ids, log, what = report.ids, report.log, "ListTransactions"
     if ids.listed is None:
         yield Line(GAP, what, f"no answer: {ids.why}")
+    elif log.seen is TransactionsSeen.OPEN:
+        text = (
+            f"lists {_count(ids.listed, 'id')}, although transactions are open on {join_names(report.topics.with_open)}"
+        )
+        yield Line(GAP, what, f"{text}: it leaves out open ones, or hides them")
     elif ids.hidden:
         text = (
             f"lists {_count(ids.listed, 'id')} and silently hides {_count(len(ids.hidden), 'id')} of the log:"

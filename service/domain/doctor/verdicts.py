@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from service.domain.doctor.cluster_report import ClusterReport
 from service.domain.findings.formatting import join_names
+from service.domain.reasons.unread import TransactionsSeen
 from service.domain.transaction_log.states import TOPIC
 
 CERTAIN: Final = "certain"
@@ -49,7 +50,7 @@ def _hanging(report: ClusterReport) -> Verdict:
     known."""
     what, topics = "hanging transactions", report.topics
     if not (report.log.may_read or _coordinators_describe(report)):
-        return Verdict(what, NONE, _why_no_log(report))
+        return Verdict(what, NONE, why_no_log(report))
     if not topics.readable and not topics.unanswered:
         return Verdict(what, NONE, "READ is denied on every topic" if topics.unreadable else "no topic is visible")
     exceptions = _not_sampled(report)
@@ -61,7 +62,7 @@ def _hanging(report: ClusterReport) -> Verdict:
             exceptions.append("not for ids without DESCRIBE")
         exceptions.append("without the decision (commit or abort)")
         return Verdict(
-            what, LIKELY, _joined([f"{_why_no_log(report)}: only from DescribeTransactions answers", *exceptions])
+            what, LIKELY, _joined([f"{why_no_log(report)}: only from DescribeTransactions answers", *exceptions])
         )
     if not topics.readable:
         return Verdict(what, LIKELY, _joined(["DescribeProducers got no answer", *exceptions]))
@@ -71,15 +72,15 @@ def _hanging(report: ClusterReport) -> Verdict:
 
 
 def _coordinators_describe(report: ClusterReport) -> bool:
-    """Returns whether there is a log, and coordinators describe at least some ids to this principal."""
-    is_there = report.log.exists is not False
+    """Returns whether transactions are used, and coordinators describe at least some ids to this principal."""
+    is_there = report.log.exists is not False or report.log.seen is not None
     return is_there and report.ids.listed is not None and (report.ids.listed > 0 or report.ids.any_denied is False)
 
 
 def _names(report: ClusterReport) -> Verdict:
     what = "names of blocking producers"
     if not report.log.may_read:
-        return Verdict(what, NONE, _why_no_log(report))
+        return Verdict(what, NONE, why_no_log(report))
     if not report.topics.readable and not report.topics.unanswered:
         return Verdict(
             what,
@@ -93,14 +94,14 @@ def _names(report: ClusterReport) -> Verdict:
 
 def _from_log(report: ClusterReport, what: str) -> Verdict:
     if not report.log.may_read:
-        return Verdict(what, NONE, _why_no_log(report))
+        return Verdict(what, NONE, why_no_log(report))
     return Verdict(what, CERTAIN, _joined(_not_coordinated(report)))
 
 
 def _times(report: ClusterReport) -> Verdict:
     what = "timeouts and expiry"
     if not report.log.may_read:
-        return Verdict(what, NONE, _why_no_log(report))
+        return Verdict(what, NONE, why_no_log(report))
     if report.assumed_configs:
         return Verdict(what, LIKELY, "with Kafka's defaults: the brokers' configs could not be read")
     return Verdict(what, CERTAIN, _joined(_not_coordinated(report)))
@@ -110,6 +111,8 @@ def _coordinators(report: ClusterReport) -> Verdict:
     what, ids = "coordinators' answers", report.ids
     if ids.listed is None:
         return Verdict(what, NONE, f"no answer: {ids.why}")
+    if report.log.seen is TransactionsSeen.OPEN:
+        return Verdict(what, NONE, "ListTransactions lists no id, although transactions are open")
     if ids.hidden:
         return Verdict(what, CERTAIN, f"not at all about {join_names(ids.hidden)} (DESCRIBE is denied)")
     if ids.any_denied and not (report.log.may_read and report.log.ids):
@@ -170,9 +173,10 @@ def _joined(exceptions: list[str]) -> str:
     return "; ".join(exceptions)
 
 
-def _why_no_log(report: ClusterReport) -> str:
+def why_no_log(report: ClusterReport) -> str:
+    """Returns why the transaction log cannot be read."""
     if report.log.exists is False:
-        return f"there is no {TOPIC} yet"
+        return f"there is no {TOPIC} yet" if report.log.seen is None else f"no {TOPIC} is listed"
     if report.log.may_read is None and report.log.exists:
         return f"{TOPIC} could not be read: {report.log.why}"
     return f"READ on {TOPIC} is denied"

@@ -13,7 +13,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.formatting import join_names, join_partitions, utc
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import READ, ErrorText, NoPermission, missing_permissions
+from service.domain.reasons.unread import READ, ErrorText, NoPermission, is_log_absent, missing_permissions
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
@@ -127,7 +127,7 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
 def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observation]:
     """Returns observations of sources that have failed for GAP_AFTER_MS. Verdicts that depend on such a source wait. A
     source also counts as failed if its last success lies GAP_AFTER_MS or more after `now_ms`, because the clock was set
-    back."""
+    back. A transaction log that the brokers do not have is no gap: nothing can close it."""
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
@@ -136,7 +136,7 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
                 f"the clock was set back: until it reaches {until} again, every observation counts as old"
             )
             gaps.append(_coverage_gap(one, one.as_of_ms, error))
-        elif one.error is None or one.failing_since_ms is None:
+        elif one.error is None or one.failing_since_ms is None or is_log_absent(one.error):
             continue
         elif now_ms - one.failing_since_ms >= GAP_AFTER_MS:
             gaps.append(_coverage_gap(one, one.failing_since_ms, one.error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import is_log_absent
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class LogUnread(Reason):
     code = "log_unread"
 
     def __str__(self) -> str:
+        if is_log_absent(self.because):
+            return str(self.because)
         return _with_cause("the transaction log is not read to its end", self.because)
 
 

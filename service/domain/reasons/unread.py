@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from service.domain.reasons.reason import Reason, parts
@@ -158,6 +159,39 @@ class TopicGone(Reason):
     sentence = "topic {0.topic} no longer exists: waiting for it"
 
 
+class TransactionsSeen(StrEnum):
+    """Sign that transactions are used on a cluster without a transaction log."""
+
+    LISTED = "listed"
+    OPEN = "open"
+
+
+_SIGNS: Final = {
+    TransactionsSeen.LISTED: "they list transactional ids",
+    TransactionsSeen.OPEN: "transactions are open",
+}
+
+
+@dataclass(frozen=True)
+class NoTransactionLog(Reason):
+    """The brokers list no topic `__transaction_state`, although transactions are used. Apache Kafka creates the topic
+    before the first transactional.id gets its producer id; other brokers keep such records elsewhere, or hide them."""
+
+    seen: TransactionsSeen
+    code = "no_transaction_log"
+
+    def __post_init__(self) -> None:
+        """Also takes the sign as text, as the store has it. Raises ValueError for one that only a later version
+        knows."""
+        object.__setattr__(self, "seen", TransactionsSeen(self.seen))
+
+    def __str__(self) -> str:
+        return (
+            f"the brokers list no topic __transaction_state, although {_SIGNS[self.seen]}: they keep none, or do not"
+            " show it"
+        )
+
+
 @dataclass(frozen=True)
 class LeadersUnresponsive(Reason):
     """`silent` of the `all` partitions of one topic have no leader that answers. `named`: the first of them."""
@@ -204,3 +238,8 @@ def missing_permissions(reason: Reason | None) -> Iterator[NoPermission]:
 
 def is_denied(reason: Reason | None) -> bool:
     return any(True for _ in missing_permissions(reason))
+
+
+def is_log_absent(reason: Reason | None) -> bool:
+    """Returns whether the brokers have no transaction log that could be read."""
+    return any(isinstance(one, NoTransactionLog) for one in parts(reason))

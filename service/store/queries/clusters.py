@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
 from service.domain.source_state import LeaseState
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG, SOURCE, UNKNOWN
 from service.domain.worlds.order import NO_POSITION
@@ -22,10 +23,15 @@ from service.store.schema import (
     leases,
     left_behind_records,
     log_partitions,
+    open_entries,
     source_status,
 )
 
 GAPS_SHOWN: Final = 50
+
+LOG_APPEARS_WITHIN_MS: Final = 10_000
+"""Time after which Apache Kafka lists `__transaction_state` to every client: the coordinator of the first transaction
+needs it before the transaction begins."""
 
 
 class ClusterRow(NamedTuple):
@@ -112,6 +118,7 @@ _STATES = select(coordinator_states.c.partition, coordinator_states.c.state, coo
     coordinator_states.c.cluster_id == bindparam("cluster_id"), coordinator_states.c.ids != 0
 )
 _GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_gaps.c.id.desc()).limit(GAPS_SHOWN)
+_L, _E = log_partitions.c, open_entries.c
 
 
 def revision(connection: Connection) -> str | None:
@@ -140,9 +147,27 @@ def partitions(connection: Connection, cluster_id: int, source: str | None = Non
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
-    """Returns the statuses by source, in the order of their names. The writer stores 0 for "never"."""
+    """Returns the statuses by source, in the order of their names. The writer stores 0 for "never".
+
+    The job that follows the transaction log asks the coordinators whether transactions are used without one; they may
+    leave out open ones, which only the partitions show.
+    """
     rows = connection.execute(_STATUSES, {"cluster_id": cluster_id})
-    return {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
+    found = {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
+    log = found.get(SOURCE)
+    if log is not None and log.error is None and log.as_of_ms is not None and not has_log(connection, cluster_id):
+        entry = select(_E.topic).where(
+            _E.cluster_id == cluster_id, _E.first_seen_ms <= log.as_of_ms - LOG_APPEARS_WITHIN_MS
+        )
+        if connection.execute(entry.limit(1)).first() is not None:
+            found[SOURCE] = log._replace(error=NoTransactionLog(TransactionsSeen.OPEN))
+    return found
+
+
+def has_log(connection: Connection, cluster_id: int) -> bool:
+    """Returns whether the cluster has, or had, a `__transaction_state`."""
+    found = select(_L.partition).where(_L.cluster_id == cluster_id, _L.source == SOURCE)
+    return connection.execute(found.limit(1)).first() is not None
 
 
 def lease_state(connection: Connection, cluster_id: int) -> LeaseState | None:
@@ -199,9 +224,6 @@ def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[G
     """Returns the newest GAPS_SHOWN gaps seen since `since_ms`, newest first."""
     rows = connection.execute(_GAPS.where(data_gaps.c.cluster_id == cluster_id, data_gaps.c.seen_at_ms >= since_ms))
     return [GapRow(*row) for row in rows]
-
-
-_L = log_partitions.c
 
 
 class FirstRead(NamedTuple):

@@ -22,13 +22,13 @@ from service.domain.partitions.state import PartitionState
 from service.domain.reasons.coding import decode
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, TooManyStalled
-from service.domain.reasons.unread import is_denied
+from service.domain.reasons.unread import is_denied, is_log_absent
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
 from service.store.queries.owners import owners
 from service.store.queries.partitions import looked_at_ms
-from service.store.schema import data_partitions, findings, log_partitions, partition_watch
+from service.store.schema import data_partitions, findings, partition_watch
 
 MOST_JUDGED: Final = 2_000
 """Maximum number of stalled partitions that are judged, the longest stalled first; the others are reported as
@@ -113,12 +113,13 @@ class StalledRow(NamedTuple):
 
 
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
-    """Returns why the transaction log cannot be read: access is denied, or no read has ever succeeded. None if the log
-    is read, or was read before and will be read again."""
+    """Returns why the transaction log cannot be read: access is denied, the brokers have none, or no read has ever
+    succeeded. None if the log is read, or was read before and will be read again."""
     status = clusters.statuses(connection, cluster_id).get(SOURCE)
     if status is None or status.error is None:
         return None
-    return status.error if status.as_of_ms is None or is_denied(status.error) else None
+    is_final = status.as_of_ms is None or is_denied(status.error) or is_log_absent(status.error)
+    return status.error if is_final else None
 
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
@@ -220,7 +221,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         blocked=counts.stalled,
         not_covered=counts.not_covered,
         missing=tuple(sorted([*_unanswered(connection, cluster_id), *missing], key=lambda one: -one.partitions)),
-        hides_all=not counts.watched and _has_log(connection, cluster_id),
+        hides_all=not counts.watched and clusters.has_log(connection, cluster_id),
         answered_at_ms=counts.answered_at_ms,
     )
 
@@ -234,14 +235,6 @@ def stalled_partitions(connection: Connection, cluster_id: int, limit: int) -> t
         .limit(limit)
     )
     return tuple(StalledRow(*row) for row in rows)
-
-
-def _has_log(connection: Connection, cluster_id: int) -> bool:
-    """Returns whether the cluster has a `__transaction_state`."""
-    found = select(log_partitions.c.partition).where(
-        log_partitions.c.cluster_id == cluster_id, log_partitions.c.source == SOURCE
-    )
-    return connection.execute(found.limit(1)).first() is not None
 
 
 def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartitions]:

@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 
 from sqlalchemy import Connection, Engine
 
-from service.domain.reasons.coding import encode
+from service.domain.reasons.coding import encode, encode_if
 from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import is_log_absent
 from service.processes import progress
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
@@ -58,9 +59,11 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble."""
-        if trouble is None:
-            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, None, None)])
+        """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble. A
+        log that does not exist is as current as it can be: both are written."""
+        if trouble is None or is_log_absent(trouble):
+            code = None if trouble is None else trouble.code
+            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble), code)])
         else:
             row = (self._cluster_id, self.source, NEVER_MS, encode(trouble), trouble.code)
             _IN_TROUBLE.write(connection, [row])

@@ -126,6 +126,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
             is_silent=is_silent(frame),
             lost=len(lost),
             stalled=stalled_alone(frame),
+            is_log_unread=frame.log_unread is not None,
         )
     )
 

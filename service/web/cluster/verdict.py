@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     that may not. `lost`: number of those that stay until somebody acknowledges them. `ids`: number of known
     transactional.ids. `is_cut`: hanging transactions may be missing, because there are too many. `is_silent`: no broker
     answers. `left_ms`: approximate time left of the first read. `stalled`: names of the sources that stall while others
-    do not, else empty."""
+    do not, else empty. `is_log_unread`: the transaction log cannot be read."""
 
     cluster: str
     freshness: Freshness
@@ -40,6 +40,7 @@ class Seen(NamedTuple):
     lost: int = 0
     left_ms: int | None = None
     stalled: str = ""
+    is_log_unread: bool = False
 
 
 def verdict_of(seen: Seen) -> Verdict:
@@ -74,7 +75,8 @@ def _not_judged(seen: Seen) -> str:
 
 def _nothing_hangs(seen: Seen) -> Verdict:
     coverage, links = seen.coverage, seen.links
-    if not coverage.unknown and not links and not seen.ids and coverage.looked_at_ms is not None:
+    is_empty = not coverage.unknown and not links and not seen.ids and not seen.is_log_unread
+    if is_empty and coverage.looked_at_ms is not None:
         return Verdict(EMPTY, "info", "No transactions seen yet.")
     if coverage.looked_at_ms is None:
         return Verdict(UNKNOWN, "unknown", "Unknown: no partition has been sampled yet.")
@@ -95,6 +97,8 @@ def _nothing_hangs(seen: Seen) -> Verdict:
         return Verdict(PARTLY, "info", nothing)
     if seen.muted:
         return Verdict(MUTED, "info", nothing)
+    if seen.is_log_unread:  # all LSOs are at the high watermark; of the transactions themselves nothing is known
+        return Verdict(PARTLY, "info", "Nothing hangs. Nothing is blocked.")
     return Verdict(QUIET, "ok", "Nothing hangs. Nothing is blocked.")
 
 

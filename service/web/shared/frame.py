@@ -22,6 +22,7 @@ from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import CONFIRMED, CRITICAL
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.partitions.ledger import SOURCE as LEDGER
+from service.domain.reasons.reason import Reason
 from service.domain.source_state import Cause, Stall
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters as read
@@ -53,7 +54,8 @@ class Frame(NamedTuple):
     """The data of the frame. `body`: the cluster as REST describes it. `standing`: partitions with a stalled LSO, the
     longest stalled first. `stalls`: the sources that stall, by name. `first_read`: progress of the first read of the
     transaction log; None when that is over. `expiring`: number of ids that expire within 24 hours. `unknown`: things
-    that cannot be known now."""
+    that cannot be known now. `log_unread`: why the transaction log cannot be read, None if it can; `has_log`: there is
+    one."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
@@ -69,6 +71,8 @@ class Frame(NamedTuple):
     unknown: Sequence[Unknown]
     first_read: FirstRead | None = None
     rights: Rights = Rights()
+    log_unread: Reason | None = None
+    has_log: bool = True
 
     @property
     def name(self) -> str:
@@ -113,7 +117,8 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
     described = describe_cluster(connection, cluster, now_ms, covered)
     body = described.body
     statuses = read.statuses(connection, cluster.id)
-    needed = _needed(connection, cluster.id, statuses, covered)
+    log_unread = log_unread_reason(connection, cluster.id)
+    needed = _needed(statuses, covered, log_unread)
     critical = FindingSelection(statuses=frozenset({CONFIRMED}), severities=frozenset({CRITICAL}))
     (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS - cluster.expiration_ms])
     progress = first_read(connection, cluster.id)
@@ -137,19 +142,19 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
         expiring=expiring,
         unknown=described.unknown,
         first_read=progress,
+        log_unread=log_unread,
+        has_log=read.has_log(connection, cluster.id),
     )
 
 
-def _needed(
-    connection: Connection, cluster_id: int, statuses: Mapping[str, StatusRow], covered: Coverage
-) -> dict[str, int | None]:
+def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
     """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
     ledger. A partition that does not answer makes no page old, but is itself unknown. The transaction log is left out
     if it may not be read: what depends on it is unknown, too."""
     answered = {source: status.as_of_ms for source, status in statuses.items() if source != LEDGER}
     if PARTITIONS in answered:
         answered[PARTITIONS] = covered.answered_at_ms
-    if len(answered) > 1 and log_unread_reason(connection, cluster_id) is not None:
+    if len(answered) > 1 and log_unread is not None:
         answered.pop(SOURCE, None)
     return answered
 

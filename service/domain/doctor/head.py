@@ -1,0 +1,114 @@
+"""The first lines of the report: what the cluster is, as far as its brokers show it, and what works here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.doctor.cluster_report import ClusterReport
+from service.domain.doctor.verdicts import CERTAIN, NONE, Verdict, verdicts, why_no_log
+from service.domain.findings.formatting import join_names
+from service.domain.reasons.unread import NoTransactionLog
+from service.domain.releases import release_of
+from service.domain.transaction_log.states import TOPIC
+
+_WRITE_MARKERS: Final = 27
+"""API key of WriteTxnMarkers."""
+
+
+class Ability(NamedTuple):
+    """One thing that txnscope does. `works`: None if that is not known. `why`: the reason if it does not work; its
+    exceptions if it does."""
+
+    what: str
+    works: bool | None
+    why: str = ""
+
+
+class HeadLine(NamedTuple):
+    """One of the first lines: a label and a text."""
+
+    label: str
+    text: str
+
+
+def head(report: ClusterReport, known: Iterable[Ability] = ()) -> list[HeadLine]:
+    """Returns the lines. `known`: abilities that follow from something else than the report, such as the release."""
+    abilities = [*abilities_of(report), *known]
+    groups = (
+        ("works", [one for one in abilities if one.works and not one.why]),
+        ("works in part", [one for one in abilities if one.works and one.why]),
+        ("does not work", [one for one in abilities if one.works is False]),
+        ("not known", [one for one in abilities if one.works is None]),
+    )
+    found = [HeadLine(label, _listed(some)) for label, some in groups if some]
+    return [HeadLine("this is", what_it_is(report)), *found]
+
+
+def what_it_is(report: ClusterReport) -> str:
+    """Returns what the brokers show of themselves. No broker reports the name of its software, so none is given: only
+    feature levels, which Apache Kafka's releases define, and the topic that Apache Kafka keeps its transactions in."""
+    return "; ".join((_software(report), _log(report), _protocol(report)))
+
+
+def _software(report: ClusterReport) -> str:
+    reported = {broker.newest_metadata_version for broker in report.brokers if broker.why is None}
+    levels = sorted(level for level in reported if level is not None)
+    if not levels:
+        return (
+            "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not"
+            " known"
+        )
+    releases = dict.fromkeys(release_of(level) or "of a release that is not known here" for level in levels)
+    others = " (some brokers report none)" if None in reported else ""
+    return f"Kafka {join_names(list(releases))}, by metadata.version up to {join_names(list(map(str, levels)))}{others}"
+
+
+def _log(report: ClusterReport) -> str:
+    log = report.log
+    if log.exists is None:
+        return f"whether there is a {TOPIC} is not known"
+    if log.exists:
+        return f"{TOPIC} with {log.partitions} partitions" if log.partitions else TOPIC
+    return why_no_log(report) if log.seen is None else str(NoTransactionLog(log.seen))
+
+
+def _protocol(report: ClusterReport) -> str:
+    if "transaction.version" in report.features:
+        return f"transaction.version {report.features['transaction.version']}"
+    return "transaction.version 0" if report.features else "transaction.version not reported"
+
+
+def abilities_of(report: ClusterReport) -> list[Ability]:
+    """Returns what works here, as far as the report shows it."""
+    return [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
+
+
+def _ability(report: ClusterReport, verdict: Verdict) -> Ability:
+    what, trust, why = verdict
+    if trust == NONE:
+        return Ability(what, None if _may_come(report) and why == why_no_log(report) else False, why)
+    return Ability(what, True, why if trust == CERTAIN else f"{trust} at most: {why}")
+
+
+def _may_come(report: ClusterReport) -> bool:
+    """Returns whether the transaction log may be created by the first transaction."""
+    return report.log.exists is False and report.log.seen is None
+
+
+def _resolve(report: ClusterReport) -> Ability:
+    what = "resolve: writing a missing marker"
+    if not report.log.may_read:
+        return Ability(what, None if _may_come(report) else False, why_no_log(report))
+    lacking = [str(one.node) for one in report.brokers if one.why is None and _WRITE_MARKERS not in one.apis]
+    if lacking:
+        return Ability(what, False, f"broker {join_names(lacking)} does not speak WriteTxnMarkers")
+    return Ability(what, True)
+
+
+def _listed(abilities: Sequence[Ability]) -> str:
+    """Returns the abilities as one text; those with the same reason share it."""
+    by_why: dict[str, list[str]] = {}
+    for one in abilities:
+        by_why.setdefault(one.why, []).append(one.what)
+    return "; ".join(", ".join(names) + (f" ({why})" if why else "") for why, names in by_why.items())

@@ -1,0 +1,105 @@
+"""Brokers that speak Kafka's protocol and keep no `__transaction_state`: a proxy that changes a real broker's answers.
+
+The changes are those that were seen on such brokers (redpanda-data/redpanda #11949, #12116, #17827, and its handlers of
+these requests): no such topic in Metadata, no features in ApiVersions, ListTransactions fails before the first use or
+leaves out open transactions, DescribeProducers has the time since the broker's start in place of a timestamp and no
+coordinator epoch, DescribeTransactions has no start time and may report PrepareCommit for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from kafka.protocol.admin import DescribeProducersResponse, DescribeTransactionsResponse, ListTransactionsResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
+
+from service.domain.transaction_log.states import TOPIC
+from tests.helpers.proxies import Proxies
+
+SINCE_START_MS: Final = 469_473_334
+"""A time since the start of the broker, as it was seen in place of a timestamp: 1970-01-06 as one."""
+_CORRELATION_ID: Final = 4  # its length, in the header of a response
+_UNKNOWN_TOPIC: Final = 3
+_UNKNOWN_SERVER_ERROR: Final = -1
+_MARKERS: Final = 27  # WriteTxnMarkers
+
+
+@dataclass
+class OtherBrokers:
+    """The answers of brokers without a transaction log. Tests change the fields while the proxy runs.
+
+    `topics`: names and ids of the topics that are hidden. `list_fails`: ListTransactions answers an error. `unlisted`:
+    ids that it leaves out. `described_as`: states that DescribeTransactions reports, by id. `last_timestamp_ms`: what
+    DescribeProducers has in place of a timestamp. `has_features`: ApiVersions reports feature levels.
+    """
+
+    list_fails: bool = False
+    unlisted: set[str] = field(default_factory=set)
+    described_as: dict[str, str] = field(default_factory=dict)
+    last_timestamp_ms: int = SINCE_START_MS
+    has_features: bool = False
+
+    def proxies(self, brokers: Mapping[int, str]) -> Proxies:
+        """Returns proxies before these brokers (addresses by id), to be entered."""
+        return Proxies(brokers, rewrite=self._rewrite)
+
+    def _rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
+        if api_key not in self._changes:
+            return response
+        kind, change = self._changes[api_key]
+        has_tags = kind.flexible_version_q(version) and kind is not ApiVersionsResponse
+        header = _CORRELATION_ID + (1 if has_tags else 0)
+        answer = kind.decode(response[header:], version=version)
+        if kind is ApiVersionsResponse and answer.error_code:
+            return response  # in version 0, whatever was asked for
+        change(self, answer)
+        answer._header = None  # encode() expects one, and decode() of a body sets none
+        return response[:header] + bytes(answer.encode(version=version))
+
+    def _versions(self, answer: Any) -> None:
+        answer.api_keys = [one for one in answer.api_keys if one.api_key != _MARKERS]
+        if not self.has_features:
+            answer.supported_features = answer.finalized_features = []
+
+    def _metadata(self, answer: Any) -> None:
+        kept = []
+        for one in answer.topics:
+            if one.name == TOPIC and one.error_code != _UNKNOWN_TOPIC:
+                if not self.is_asked_by_name(answer):
+                    continue
+                one.error_code, one.partitions = _UNKNOWN_TOPIC, []
+            kept.append(one)
+        answer.topics = kept
+
+    @staticmethod
+    def is_asked_by_name(answer: Any) -> bool:
+        """Returns whether the request named topics: an answer about all has the others, too."""
+        return len(answer.topics) == 1
+
+    def _list(self, answer: Any) -> None:
+        if self.list_fails:
+            answer.error_code, answer.transaction_states = _UNKNOWN_SERVER_ERROR, []
+        answer.transaction_states = [
+            one for one in answer.transaction_states if one.transactional_id not in self.unlisted
+        ]
+
+    def _describe(self, answer: Any) -> None:
+        for one in answer.transaction_states:
+            one.transaction_start_time_ms = -1
+            one.transaction_state = self.described_as.get(one.transactional_id, one.transaction_state)
+
+    def _producers(self, answer: Any) -> None:
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                for one in partition.active_producers:
+                    one.last_timestamp, one.coordinator_epoch = self.last_timestamp_ms, -1
+
+    _changes: ClassVar[dict[int, tuple[Any, Callable[[OtherBrokers, Any], None]]]] = {
+        ApiVersionsResponse.API_KEY: (ApiVersionsResponse, _versions),
+        MetadataResponse.API_KEY: (MetadataResponse, _metadata),
+        ListTransactionsResponse.API_KEY: (ListTransactionsResponse, _list),
+        DescribeTransactionsResponse.API_KEY: (DescribeTransactionsResponse, _describe),
+        DescribeProducersResponse.API_KEY: (DescribeProducersResponse, _producers),
+    }
