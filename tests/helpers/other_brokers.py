@@ -30,11 +30,12 @@ _MARKERS: Final = 27  # WriteTxnMarkers
 class OtherBrokers:
     """The answers of brokers without a transaction log. Tests change the fields while the proxy runs.
 
-    `topics`: names and ids of the topics that are hidden. `list_fails`: ListTransactions answers an error. `unlisted`:
+    `has_log`: the topic is shown after all. `list_fails`: ListTransactions answers an error. `unlisted`:
     ids that it leaves out. `described_as`: states that DescribeTransactions reports, by id. `last_timestamp_ms`: what
     DescribeProducers has in place of a timestamp. `has_features`: ApiVersions reports feature levels.
     """
 
+    has_log: bool = False
     list_fails: bool = False
     unlisted: set[str] = field(default_factory=set)
     described_as: dict[str, str] = field(default_factory=dict)
@@ -64,6 +65,8 @@ class OtherBrokers:
             answer.supported_features = answer.finalized_features = []
 
     def _metadata(self, answer: Any) -> None:
+        if self.has_log:
+            return
         kept = []
         for one in answer.topics:
             if one.name == TOPIC and one.error_code != _UNKNOWN_TOPIC:

@@ -8,7 +8,15 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from service.api.http.fields import id_fields, partition_link, raw_ms, text_of_time, transaction_link
+from service.api.http.fields import (
+    id_fields,
+    partition_link,
+    raw_if_not_past,
+    raw_ms,
+    text_of_past,
+    text_of_time,
+    transaction_link,
+)
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.domain.findings.hanging import is_blocking
 from service.domain.findings.kinds import CERTAIN, LIKELY
@@ -79,10 +87,10 @@ class OpenTransaction(Shape):
             start_offset=entry.start_offset,
             started_at=text_of_time(started_ms),
             started_raw_ms=raw_ms(started_ms),
-            first_record_timestamp=text_of_time(first_ms),
-            first_record_timestamp_raw_ms=raw_ms(first_ms),
-            last_write_at=text_of_time(entry.last_timestamp_ms),
-            last_write_raw_ms=raw_ms(entry.last_timestamp_ms),
+            first_record_timestamp=text_of_past(first_ms, entry.seen_at_ms),
+            first_record_timestamp_raw_ms=raw_if_not_past(first_ms, entry.seen_at_ms),
+            last_write_at=text_of_past(entry.last_timestamp_ms, entry.seen_at_ms),
+            last_write_raw_ms=raw_if_not_past(entry.last_timestamp_ms, entry.seen_at_ms),
             records=entry.records,
             bytes=entry.bytes,
             blocking_now=is_blocking(entry, row.log_start, row.last_stable_offset),

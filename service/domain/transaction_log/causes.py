@@ -122,7 +122,9 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
 def _ran_out(abort: LogRecord) -> bool:
     """Returns whether the coordinator's scan would have timed the transaction out: strictly longer than its timeout, by
     the coordinator's own clock (TransactionStateManager.timedOutTransactions)."""
-    return abort.timeout_ms != TWO_PHASE_TIMEOUT_MS and abort.last_update_ms - abort.start_ms > abort.timeout_ms
+    if abort.timeout_ms == TWO_PHASE_TIMEOUT_MS or abort.start_ms <= 0:
+        return False
+    return abort.last_update_ms - abort.start_ms > abort.timeout_ms
 
 
 def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:

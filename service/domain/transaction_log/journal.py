@@ -158,7 +158,8 @@ def with_first_append_time(before: LogRecord, after: LogRecord) -> LogRecord:
 
 
 def _open_until(prepare: LogRecord) -> int | None:
-    if prepare.state not in (PREPARE_COMMIT, PREPARE_ABORT) or prepare.start_ms < 0 or prepare.partition_count == 0:
+    is_end = prepare.state in (PREPARE_COMMIT, PREPARE_ABORT) and prepare.partition_count != 0
+    if not is_end or prepare.start_ms <= 0:
         return None
     return duration_between(prepare.start_ms, prepare.timestamp_ms)
 

@@ -65,21 +65,35 @@ TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
 ABORT_SLACK_MS: Final = 5_000
 """Allowance for the difference between two clocks, and for the time that writing an abort takes."""
 
+FIRST_TIME_MS: Final = 1_498_608_000_000
+"""2017-06-28, when Kafka 0.11.0 was released, the first version with transactions."""
+
 LAST_TIME_MS: Final = 253_402_300_799_999
-"""The end of the year 9999. A value in a record is a time only from 0 up to here."""
+"""The end of the year 9999. A value in a record is a time only from FIRST_TIME_MS up to here: 0, seconds, or the time
+since the start of a broker are none."""
+
+AHEAD_MS: Final = 86_400_000
+"""A time that lies further ahead of the clock of this machine is no time of something that has happened."""
 
 NO_TIME: Final = -1
 """The value that Kafka writes in place of a missing time."""
 
 
 def is_time(ms: int | None) -> bool:
-    """Returns whether the number can be a time. NO_TIME cannot."""
-    return ms is not None and 0 <= ms <= LAST_TIME_MS
+    """Returns whether the number can be the time of something in a transaction. NO_TIME cannot."""
+    return ms is not None and FIRST_TIME_MS <= ms <= LAST_TIME_MS
+
+
+def past_time(ms: int | None, now_ms: int) -> int | None:
+    """Returns the number if it can be the time of something that has happened in a transaction, else None: brokers may
+    report other numbers in place of timestamps."""
+    return ms if is_time(ms) and ms is not None and ms <= now_ms + AHEAD_MS else None
 
 
 def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> int | None:
-    """Returns the time from which the coordinator may abort the transaction; None if it will not."""
-    if state != ONGOING or started_at_ms is None or started_at_ms < 0 or timeout_ms == TWO_PHASE_TIMEOUT_MS:
+    """Returns the time from which the coordinator may abort the transaction; None if it will not, or its start is not
+    known."""
+    if state != ONGOING or started_at_ms is None or not is_time(started_at_ms) or timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return None
     return started_at_ms + timeout_ms
 
@@ -94,6 +108,6 @@ def abort_due_at_ms(state: int, started_at_ms: int | None, timeout_ms: int, scan
 def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:
     """Returns the time from which the coordinator may remove the id (it sweeps hourly); None while a transaction is
     open."""
-    if state not in EXPIRABLE or last_update_ms < 0:
+    if state not in EXPIRABLE or not is_time(last_update_ms):
         return None
     return last_update_ms + expiration_ms

@@ -9,7 +9,6 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
 from service.domain.source_state import LeaseState
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG, SOURCE, UNKNOWN
 from service.domain.worlds.order import NO_POSITION
@@ -23,15 +22,10 @@ from service.store.schema import (
     leases,
     left_behind_records,
     log_partitions,
-    open_entries,
     source_status,
 )
 
 GAPS_SHOWN: Final = 50
-
-LOG_APPEARS_WITHIN_MS: Final = 10_000
-"""Time after which Apache Kafka lists `__transaction_state` to every client: the coordinator of the first transaction
-needs it before the transaction begins."""
 
 
 class ClusterRow(NamedTuple):
@@ -118,7 +112,7 @@ _STATES = select(coordinator_states.c.partition, coordinator_states.c.state, coo
     coordinator_states.c.cluster_id == bindparam("cluster_id"), coordinator_states.c.ids != 0
 )
 _GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_gaps.c.id.desc()).limit(GAPS_SHOWN)
-_L, _E = log_partitions.c, open_entries.c
+_L = log_partitions.c
 
 
 def revision(connection: Connection) -> str | None:
@@ -147,21 +141,9 @@ def partitions(connection: Connection, cluster_id: int, source: str | None = Non
 
 
 def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
-    """Returns the statuses by source, in the order of their names. The writer stores 0 for "never".
-
-    The job that follows the transaction log asks the coordinators whether transactions are used without one; they may
-    leave out open ones, which only the partitions show.
-    """
+    """Returns the statuses by source, in the order of their names. The writer stores 0 for "never"."""
     rows = connection.execute(_STATUSES, {"cluster_id": cluster_id})
-    found = {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
-    log = found.get(SOURCE)
-    if log is not None and log.error is None and log.as_of_ms is not None and not has_log(connection, cluster_id):
-        entry = select(_E.topic).where(
-            _E.cluster_id == cluster_id, _E.first_seen_ms <= log.as_of_ms - LOG_APPEARS_WITHIN_MS
-        )
-        if connection.execute(entry.limit(1)).first() is not None:
-            found[SOURCE] = log._replace(error=NoTransactionLog(TransactionsSeen.OPEN))
-    return found
+    return {row.source: StatusRow(row.source, row.as_of_ms or None, decode_if(row.error)) for row in rows}
 
 
 def has_log(connection: Connection, cluster_id: int) -> bool:

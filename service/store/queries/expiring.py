@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, func, or_, select, text
 
-from service.domain.transaction_log.states import LAST_TIME_MS
+from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS
 from service.store.id_key import id_key
 from service.store.queries.transactions import full_row
 from service.store.rows.ids import IdRow
@@ -95,7 +95,7 @@ def expiring(cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit
         .where(
             _T.cluster_id == cluster_id,
             text(CAN_EXPIRE),
-            _T.last_update_ms >= (0 if after is None else after.last_update_ms),
+            _T.last_update_ms >= (FIRST_TIME_MS if after is None else after.last_update_ms),
             _T.last_update_ms <= until_ms,
         )
         .order_by(_T.last_update_ms, _T.transactional_id)
@@ -111,7 +111,7 @@ def count_expiring(connection: Connection, cluster_id: int, until_ms: Sequence[i
     once."""
     counts: list[int] = []
     for number, end_ms in enumerate(until_ms):
-        begin_ms = until_ms[number - 1] + 1 if number else 0
+        begin_ms = until_ms[number - 1] + 1 if number else FIRST_TIME_MS
         counts.append(connection.execute(_count(cluster_id, begin_ms, end_ms)).scalar_one())
     return [sum(counts[: number + 1]) for number in range(len(counts))]
 

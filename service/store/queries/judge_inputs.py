@@ -18,6 +18,7 @@ from service.domain.findings.log_expanded import NAMED, LeftBehind, LeftBehindId
 from service.domain.findings.unreadable import DataGap, Undecoded
 from service.domain.transaction_log.states import (
     EXPIRED,
+    FIRST_TIME_MS,
     ONGOING,
     OPEN,
     PERSISTED,
@@ -143,13 +144,13 @@ def timed_out_ids(connection: Connection, cluster_id: int, until_ms: int) -> Lim
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
-    """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start before 1970 is a
-    broken record, and would be the oldest for ever; the first condition names the index."""
+    """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start that is no time would
+    be the oldest for ever; the first condition names the index."""
     return (
         select(*_ID_STATE, *_MORE)
         .where(
             _T.started_at_ms.is_not(None),
-            _T.started_at_ms > 0,
+            _T.started_at_ms >= FIRST_TIME_MS,
             _T.started_at_ms <= until_ms,
             _T.state + 0 == ONGOING,
         )
@@ -160,7 +161,7 @@ def _ongoing(until_ms: int) -> Select[Any]:
 def prepared_ids(connection: Connection, cluster_id: int, until_ms: int) -> LimitedRead[IdState]:
     """Returns ids that have been in PrepareX since `until_ms` or longer, the longest first."""
     statement = select(*_ID_STATE, *_MORE).where(
-        _T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms <= until_ms
+        _T.state.in_((PREPARE_COMMIT, PREPARE_ABORT)), _T.state_since_ms.between(FIRST_TIME_MS, until_ms)
     )
     return _limited(connection, cluster_id, statement.order_by(_T.state_since_ms))
 
@@ -230,7 +231,9 @@ def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
     """Returns the Ongoing transactions of ids that were started again in another partition of the log, the oldest
     first."""
     columns = (*(_L[one.name] for one in _ID_STATE), _L.participants, _L.client_transaction_version)
-    statement = select(*columns).where(_L.cluster_id == cluster_id, _L.started_at_ms > 0, _L.state + 0 == ONGOING)
+    statement = select(*columns).where(
+        _L.cluster_id == cluster_id, _L.started_at_ms >= FIRST_TIME_MS, _L.state + 0 == ONGOING
+    )
     rows = connection.execute(statement.order_by(_L.started_at_ms).limit(IDS_READ)).all()
     found = [_left_open(row) for row in rows]
     return LimitedRead(found, _behind(connection, statement, len(found), IDS_READ))

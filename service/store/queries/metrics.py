@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.partitions.blocked_groups import AffectedGroup
-from service.domain.transaction_log.states import ONGOING, PREPARED, SOURCE
+from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED, SOURCE
 from service.store.queries.clusters import (
     ClusterRow,
     StateCount,
@@ -95,13 +95,17 @@ _HOLDER = select(leases.c.owner, leases.c.released)
 _LOGS = select(*(log_partitions.c[name] for name in LogRow._fields)).order_by(
     log_partitions.c.source, log_partitions.c.partition
 )
-# a start before 1970 is a broken record, and would be the oldest for ever; the condition also picks the index
+# a start that is no time would be the oldest for ever; the condition also picks the index
 _OLDEST_FIRST = (
     select(_T.display, _T.started_at_ms)
-    .where(_T.started_at_ms.is_not(None), _T.started_at_ms > 0)
+    .where(_T.started_at_ms.is_not(None), _T.started_at_ms >= FIRST_TIME_MS)
     .order_by(_T.started_at_ms, _T.transactional_id)
 )
-_PREPARED = select(_T.state, func.min(_T.state_since_ms)).where(_T.state.in_(PREPARED)).group_by(_T.state)
+_PREPARED = (
+    select(_T.state, func.min(_T.state_since_ms))
+    .where(_T.state.in_(PREPARED), _T.state_since_ms >= FIRST_TIME_MS)
+    .group_by(_T.state)
+)
 
 # protocols by the transaction version that clients write (KIP-890: 2 and above raise the epoch with every end); each
 # version is looked up once in every log partition

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Column, ColumnElement, Select, func, literal_column, or_, select
 
-from service.domain.transaction_log.states import LAST_TIME_MS, OPEN
+from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS, OPEN
 from service.store.display import part_displays, possible_ids_of
 from service.store.id_key import KEY_ID_BYTES, prefix_end
 from service.store.schema import open_participants, transactional_ids
@@ -61,16 +61,16 @@ Segment = ByTime | ById
 # a number that is no time has no age, and null ages come last
 SORTS: Final[dict[str, tuple[Segment, ...]]] = {
     "age": (
-        ByTime(_T.started_at_ms, 0, LAST_TIME_MS),
-        ByTime(_T.started_at_ms, _INT64_MIN, -1),
+        ByTime(_T.started_at_ms, FIRST_TIME_MS, LAST_TIME_MS),
+        ByTime(_T.started_at_ms, _INT64_MIN, FIRST_TIME_MS - 1),
         ByTime(_T.started_at_ms, LAST_TIME_MS + 1, _INT64_MAX),
         ById(frozenset(range(256)) - OPEN),
     ),
     "transactional_id": (ById(None),),
     "last_updated": (
-        ByTime(_T.last_update_ms, 0, LAST_TIME_MS, newest_first=True),
+        ByTime(_T.last_update_ms, FIRST_TIME_MS, LAST_TIME_MS, newest_first=True),
         ByTime(_T.last_update_ms, LAST_TIME_MS + 1, _INT64_MAX),
-        ByTime(_T.last_update_ms, _INT64_MIN, -1),
+        ByTime(_T.last_update_ms, _INT64_MIN, FIRST_TIME_MS - 1),
     ),
 }
 
@@ -207,7 +207,7 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
             starts = [one for one in part_displays(selection.prefix) if not one.startswith(" ")]
             yield or_(*(func.substr(_T.display, 1, len(one)) == one for one in starts))
     if selection.started_until_ms is not None:
-        yield _T.started_at_ms >= 0
+        yield _T.started_at_ms >= FIRST_TIME_MS
         yield _T.started_at_ms <= selection.started_until_ms
     if selection.producer_id is not None:
         same = transactional_ids.alias("same_producer").c

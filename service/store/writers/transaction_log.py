@@ -26,6 +26,7 @@ from service.store.writers.marker_audit import keep_decisions
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
 from service.store.writers.runs import EndedTotals, FoldedFacts, by_id, slices_by_id
 from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
+from service.store.writers.without_log import without_log
 
 RUNS_AT_ONCE: Final = 10_000
 """Maximum number of runs (about as many ids) that the first read writes in one transaction: it locks for a quarter
@@ -153,7 +154,10 @@ class TransactionLogWriter(SourceWriter):
         keep_rejects(connection, *self._log, rejects, now_ms)
         self._expire_ids(connection, todo, [step for step in todo.steps.values() if step.read.is_gone])
         finish_ranges(connection, *self._log, todo.steps.values(), now_ms)
-        self._save_status(connection, now_ms, batch.trouble)
+        trouble = batch.trouble
+        if trouble is None and not batch.ranges:
+            trouble = without_log(connection, self._cluster_id, now_ms)
+        self._save_status(connection, now_ms, trouble)
         return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
 
 

@@ -78,7 +78,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         covered=frame.covered,
         others=others[:OTHERS_SHOWN],
         others_count=len(others),
-        oldest=oldest[0] if oldest else None,
+        oldest=oldest[0] if oldest and states.is_time(oldest[0].started_at_ms) else None,
         last=recent_activity.last_resolved(connection, cluster_id),
         resolved=recent_activity.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
         halves=recent_activity.medians(connection, cluster_id),

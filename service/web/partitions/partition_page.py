@@ -23,7 +23,7 @@ from service.domain.partitions.open_entries import (
     OVERDUE,
     UNREPLICATED,
 )
-from service.domain.transaction_log.states import is_time
+from service.domain.transaction_log.states import past_time
 from service.store.display import display_id, printable
 from service.store.queries import findings as read_findings
 from service.store.queries import partitions
@@ -121,7 +121,7 @@ def _open_row(one: JudgedEntry, judged: JudgedPartition, limits: Limits) -> Open
         name=None if owner is None else display_id(owner.transactional_id),
         transactional_id=None if owner is None else owner.transactional_id,
         opened_ms=opened_ms(one),
-        last_write_ms=one.entry.last_timestamp_ms if is_time(one.entry.last_timestamp_ms) else None,
+        last_write_ms=past_time(one.entry.last_timestamp_ms, one.entry.seen_at_ms),
         heal=heal_of(one.relation, limits, judged.row.leader),
         is_blocking=judged.blocker is not None and one == judged.blocker,
     )

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Limits
 from service.domain.partitions.facts import EPOCH_NOT_REPORTED
 from service.domain.partitions.open_entries import ADOPTED, COMPLETING, HANGING, OPENED, OVERDUE, UNREPLICATED, Relation
-from service.domain.transaction_log.states import abort_due_at_ms, is_time, times_out_at_ms
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, abort_due_at_ms, is_time, times_out_at_ms
 
 NO, WHEN, SELF, NOW, UNKNOWN = "no", "when", "self", "now", "unknown"
 
@@ -54,7 +54,9 @@ def heal_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPORTED
         return Heal(1, NOW, "warning", text, more="its coordinator should have aborted it by now", brief="is overdue")
     if relation.kind == OPENED and owner is not None:
         times_out_ms = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
-        if times_out_ms is None or not is_time(times_out_ms):
+        if owner.timeout_ms != TWO_PHASE_TIMEOUT_MS and not is_time(times_out_ms):
+            return OF_UNKNOWN._replace(more="its start time is not valid")
+        if times_out_ms is None:
             text = "no timeout: ends when its application ends it"
             return Heal(1, WHEN, "open", text, more="two-phase commit", brief="has no timeout")
         due_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, limits.scan_ms)

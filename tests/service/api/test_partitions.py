@@ -209,6 +209,15 @@ def test_all_that_is_open_is_told_by_offset(cluster: WithPartitions) -> None:
     assert one["why"].startswith("producer id 9: "), "one of three is enough not to judge the partition"
 
 
+@pytest.mark.parametrize("number", [0, 469_473_334, NOW_MS // 1_000, NOW_MS * 1_000, NOW_MS + 30 * 86_400_000])
+def test_a_number_that_is_no_time_of_a_write_is_shown_as_it_is(cluster: WithPartitions, number: int) -> None:
+    """Brokers that keep no timestamps report others in their place: the time since their start, seconds."""
+    cluster.read([owner(b"a")])
+    cluster.look(stalled_partition(), read(entry(last_timestamp_ms=number)))
+    (one,) = get(cluster)["open_transactions"]
+    assert (one["last_write_at"], one["last_write_raw_ms"]) == (None, number)
+
+
 def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(stalled_since_ms=NOW_MS - 2_900))

@@ -263,11 +263,12 @@ def test_what_kafka_says_is_not_there_is_null_alone(cluster: SeededCluster) -> N
 
 
 def test_a_time_beyond_every_calendar_is_kept_as_a_number(cluster: SeededCluster) -> None:
-    cluster.read([Id(b"x", last_update_ms=INT64_MAX)])
+    cluster.read([Id(b"x", last_update_ms=states.LAST_TIME_MS), Id(b"y", last_update_ms=INT64_MAX)])
     with client_of(cluster.url) as client:
-        body = get(client, f"{ONE}?id=x")
+        body, never = (get(client, f"{ONE}?id={name}") for name in "xy")
     assert body["expires_at"] is None
-    assert body["expires_raw_ms"] == INT64_MAX + 604_800_000
+    assert body["expires_raw_ms"] == states.LAST_TIME_MS + 604_800_000
+    assert (never["expires_at"], "expires_raw_ms" in never) == (None, False), "its last update is no time"
 
 
 def test_a_record_that_was_left_behind_has_no_timeout_and_its_coordinator_where_the_id_hashes(tmp_path: Path) -> None:

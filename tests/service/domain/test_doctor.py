@@ -17,9 +17,10 @@ from service.domain.doctor.cluster_report import (
     LogReport,
     TopicsReport,
 )
+from service.domain.doctor.head import Ability, head
 from service.domain.doctor.lines import GAP, NOTE, lines, to_resolve
 from service.domain.doctor.verdicts import CERTAIN, LIKELY, NONE, Verdict, verdicts
-from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
+from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.releases import release_of
 
 APIS = {61: 0, 65: 0, 66: 2}
@@ -240,3 +241,72 @@ def test_a_few_are_granted_by_name_and_all_by_a_star() -> None:
     assert [acl.name for acl in acls.each_or_all("--topic", names[:3], 3, "Read")] == ["*"]
     assert [acl.name for acl in acls.each_or_all("--topic", names, 1000, "Read")] == ["*"]
     assert [acl.name for acl in acls.each_or_all("--topic", names[:1], 1, "Read")] == names[:1]
+
+
+NO_LOG = LogReport(False, 0, (), False, None, 0, False)
+OTHER = FINE._replace(
+    brokers=(BROKER._replace(newest_metadata_version=None),),
+    features={},
+    log=NO_LOG._replace(seen=TransactionsSeen.LISTED),
+)
+
+
+def first_lines(seen: ClusterReport, *known: Ability) -> dict[str, str]:
+    return dict(head(seen, known))
+
+
+def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
+    seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
+    told = first_lines(seen)
+    assert told["this is"] == (
+        "Kafka 4.3, by metadata.version up to 30; __transaction_state with 50 partitions; transaction.version 2"
+    )
+    assert told.keys() == {"this is", "works"}
+    assert "hanging transactions" in told["works"]
+    mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
+    assert first_lines(mixed)["this is"].startswith("Kafka 4.2 and 4.3, by metadata.version up to 28 and 30;")
+
+
+def test_brokers_without_a_log_are_told_by_what_they_show_and_not_by_a_guess() -> None:
+    told = first_lines(OTHER)
+    assert told["this is"] == (
+        "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not known;"
+        " the brokers list no topic __transaction_state, although they list transactional ids: they keep none, or do"
+        " not show it; transaction.version not reported"
+    )
+    assert "hanging transactions (likely at most: no __transaction_state is listed" in told["works in part"]
+    assert told["does not work"] == (
+        "names of blocking producers, causes and history, timeouts and expiry, resolve: writing a missing marker (no"
+        " __transaction_state is listed)"
+    )
+    (gap,) = gaps(OTHER)
+    assert gap.startswith("__transaction_state: the brokers list no topic __transaction_state, although")
+
+
+def test_before_the_first_transaction_nothing_is_said_to_fail() -> None:
+    told = first_lines(FINE._replace(log=NO_LOG, ids=FINE.ids._replace(listed=0)))
+    assert "there is no __transaction_state yet" in told["this is"]
+    assert "does not work" not in told
+    assert told["not known"].startswith("hanging transactions, names of blocking producers")
+
+
+def test_a_list_that_leaves_out_open_transactions_is_a_gap() -> None:
+    seen = OTHER._replace(
+        log=NO_LOG._replace(seen=TransactionsSeen.OPEN),
+        ids=FINE.ids._replace(listed=0),
+        topics=TOPICS._replace(with_open=("orders",)),
+    )
+    assert "ListTransactions: lists 0 ids, although transactions are open on orders" in gaps(seen)[1]
+    assert verdict(seen, "coordinators' answers").trust == NONE
+
+
+def test_what_follows_from_the_release_is_listed_beside_what_was_seen() -> None:
+    known = (
+        Ability("share groups", False, "Kafka 4.0 does not report their offsets"),
+        Ability("two-phase commit", None, "not tried on Kafka 4.5"),
+        Ability("streams groups", True),
+    )
+    told = first_lines(FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),)), *known)
+    assert told["works"].endswith(", streams groups")
+    assert told["does not work"] == "share groups (Kafka 4.0 does not report their offsets)"
+    assert told["not known"] == "two-phase commit (not tried on Kafka 4.5)"

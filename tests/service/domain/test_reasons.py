@@ -23,7 +23,9 @@ from service.domain.reasons.unread import (
     NoBroker,
     NoLeader,
     NoPermission,
+    NoTransactionLog,
     PartitionsUnresponsive,
+    TransactionsSeen,
     is_denied,
     missing_permissions,
 )
@@ -45,6 +47,11 @@ SAID = [
     (ErrorAnswer(2, "", 74), "broker 2 answers with error 74"),
     (ErrorAnswer(2, "a fetch", 3), "broker 2 answers a fetch with error 3"),
     (LeadersUnresponsive("t", 7, 9, (0, 1)), "7 of 9 partitions have no leader that answers: t-0, t-1 …"),
+    (
+        LogUnread(NoTransactionLog(TransactionsSeen.LISTED)),
+        "the brokers list no topic __transaction_state, although they list transactional ids: they keep none, or do not"
+        " show it",
+    ),
     (NoBroker("a:1,b:2"), "no broker of a:1,b:2 answers"),
     (NotAllRead(None), "not all of its open transactions could be read"),
     (

@@ -1,0 +1,223 @@
+"""The whole application before brokers that speak Kafka's protocol and keep no `__transaction_state`: what can be known
+is told, what cannot is unknown with its reason, and no number that is no time becomes an age."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.raw_producer import Connection
+from service.cli import main
+from service.domain.findings import kinds
+from service.domain.transaction_log.states import FIRST_TIME_MS, SOURCE
+from service.store.errors import StoreUnavailable
+from service.store.schema import findings, partition_watch
+from tests.helpers.brokers import free_port, on
+from tests.helpers.other_brokers import SINCE_START_MS, OtherBrokers
+from tests.helpers.stores import client_of
+from tests.helpers.waiting import OPEN_MS, wait_for, wait_until
+from tests.integration.application import Ingest
+from tests.integration.hang_lab import CLUSTER, HangLab
+from tests.integration.producers import create_topic
+from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
+
+pytestmark = pytest.mark.broker
+
+NO_LOG = "the brokers list no topic __transaction_state"
+
+
+class Other(NamedTuple):
+    """`answers`: how the brokers answer at `bootstrap`; workloads use `connection`, past the proxy."""
+
+    answers: OtherBrokers
+    broker: Broker
+    bootstrap: str
+    connection: Connection
+
+
+@pytest.fixture
+def other(version: str, tmp_path: Path) -> Iterator[Other]:
+    answers = OtherBrokers()
+    with (
+        Broker(version, free_port(), tmp_path / "kafka", UNGUARDED) as broker,
+        answers.proxies({1: broker.bootstrap}) as proxies,
+        Connection(broker.bootstrap, threading.Event()) as connection,
+    ):
+        yield Other(answers, broker, proxies.bootstrap, connection)
+
+
+@contextmanager
+def watching(other: Other, directory: Path) -> Iterator[HangLab]:
+    app = Ingest(other.bootstrap, directory, name=CLUSTER)
+    app.start()
+    try:
+        # no file yet, or no tables
+        retry_on = (StoreUnavailable, OperationalError)
+        wait_for(lambda: _has_looked(app), f"a sample of the partitions; {app.log}", retry_on=retry_on)
+        with client_of(app.url) as rest:
+            yield HangLab(other.broker, app, other.connection, rest)
+    finally:
+        assert app.stop() == 0
+
+
+def _has_looked(app: Ingest) -> bool:
+    app.is_running()
+    return bool(app.rows(partition_watch)) and bool(app.log_status())
+
+
+def log_source(lab: HangLab) -> Any:
+    return next(one for one in lab.get("")["sources"] if one["source"] == SOURCE)
+
+
+def page(lab: HangLab, path: str = "") -> str:
+    answer = lab.rest.get(f"/clusters/{CLUSTER}{path}")
+    assert answer.status_code == 200, answer.text
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", answer.text))
+
+
+def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
+    """No page, answer or metric has a time from before Kafka had transactions, or an age from then to now."""
+    pages = [f"/partitions/{topic}/0" for topic in topics]
+    for path in ("", "/partitions", "/transactions", "/findings", "/pipeline", *pages):
+        answer = lab.rest.get(f"/clusters/{CLUSTER}{path}")
+        assert answer.status_code == 200, (path, answer.text)
+        assert not re.search(r"19[67]\d-|\d{4,} d ", answer.text), path
+    for topic in topics:
+        assert "1970-" not in lab.rest.get(f"/api/v1/clusters/{CLUSTER}/partitions/{topic}/0").text
+    samples = re.findall(r"^(kafka_txn_\w+_timestamp_seconds)(?:\{.*\})? (\S+)$", lab.rest.get("/metrics").text, re.M)
+    assert samples
+    assert [one for one in samples if 0 < float(one[1]) < FIRST_TIME_MS / 1000] == []
+
+
+@pytest.mark.spark
+@on("4.3.1")
+def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_path: Path) -> None:
+    answers, connection = other.answers, other.connection
+    topics = ("orders", "open", "prepared")
+    for topic in topics:
+        create_topic(other.broker.bootstrap, topic)
+    answers.list_fails = True  # as before the first use
+    with watching(other, tmp_path) as lab:
+        assert log_source(lab)["error"] is None
+        assert lab.get("")["unknown"] == []
+        assert "No transactions seen yet." in page(lab)
+        assert "its brokers list no topic __transaction_state and no transactional.id" in page(lab)
+
+        # a healthy workload: nothing is known of it, and nothing is wrong with it
+        keeper = old_producer(connection, "keeper", timeout_ms=OPEN_MS)
+        for topic in topics:  # at the start of a log nobody is named
+            commit_one(keeper, topic, 0)
+        answers.list_fails = False
+        source = wait_until(lambda: log_source(lab), lambda one: one["error"] is not None, f"the reason; {lab.app.log}")
+        assert source["error"].startswith(f"{NO_LOG}, although they list transactional ids")
+        assert (source["stalled_since"], source["caught_up"]) == (None, False)
+        (unknown,) = lab.get("")["unknown"]
+        assert (unknown["kind"], unknown["grant"]) == ("source", None)
+        assert "Nothing hangs. Nothing is blocked." in page(lab)
+        assert "Names, causes, timeouts and history of transactions are not known" in page(lab)
+
+        # one that hangs, one that ListTransactions leaves out, one that stays in PrepareCommit
+        answers.unlisted.add("keeper")
+        keeper.add("open", 0)
+        keeper.produce("open", 0, [b"still at it"])
+        hang = late_write(old_producer(connection, "shop-1"), "orders", 0)
+        old_producer(connection, "shop-1")  # it goes on with another epoch
+        answers.described_as["shop-2"] = "PrepareCommit"
+        late_write(old_producer(connection, "shop-2"), "prepared", 0)
+
+        row = lab.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="orders")
+        told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
+        assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
+        assert (row.confidence, row.decision, row.command) == (kinds.LIKELY, "unknown", None)
+        for topic in ("open", "prepared"):
+            blocker = lab.wait_for_blocker(topic, 0, "unknown")
+            assert NO_LOG in blocker["why"]
+            assert (blocker["last_write_at"], blocker["last_write_raw_ms"]) == (None, SINCE_START_MS)
+            assert blocker["first_record_timestamp"] is not None  # of the batch itself
+            assert NO_LOG in lab.partition(topic)["why"]
+            lab.assert_nothing_hung(topic)
+        assert {one.kind for one in lab.app.rows(findings)} <= {kinds.HANGING}
+        assert_no_absurd_times(lab, *topics)
+
+
+@pytest.mark.spark
+@on("4.3.1")
+def test_open_transactions_show_what_list_transactions_hides(version: str, other: Other, tmp_path: Path) -> None:
+    create_topic(other.broker.bootstrap, "open")
+    other.answers.unlisted.add("keeper")
+    with watching(other, tmp_path) as lab:
+        keeper = old_producer(other.connection, "keeper", timeout_ms=OPEN_MS)
+        keeper.add("open", 0)
+        keeper.produce("open", 0, [b"still at it"])
+        source = wait_until(lambda: log_source(lab), lambda one: one["error"] is not None, f"the reason; {lab.app.log}")
+        assert source["error"].startswith(f"{NO_LOG}, although transactions are open")
+        assert source["stalled_since"] is None
+        blocker = wait_until(
+            lambda: lab.partition("open")["blocker"], lambda one: NO_LOG in one["why"], f"why; {lab.app.log}"
+        )
+        assert blocker["relation"] == "unknown"
+        keeper.end(commit=True)
+        lab.wait_until_free("open")
+        lab.assert_nothing_hung("open")
+        # once the topic is there, it is read as ever
+        other.answers.has_log = True
+        wait_until(lambda: log_source(lab), lambda one: one["error"] is None and one["caught_up"], "the log is read")
+        assert lab.state("keeper") == "CompleteCommit"
+
+
+def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
+    """Returns the exit code of doctor, its first lines by label, and all it printed."""
+    code = main(["doctor", *more])
+    told = capsys.readouterr()
+    assert told.err == ""
+    text = re.sub(r"\n {8,}", " ", told.out.partition("\n\n")[0])
+    rows = [re.split(r" {2,}", line, maxsplit=1) for line in text.splitlines()[1:]]
+    return code, dict(rows), told.out
+
+
+@on("4.3.1")
+def test_doctor_says_first_what_the_cluster_is(version: str, other: Other, capsys: pytest.CaptureFixture[str]) -> None:
+    create_topic(other.broker.bootstrap, "orders")
+    at = ("--bootstrap-servers", other.bootstrap)
+    code, first, _ = first_lines(capsys, *at)
+    assert (code, "does not work" in first) == (0, False)
+    assert first["this is"].startswith("brokers that speak Kafka's protocol and report no metadata.version")
+    assert "there is no __transaction_state yet" in first["this is"]
+    assert "hanging transactions" in first["not known"]
+
+    other.answers.list_fails = True
+    code, _, text = first_lines(capsys, *at)
+    assert code == 1
+    assert "whether transactional ids are used is not known" in text
+
+    other.answers.list_fails = False
+    keeper = old_producer(other.connection, "keeper", timeout_ms=OPEN_MS)
+    commit_one(keeper, "orders", 0)
+    code, first, text = first_lines(capsys, *at)
+    assert code == 1
+    assert f"{NO_LOG}, although they list transactional ids" in first["this is"]
+    assert "hanging transactions (likely at most" in first["works in part"]
+    assert "causes and history" in first["does not work"]
+    assert "resolve" in first["does not work"]
+    assert "kafka-acls.sh" not in text
+
+    other.answers.unlisted.add("keeper")
+    keeper.add("orders", 0)
+    keeper.produce("orders", 0, [b"still at it"])
+    code, first, text = first_lines(capsys, *at)
+    assert code == 1
+    assert f"{NO_LOG}, although transactions are open" in first["this is"]
+    assert "lists 0 ids, although transactions are open on orders" in text
+
+    code, first, _ = first_lines(capsys, "--bootstrap-servers", other.broker.bootstrap)
+    assert code == 0
+    assert first.keys() == {"this is", "works"}
+    assert first["this is"].startswith("Kafka 4.3, by metadata.version up to 30; __transaction_state with")
