@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.states import LAST_TIME_MS
+from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS
 from service.store.engine import open_reader
 from service.store.queries.transaction_pages import SORTS, PageCursor, Selection
 from service.store.queries.transactions import find, participants, read_page
@@ -61,13 +61,13 @@ def order(sort: str, row: IdRow) -> tuple[Any, ...]:
         started = row.started_at_ms
         if started is None:
             return (3, row.transactional_id)
-        group = 0 if 0 <= started <= LAST_TIME_MS else 1 if started < 0 else 2
+        group = 0 if FIRST_TIME_MS <= started <= LAST_TIME_MS else 1 if started < FIRST_TIME_MS else 2
         return (group, started, row.transactional_id)
     if sort == "last_updated":
         updated = row.last_update_ms
-        if 0 <= updated <= LAST_TIME_MS:
+        if FIRST_TIME_MS <= updated <= LAST_TIME_MS:
             return (0, -updated, row.transactional_id)
-        return (1 if updated > 0 else 2, updated, row.transactional_id)
+        return (1 if updated > LAST_TIME_MS else 2, updated, row.transactional_id)
     return (row.transactional_id,)
 
 
@@ -241,8 +241,9 @@ def test_int64_limits_are_no_times_and_come_last(url: str) -> None:
             open_id("a-max", 0)._replace(start_ms=INT64_MAX, last_update_ms=INT64_MAX),
             open_id("b-min", 0)._replace(start_ms=-(2**63), last_update_ms=-(2**63)),
             open_id("c-last", 0)._replace(start_ms=LAST_TIME_MS, last_update_ms=LAST_TIME_MS),
-            open_id("d-first", 0)._replace(start_ms=0, last_update_ms=0),
-            Id(b"e-done", last_update_ms=5),
+            open_id("d-first", 0)._replace(start_ms=FIRST_TIME_MS, last_update_ms=FIRST_TIME_MS),
+            Id(b"e-done", last_update_ms=FIRST_TIME_MS + 5),
+            open_id("f-zero", 0)._replace(start_ms=0, last_update_ms=0),
         ]
     )
     with cluster.engine.connect() as connection:
@@ -250,6 +251,6 @@ def test_int64_limits_are_no_times_and_come_last(url: str) -> None:
     cluster.close()
     names = {sort: [row.display for row in rows] for sort, rows in walks.items()}
     assert names == {
-        "age": ["d-first", "c-last", "b-min", "a-max", "e-done"],
-        "last_updated": ["c-last", "e-done", "d-first", "a-max", "b-min"],
+        "age": ["d-first", "c-last", "b-min", "f-zero", "a-max", "e-done"],
+        "last_updated": ["c-last", "e-done", "d-first", "a-max", "b-min", "f-zero"],
     }
