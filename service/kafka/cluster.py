@@ -87,6 +87,6 @@ def _configs(client: KafkaClient, broker: int) -> dict[str, dict[str, str]]:
     except KafkaFailure:
         return configs
     for config in result.configs or []:
-        if config.name in configs and config.value is not None:
+        if config.name in configs and (config.value or "").isdecimal():
             configs[config.name] = {"value": config.value, "source": "broker"}
     return configs

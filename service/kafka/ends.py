@@ -1,4 +1,4 @@
-"""Requests log start, LSO and high watermark of very many partitions many times a minute: ListOffsets v5 as bytes.
+"""Requests log start, LSO and high watermark of very many partitions many times a minute: ListOffsets v4, v5 as bytes.
 
 | answer  | bytes                                                                          |
 |---------|--------------------------------------------------------------------------------|
@@ -6,8 +6,8 @@
 | topic   | int16 size, name, int32 n, n partitions                                        |
 | partition | int32 index, int16 error, int64 timestamp, int64 offset, int32 leader epoch  |
 
-Source: `ListOffsetsRequest.json`, `ListOffsetsResponse.json`. v5 has leader epochs and throttling, and is the last
-version before compact encodings: every partition has the same size.
+Source: `ListOffsetsRequest.json`, `ListOffsetsResponse.json`. v4 and v5 have leader epochs and throttling, and are the
+last versions before compact encodings: every partition has the same size.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class EndsWatcher:
             if leader.node >= 0:
                 wanted.setdefault(leader.node, {}).setdefault(topic, []).append((p, leader.epoch))
                 slots.setdefault(leader.node, []).append(slot)
-        self._led = {node: _LedPartitions(of_node, slots[node]) for node, of_node in wanted.items()}
+        version = max(min(self._client.version_of(API_KEY), NEWEST), OLDEST)
+        self._led = {node: _LedPartitions(of_node, slots[node], version) for node, of_node in wanted.items()}
 
 
 class _LedPartitions:
@@ -124,14 +125,15 @@ class _LedPartitions:
     these partitions among all that are watched.
     """
 
-    def __init__(self, wanted: Mapping[str, Sequence[tuple[int, int]]], slots: Sequence[int]) -> None:
+    def __init__(self, wanted: Mapping[str, Sequence[tuple[int, int]]], slots: Sequence[int], version: int) -> None:
+        self._version = version
         places = [(topic, p) for topic, of_topic in wanted.items() for p, _ in of_topic]
         self.slots = np.array(slots, np.int64)
         self.readers = {kind: AnswerReader(places) for kind in _KINDS}
         self._bodies = {kind: request_body(wanted, *kind) for kind in _KINDS}
 
     def request(self, kind: _Kind) -> RawRequest:
-        return RawRequest(API_KEY, VERSION, self._bodies[kind], is_flexible=False)
+        return RawRequest(API_KEY, self._version, self._bodies[kind], is_flexible=False)
 
     def read(self, kinds: Sequence[_Kind], answers: Sequence[RawAnswer]) -> npt.NDArray[np.int64]:
         """Returns a row of offsets for each kind, and a last one with the first error code of each partition. Raises
@@ -144,7 +146,9 @@ class _LedPartitions:
 
 
 API_KEY: Final = 2
-VERSION: Final = 5
+OLDEST: Final = 4
+NEWEST: Final = 5
+"""Versions with the same bytes (v5 may answer OFFSET_NOT_AVAILABLE). Kafka speaks v5 since 2.2; other brokers v4."""
 
 _NUMBERS = np.dtype([("error", ">i2"), ("timestamp", ">i8"), ("offset", ">i8"), ("leader_epoch", ">i4")])
 _INDEX = 4  # bytes of a partition's index, which precedes its numbers

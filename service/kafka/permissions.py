@@ -17,6 +17,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from service.clock import wall_clock_ms
+from service.domain.transaction_log.states import is_time
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 
@@ -62,11 +63,12 @@ class Versions(NamedTuple):
 
 class Cluster(NamedTuple):
     """A cluster. `operations`: those allowed on it; None if the broker does not report them, as without DESCRIBE
-    (KIP-430).
+    (KIP-430). `reports_operations`: the broker speaks DescribeCluster.
     """
 
     cluster_id: str | None
     operations: frozenset[str] | None
+    reports_operations: bool = True
 
 
 class ControllerClock(NamedTuple):
@@ -137,6 +139,9 @@ def denied_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> list
 
 def cluster(client: KafkaClient, node: int) -> Cluster:
     """Returns the cluster's id, which needs no permission, and the allowed operations. Both are None on failure."""
+    if client.version_of(DescribeClusterRequest.API_KEY) < 0:
+        found = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), node, TIMEOUT_MS).cluster_id
+        return Cluster(found, None, False)
     request = DescribeClusterRequest(include_cluster_authorized_operations=True, max_version=1)
     try:
         answer = client.ask(request, node, TIMEOUT_MS)
@@ -195,7 +200,7 @@ def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
     answered_at_ms = wall_clock_ms()
     for partition in (p for t in answer.topics or () for p in t.partitions):
         for voter in partition.current_voters or ():
-            if voter.replica_id == partition.leader_id and voter.last_caught_up_timestamp > 0:
+            if voter.replica_id == partition.leader_id and is_time(voter.last_caught_up_timestamp):
                 return ControllerClock(voter.replica_id, voter.last_caught_up_timestamp, asked_at_ms, answered_at_ms)
     return None
 

@@ -1,9 +1,9 @@
 """Brokers that speak Kafka's protocol and keep no `__transaction_state`: a proxy that changes a real broker's answers.
 
 The changes are those that were seen on such brokers (redpanda-data/redpanda #11949, #12116, #17827, and its handlers of
-these requests): no such topic in Metadata, no features in ApiVersions, ListTransactions fails before the first use or
-leaves out open transactions, DescribeProducers has the time since the broker's start in place of a timestamp and no
-coordinator epoch, DescribeTransactions has no start time and may report PrepareCommit for ever.
+these requests): no such topic in Metadata, no features and older versions in ApiVersions, ListTransactions fails before
+the first use or leaves out open transactions, DescribeProducers has the time since the broker's start in place of a
+timestamp and no coordinator epoch, DescribeTransactions has no start time and may report PrepareCommit for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ SINCE_START_MS: Final = 469_473_334
 _CORRELATION_ID: Final = 4  # its length, in the header of a response
 _UNKNOWN_TOPIC: Final = 3
 _UNKNOWN_SERVER_ERROR: Final = -1
-_MARKERS: Final = 27  # WriteTxnMarkers
+_NOT_SPOKEN: Final = frozenset({27, 55, 60, 69, 75, 76, 77, 78, 79, 90})
+"""WriteTxnMarkers, DescribeQuorum, DescribeCluster, ConsumerGroupDescribe, DescribeTopicPartitions, and those of share
+groups."""
+_NEWEST: Final = {1: 11, 2: 4, 3: 7, 9: 4, 10: 3, 15: 4, 16: 4}
+"""The newest version by API key: Fetch, ListOffsets, Metadata, OffsetFetch, FindCoordinator, DescribeGroups,
+ListGroups."""
 
 
 @dataclass
@@ -60,7 +65,9 @@ class OtherBrokers:
         return response[:header] + bytes(answer.encode(version=version))
 
     def _versions(self, answer: Any) -> None:
-        answer.api_keys = [one for one in answer.api_keys if one.api_key != _MARKERS]
+        answer.api_keys = [one for one in answer.api_keys if one.api_key not in _NOT_SPOKEN]
+        for one in answer.api_keys:
+            one.max_version = min(one.max_version, _NEWEST.get(one.api_key, one.max_version))
         if not self.has_features:
             answer.supported_features = answer.finalized_features = []
 

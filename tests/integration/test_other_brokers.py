@@ -77,6 +77,11 @@ def log_source(lab: HangLab) -> Any:
     return next(one for one in lab.get("")["sources"] if one["source"] == SOURCE)
 
 
+def wait_until_unjudged(lab: HangLab, topic: str) -> Any:
+    """Returns the partition, once it is said to be not judged."""
+    return wait_until(lambda: lab.partition(topic), lambda one: not one["judged"], f"{topic} is not judged")
+
+
 def page(lab: HangLab, path: str = "") -> str:
     answer = lab.rest.get(f"/clusters/{CLUSTER}{path}")
     assert answer.status_code == 200, answer.text
@@ -138,14 +143,13 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
         assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
         assert (row.confidence, row.decision, row.command) == (kinds.LIKELY, "unknown", None)
+        assert "1 transaction is likely to hang." in page(lab)
         for topic in ("open", "prepared"):
             blocker = lab.wait_for_blocker(topic, 0, "unknown")
             assert NO_LOG in blocker["why"]
             assert (blocker["last_write_at"], blocker["last_write_raw_ms"]) == (None, SINCE_START_MS)
             assert blocker["first_record_timestamp"] is not None  # of the batch itself
-            unjudged = wait_until(
-                lambda topic=topic: lab.partition(topic), lambda one: not one["judged"], f"{topic} is not judged"
-            )
+            unjudged = wait_until_unjudged(lab, topic)
             assert NO_LOG in unjudged["why"]
             lab.assert_nothing_hung(topic)
         assert {one.kind for one in lab.app.rows(findings)} <= {kinds.HANGING}

@@ -84,6 +84,7 @@ def examine(client: KafkaClient, settings: ClientSettings, wish: Wish) -> Cluste
         clocks=log.clocks + (() if clock is None else (_controller(clock),)),
         newest_record_ms=log.newest_record_ms,
         has_authorizer=permissions.has_authorizer(client, node),
+        reports_operations=cluster.reports_operations,
     )
 
 

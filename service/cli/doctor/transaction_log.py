@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from service.domain.doctor.cluster_report import ClockReport
-from service.domain.transaction_log.states import TOPIC
+from service.domain.transaction_log.states import TOPIC, is_time
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
@@ -65,7 +65,8 @@ class _Found:
         return behind
 
     def _records(self, batch: Batch) -> None:
-        self.newest_ms = max(self.newest_ms or 0, batch.header.max_timestamp_ms)
+        if is_time(batch.header.max_timestamp_ms):
+            self.newest_ms = max(self.newest_ms or 0, batch.header.max_timestamp_ms)
         try:
             for record in read_records(batch):
                 transactional_id = decode_key(record.key)
@@ -163,5 +164,5 @@ def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[Clo
 def _first_timestamp(data: bytes) -> int | None:
     for batch in read_batches(data):
         if isinstance(batch, Batch) and not batch.header.is_control:
-            return batch.header.max_timestamp_ms
+            return batch.header.max_timestamp_ms if is_time(batch.header.max_timestamp_ms) else None
     return None

@@ -115,7 +115,8 @@ class ClockReport(NamedTuple):
 
 class ClusterReport(NamedTuple):
     """The whole result. `cluster_operations`: what the principal may do with the cluster, in Kafka's words; None if
-    Kafka does not report it (no DESCRIBE on the cluster). `has_authorizer`: None if not known.
+    Kafka does not report it (no DESCRIBE on the cluster). `has_authorizer`: None if not known. `reports_operations`:
+    the brokers speak DescribeCluster.
     """
 
     bootstrap: str
@@ -132,3 +133,4 @@ class ClusterReport(NamedTuple):
     clocks: tuple[ClockReport, ...]
     newest_record_ms: int | None
     has_authorizer: bool | None
+    reports_operations: bool = True

@@ -83,7 +83,7 @@ def _release(broker: BrokerReport) -> str:
     release, level = release_of(broker.newest_metadata_version), broker.newest_metadata_version
     if release is not None:
         return f"Kafka {release} (metadata.version up to {level}; it does not report its patch release)"
-    return "Kafka, newer than this txnscope knows" if level is not None else "Kafka, its release is not reported"
+    return "Kafka, newer than this txnscope knows" if level is not None else "its release is not reported"
 
 
 def _features(report: ClusterReport) -> Iterator[Line]:
@@ -112,6 +112,9 @@ def _features(report: ClusterReport) -> Iterator[Line]:
 def _cluster(report: ClusterReport) -> Iterator[Line]:
     if report.has_authorizer is False:
         yield Line(OK, "ACLs", "the brokers have no authorizer: everybody may do everything")
+    elif not report.reports_operations:
+        text = "the brokers do not report which operations are allowed on the cluster: groups may be hidden"
+        yield Line(NOTE, "ACLs", text)
     elif report.cluster_operations is None:
         text = "DESCRIBE on the cluster is denied: groups may be hidden, and the controller's clock cannot be read"
         yield Line(GAP, "ACLs", text, (acls.CLUSTER_DESCRIBE,))

@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     that may not. `lost`: number of those that stay until somebody acknowledges them. `ids`: number of known
     transactional.ids. `is_cut`: hanging transactions may be missing, because there are too many. `is_silent`: no broker
     answers. `left_ms`: approximate time left of the first read. `stalled`: names of the sources that stall while others
-    do not, else empty. `is_log_unread`: the transaction log cannot be read."""
+    do not, else empty. `is_log_unread`: the transaction log cannot be read, so nothing that hangs is certain to."""
 
     cluster: str
     freshness: Freshness
@@ -52,6 +52,8 @@ def verdict_of(seen: Seen) -> Verdict:
     if seen.hanging:
         last_known = "Last known: " if freshness.is_old else ""
         ends = "hangs. It will not heal by itself." if seen.hanging == 1 else "hang. They will not heal by themselves."
+        if seen.is_log_unread:
+            ends = "is likely to hang." if seen.hanging == 1 else "are likely to hang."
         return Verdict(HANGS, "critical", f"{last_known}{words.plural(seen.hanging, 'transaction')} {ends}")
     if freshness.is_old:
         return Verdict(UNKNOWN, "unknown", f"Last known: {_nothing(seen, 'hung', 'could')}. Nothing new is judged.")

@@ -6,7 +6,8 @@ import re
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
-from service.domain.reasons.unread import NoBroker
+from service.domain.reasons.unread import NoBroker, NoTransactionLog, TransactionsSeen
+from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store import lease, progress
 from service.store.writers.findings import FindingWriter
@@ -150,7 +151,30 @@ def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str)
     cluster.look(moving_partition(0))
     html = page_of(url)
     assert "Live, data 1.2 s old" in words_of(html, "live")
-    assert "was read yet" not in h1(html)
+    assert h1(html) == "Nothing hangs. Nothing is blocked.", "not that there are no transactions"
+    assert "no permission on topic __transaction_state: grant READ on it" in words_of(html, "verdict")
+    assert "history of transactions are not known" in words_of(html, "verdict")
+
+
+def test_brokers_without_a_log_are_no_cluster_without_transactions(url: str) -> None:
+    other = empty_store(url, "other", partitions=0)
+    other.look(moving_partition(0))
+    other.writer.apply(LogBatch((), (), (), NoTransactionLog(TransactionsSeen.LISTED)), NOW_MS)
+    html = page_of(url, path="/clusters/other")
+    assert h1(html) == "Nothing hangs. Nothing is blocked."
+    assert "the brokers list no topic __transaction_state, although they list" in words_of(html, "verdict")
+    assert "Live, data 1.2 s old" in words_of(html, "live")
+    other.close()
+
+
+def test_before_the_first_transaction_there_is_no_log(url: str) -> None:
+    new = empty_store(url, "new", partitions=0)
+    new.look(moving_partition(0))
+    new.writer.apply(LogBatch((), (), ()), NOW_MS)
+    html = page_of(url, path="/clusters/new")
+    assert h1(html) == "No transactions seen yet."
+    assert "Apache Kafka creates the topic with the first transactional.id" in words_of(html, "verdict")
+    new.close()
 
 
 def test_ids_and_groups_are_text_and_never_cut(cluster: WithPartitions, url: str) -> None:

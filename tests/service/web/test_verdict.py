@@ -59,6 +59,8 @@ def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
         (seen(is_cut=True), "partly", "info", "Nothing hangs as far as was read."),
         (seen(muted=1), "muted", "info", "1 hanging transaction is muted. Nothing else hangs."),
         (seen(ids=0), "empty", "info", "No transactions seen yet."),
+        (seen(hanging=1, is_log_unread=True), "hangs", "critical", "1 transaction is likely to hang."),
+        (seen(hanging=2, is_log_unread=True), "hangs", "critical", "2 transactions are likely to hang."),
         (seen(ids=0, is_log_unread=True), "partly", "info", "Nothing hangs. Nothing is blocked."),
         (seen(ids=0, coverage=Coverage(NOW_MS)), "empty", "info", "No transactions seen yet."),
         (
