@@ -163,6 +163,11 @@ def test_brokers_without_a_log_are_no_cluster_without_transactions(url: str) -> 
     html = page_of(url, path="/clusters/other")
     assert h1(html) == "Nothing hangs. Nothing is blocked."
     assert "the brokers list no topic __transaction_state, although they list" in words_of(html, "verdict")
+    assert "Open transactions not known the transaction log cannot be read" in words_of(html, "facts")
+    for page in ("transactions", "expiring"):
+        assert "__transaction_state, although they list transactional ids" in words_of(
+            page_of(url, path=f"/clusters/other/{page}"), "content"
+        ), page
     assert "Live, data 1.2 s old" in words_of(html, "live")
     other.close()
 
