@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import replace
 from sqlalchemy import Engine
 
 from service.clock import wall_clock_ms
+from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import PartitionsUnreadable
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
@@ -24,6 +26,8 @@ from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.sinks import StoreSink
 from spark_jobs.settings import IngestSettings
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
+
+log = logging.getLogger("txnscope.ingest")
 
 POLL_MS = 200
 HEARTBEAT_MS = 1_000
@@ -41,6 +45,7 @@ class TransactionLogJob:
         self._queries, self._engine, self._client = queries, engine, settings.client
         self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
         self._unreadable: PartitionsUnreadable | None = None
+        self._absent: Reason | None = None
         self._audited = settings.watch.tails if settings.tails else None
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
@@ -70,9 +75,11 @@ class TransactionLogJob:
         if shown.left >= LATE_INDEXES_FROM:
             late_indexes.drop_where_empty(self._engine)
         missing = late_indexes.missing(self._engine)
+        if not positions:
+            log.info("the brokers list no topic %s: until they do, it is looked for", TOPIC)
 
         def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:
-            writer.apply(batch, now_ms, before_ms)
+            self._log_absence(writer.apply(batch, now_ms, before_ms).without_log)
             shown.advance(sum(r.hi - r.lo for r in batch.ranges), now_ms)
             if shown.left:
                 return
@@ -93,6 +100,12 @@ class TransactionLogJob:
         )
         sink = StoreSink(batches_from_rows, apply, part.step)
         self._queries.run(SOURCE, TransactionLogSource, options, sink, ending)
+
+    def _log_absence(self, absent: Reason | None) -> None:
+        """Logs once why there is no transaction log."""
+        if absent is not None and absent != self._absent:
+            log.warning("%s; only coordinators' answers show what hangs, at most likely", absent)
+        self._absent = absent
 
 
 def _offsets(unreadable: PartitionsUnreadable | None) -> dict[int, int]:

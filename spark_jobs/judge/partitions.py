@@ -27,8 +27,11 @@ from service.domain.partitions.open_entries import (
     Entry,
     Relation,
     is_left_behind,
+    will_end,
 )
 from service.domain.partitions.state import PartitionState
+from service.domain.reasons.unread import is_log_absent
+from service.domain.transaction_log.states import ONGOING
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import World
@@ -38,7 +41,14 @@ from service.store.queries.clusters import LogRead, log_read
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
-from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
+from spark_jobs.judge.partition_prober import (
+    Answers,
+    CoordinatorAnswers,
+    EntryKey,
+    PartitionProber,
+    Questions,
+    is_open,
+)
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
 from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, entry_key, key_of, owned_entries
 from spark_jobs.source.watched import EVERYTHING, WatchedTopics
@@ -61,7 +71,7 @@ MOST_CASES: Final = 2_000
 class _Round(NamedTuple):
     """The inputs of one round. `read`: how far the transaction log is stored. `shown`: the open entries, each with its
     partition. `owned`: those that a transaction will end. `findings`: the open ones about hanging entries, by subject.
-    `has_log`: the log can be read."""
+    `has_log`: the log can be read; `is_log_absent`: the brokers have none."""
 
     connection: Connection
     context: Context
@@ -71,6 +81,7 @@ class _Round(NamedTuple):
     owned: Mapping[EntryKey, OwnedEntry]
     findings: Mapping[Subject, Finding]
     has_log: bool
+    is_log_absent: bool
 
 
 class OpenEntryObserver:
@@ -118,6 +129,7 @@ class OpenEntryObserver:
             connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id)
         )
         hanging = {subject: one for (kind, subject), one in known.items() if kind == kinds.HANGING}
+        log_unread = judged_partitions.log_unread_reason(connection, self._cluster_id)
         shown = [
             (partition.row, _as_coordinated(one, context)) for partition in partitions for one in partition.entries
         ]
@@ -129,7 +141,8 @@ class OpenEntryObserver:
             shown,
             owned_entries(shown),
             {subject: one for subject, one in hanging.items() if one.is_open},
-            has_log=judged_partitions.log_unread_reason(connection, self._cluster_id) is None,
+            has_log=log_unread is None,
+            is_log_absent=is_log_absent(log_unread),
         )
         self.judged = [(one.entry, one.relation) for _, one in current.shown]
         self._gaps = unreadable_topics(
@@ -226,6 +239,8 @@ class OpenEntryObserver:
             ends = {p: end for p, end in answers.log_ends.items() if leaders.get(p) in (None, read.leaders.get(p))}
             case.apply_log_ends(asked_at_ms, ends, read.read_to)
         coordinators = answers.coordinator_answers
+        if coordinators is not None and current.is_log_absent:
+            coordinators = _without_ongoing(coordinators, case.entry)
         if coordinators is not None and case.apply_coordinators(coordinators, from_ms):
             return kinds.ADOPTION
         if seen is None or seen.asked_at_ms < case.begun_ms:
@@ -334,6 +349,15 @@ class OpenEntryObserver:
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._prober.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
+
+
+def _without_ongoing(answers: CoordinatorAnswers, entry: Entry) -> CoordinatorAnswers:
+    """Returns the answers of coordinators that keep no transaction log, without one about an Ongoing owner that does
+    not list the entry's partition: only those of Apache Kafka are known to list every partition."""
+    found = answers.by_producer_id.get(entry.producer_id)
+    if found is None or found.state != ONGOING or will_end(entry, found):
+        return answers
+    return answers._replace(by_producer_id={**answers.by_producer_id, entry.producer_id: None})
 
 
 def _as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:

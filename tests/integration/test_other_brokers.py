@@ -112,6 +112,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
     answers.list_fails = True  # as before the first use
     with watching(other, tmp_path) as lab:
         assert log_source(lab)["error"] is None
+        assert NO_LOG in lab.app.log.read_text()
         assert lab.get("")["unknown"] == []
         assert "No transactions seen yet." in page(lab)
         assert "its brokers list no topic __transaction_state and no transactional.id" in page(lab)
@@ -124,6 +125,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         source = wait_until(lambda: log_source(lab), lambda one: one["error"] is not None, f"the reason; {lab.app.log}")
         assert source["error"].startswith(f"{NO_LOG}, although they list transactional ids")
         assert (source["stalled_since"], source["caught_up"]) == (None, False)
+        assert f"WARNING {NO_LOG}, although they list" in lab.app.log.read_text()
         assert source["as_of"] is not None, "no alert for a source that stalls, or was never read"
         (unknown,) = lab.get("")["unknown"]
         assert (unknown["kind"], unknown["grant"]) == ("source", None)

@@ -9,6 +9,8 @@ import numpy as np
 from sqlalchemy import Connection, Engine, bindparam, select, update
 from sqlalchemy.exc import IntegrityError
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import is_log_absent
 from service.domain.retention_policy import Keep
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.facts import LogBatch, LoneRuns, RangeRead, Run
@@ -35,12 +37,14 @@ second."""
 
 class Applied(NamedTuple):
     """The result of a batch: the ranges applied, the ranges skipped because they were applied before, and what was
-    added to the counters."""
+    added to the counters. `without_log`: why there is no transaction log; None if there is one, or it may still
+    come."""
 
     ranges: int
     skipped: int
     rejects: int
     ended: EndedTotals
+    without_log: Reason | None = None
 
 
 class TransactionLogWriter(SourceWriter):
@@ -158,7 +162,8 @@ class TransactionLogWriter(SourceWriter):
         if trouble is None and not batch.ranges:
             trouble = without_log(connection, self._cluster_id, now_ms)
         self._save_status(connection, now_ms, trouble)
-        return Applied(len(todo.steps), todo.skipped, len(rejects), ended)
+        absent = trouble if is_log_absent(trouble) else None
+        return Applied(len(todo.steps), todo.skipped, len(rejects), ended, absent)
 
 
 _FIRST_GENERATION: Final = 0

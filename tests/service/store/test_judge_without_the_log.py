@@ -11,7 +11,9 @@ from service.domain.findings import kinds
 from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
 from service.domain.partitions.open_entries import DescribedOwner
 from service.domain.reasons.reason import text_of
+from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
 from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.markers import Marker
 from service.store.engine import open_reader
@@ -31,6 +33,7 @@ pytestmark = only_on("sqlite")  # the reads have their own tests on both databas
 DENIED = denied(TOPIC)
 DONE = DescribedOwner(b"pay", 1, states.COMPLETE_ABORT, 7, 0, ())
 ONGOING = DONE._replace(state=states.ONGOING, partitions=(PLACE,))
+ABSENT = NoTransactionLog(TransactionsSeen.LISTED)
 S = 1_000
 
 
@@ -52,6 +55,10 @@ class Blind(Lab):
 
     def denied(self, now_ms: int = NOW_MS) -> None:
         self.cluster.writer.report_trouble(DENIED)
+
+    def absent(self, now_ms: int) -> None:
+        """The brokers list no log, and transactional ids."""
+        self.cluster.writer.apply(LogBatch((), (), (), ABSENT), now_ms)
 
     def at(self, now_ms: int) -> str | None:
         """A round in which the log is not read: what is said to hang, in one word."""
@@ -91,6 +98,39 @@ class Blind(Lab):
 def lab(cluster: Cluster, reader: Engine) -> Blind:
     cluster.start({0: 5})
     return Blind(cluster, reader)
+
+
+@pytest.fixture
+def other(cluster: Cluster, reader: Engine) -> Blind:
+    """A cluster whose brokers have no log."""
+    return Blind(cluster, reader)
+
+
+def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind) -> None:
+    other.absent(NOW_MS)
+    other.opened(NOW_MS)
+    assert other.at(NOW_MS + S) is None
+    other.coordinator_answers(NOW_MS + S + 1, DONE)
+    other.at(NOW_MS + S + 100)
+    other.heard_and_seen(NOW_MS + 2 * S, DONE)
+    assert other.at(NOW_MS + 2 * S + 100) == "confirmed"
+    found = other.found(NOW_MS + 3 * S)
+    assert found is not None
+    assert (found.confidence, found.decision, found.command) == ("likely", "unknown", None)
+
+
+@pytest.mark.parametrize("told", [ONGOING._replace(partitions=()), ONGOING._replace(state=states.PREPARE_COMMIT), None])
+def test_without_any_log_an_open_transaction_may_end_what_it_does_not_list(
+    other: Blind, told: DescribedOwner | None
+) -> None:
+    """Only coordinators of Apache Kafka are known to list every partition, offsets of groups included."""
+    other.absent(NOW_MS)
+    other.opened(NOW_MS)
+    for after_ms in range(S, 60 * S, S):
+        assert other.at(NOW_MS + after_ms) is None
+        other.heard_and_seen(NOW_MS + after_ms + 1, told)
+    word, why = other.relation(NOW_MS + 60 * S)
+    assert (word, why is not None and str(ABSENT) in why) == ("unknown", True)
 
 
 def test_a_coordinator_that_twice_will_not_end_it_makes_it_likely(lab: Blind) -> None:
