@@ -298,6 +298,7 @@ def test_a_list_that_leaves_out_open_transactions_is_a_gap() -> None:
     )
     assert "ListTransactions: lists 0 ids, although transactions are open on orders" in gaps(seen)[1]
     assert verdict(seen, "coordinators' answers").trust == NONE
+    assert verdict(seen, "hanging transactions").trust == NONE, "their owners cannot be asked for"
 
 
 def test_what_follows_from_the_release_is_listed_beside_what_was_seen() -> None:
