@@ -86,6 +86,12 @@ def _nothing_hangs(seen: Seen) -> Verdict:
         return Verdict(UNKNOWN, "unknown", "Unknown: no topic that its transactions write to is visible.")
     if coverage.watched and not coverage.judged:
         return Verdict(UNKNOWN, "unknown", "Unknown: none of the partitions can be judged.")
+    return _judged(seen)
+
+
+def _judged(seen: Seen) -> Verdict:
+    """Returns the verdict where some partition can be judged, and nothing hangs."""
+    coverage, links = seen.coverage, seen.links
     nothing = f"{_nothing(seen, 'hangs', 'can')}."
     if links:
         nothing += f" {words.plural(len(links), 'partition is', 'partitions are')} blocked."
