@@ -20,7 +20,7 @@ class WatchedCluster:
     """A cluster and how it is watched; the fields but `name` are as the flags of the same names."""
 
     name: str
-    bootstrap_servers: str
+    bootstrap_servers: str | None
     kafka_config: Path | None = None
     remediation_config: Path | None = None
     topics: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def _file(table: dict[str, Any], key: str) -> Path | None:
 
 def _checked(name: str, table: dict[str, Any]) -> WatchedCluster:
     servers = table.get("bootstrap_servers")
-    if not isinstance(servers, str) or not servers:
+    if not isinstance(servers, str | None) or not (servers or table.get("kafka_config")):
         raise ValueError("bootstrap_servers is missing: give HOST:PORT[,…]")
     topics = topic_globs(table.get("topics", ()))
     return WatchedCluster(

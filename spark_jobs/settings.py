@@ -52,7 +52,7 @@ def parse(argv: list[str]) -> IngestSettings:
     """Parses the flags. Raises SystemExit(2) with one line for a bad flag, BadClientConfig for a bad file or
     address."""
     parser = _Parser(prog="python -m spark_jobs", allow_abbrev=False)
-    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--bootstrap-servers")
     parser.add_argument("--kafka-config", type=Path)
     parser.add_argument("--cluster")
     parser.add_argument("--store", default=os.environ.get(STORE) or "sqlite:///txnscope.db")

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from service import settings
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Command = flags.command
     try:
         loaded = _settings(flags, command)
-        _warn_of_readable_secrets(flags, command, loaded)
+        _warn(flags, command, loaded)
         code: int = importlib.import_module(f"service.cli.commands.{command.module}").run(flags, loaded)
         sys.stdout.flush()
         return code
@@ -57,12 +57,24 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
     return settings.load({name: getattr(flags, name) for name in command.settings}, flags.config)
 
 
-def _warn_of_readable_secrets(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
-    """Prints a line for each file with secrets that others can read; a supervisor has done so for its children."""
+def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
+    """Prints a line for each file with secrets that others can read, and for each thing in a client.properties that has
+    no effect; a supervisor has done so for its children."""
     if command.settings and LIFELINE not in os.environ:
         config = flags.config or os.environ.get(f"{settings.ENV_PREFIX}CONFIG")
         for text in warnings(loaded, command.settings, config):
             print(f"txnscope {command.name}: warning: {text}", file=sys.stderr)
+        for text in _notes(command, loaded):
+            print(f"txnscope {command.name}: note: {text}", file=sys.stderr)
+
+
+def _notes(command: Command, loaded: settings.Settings) -> Iterator[str]:
+    """Yields a line for each thing in a client.properties that has no effect."""
+    if "kafka_config" in command.settings and (loaded.kafka_config or loaded.bootstrap_servers or loaded.clusters):
+        # here, because commands that ask no broker should not wait for the library
+        from service.cli.kafka import notes
+
+        yield from dict.fromkeys(notes(loaded))
 
 
 def _failed(command: Command, text: str, code: int) -> int:

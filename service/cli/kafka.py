@@ -6,7 +6,8 @@ The check comes first because a JVM takes seconds to report a bad setting.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from urllib.parse import quote
 
 from service.cli.errors import CommandFailed
@@ -113,7 +114,7 @@ def remediation_clients(settings: Settings) -> Clients:
 
 def _clients(settings: Settings, client_of: Callable[[Settings], ClientSettings]) -> Clients:
     by_name = {str(one.cluster): client_of(one) for one in watched_clusters(settings) if settings.clusters}
-    return Clients(client_of(settings) if settings.bootstrap_servers else None, by_name)
+    return Clients(client_of(settings) if settings.bootstrap_servers or settings.kafka_config else None, by_name)
 
 
 def _remediation_settings(settings: Settings) -> ClientSettings:
@@ -125,12 +126,22 @@ def client_settings(settings: Settings) -> ClientSettings:
     """Returns the settings of a Kafka client. CommandFailed for an address, file or key that cannot be used, or without
     an address.
     """
-    if not settings.bootstrap_servers:
+    if not settings.bootstrap_servers and not settings.kafka_config:
         raise CommandFailed("--bootstrap-servers is missing: give HOST:PORT[,…]")
     try:
-        return ClientSettings.load(settings.bootstrap_servers, settings.kafka_config)
+        return ClientSettings.load(settings.bootstrap_servers or None, settings.kafka_config)
     except BadClientConfig as error:
         raise CommandFailed(str(error)) from error
+
+
+def notes(settings: Settings) -> Iterator[str]:
+    """Yields a line for each thing in a client.properties that has no effect. What is wrong there is left to the
+    command."""
+    for one in (settings, *(_for_cluster(settings, table) for table in settings.clusters)):
+        for file in (one.kafka_config, one.remediation_config):
+            if file is not None or one.bootstrap_servers:
+                with suppress(BadClientConfig):
+                    yield from ClientSettings((), file=file).latest().notes(one.bootstrap_servers)
 
 
 def broker_arguments(settings: Settings) -> list[str]:

@@ -43,7 +43,8 @@ def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None)
 
 
 def _of_kafka(file: Path | None) -> Iterator[Path]:
-    """Yields a client.properties with passwords, and the PEM files with private keys that it names."""
+    """Yields a client.properties with passwords, the files that its config providers read, and the PEM files with
+    private keys that it names."""
     if file is None:
         return
     # here, because commands that ask no broker should not wait for the library
@@ -52,11 +53,13 @@ def _of_kafka(file: Path | None) -> Iterator[Path]:
 
     try:
         client = ClientSettings((), file=file).latest()
+        read, named = client.provider_files, client.pem_files
     except BadClientConfig:  # the command reports it
         return
     if client.has_secret:
         yield file
-    yield from (one for one in client.pem_files if _PRIVATE_KEY in _beginning(one))
+    yield from (one for one in read if not _is_public(_beginning(one)))
+    yield from (one for one in named if _PRIVATE_KEY in _beginning(one))
 
 
 def _has_secret(config: Path) -> bool:
@@ -82,6 +85,11 @@ def _readers(file: Path) -> str | None:
     if found.st_mode & stat.S_IROTH:
         return "everybody on this machine"
     return "its group" if found.st_mode & stat.S_IRGRP and found.st_uid == os.geteuid() else None
+
+
+def _is_public(beginning: bytes) -> bool:
+    """Returns True for certificates without a private key."""
+    return beginning.startswith(b"-----BEGIN CERTIFICATE") and _PRIVATE_KEY not in beginning
 
 
 def _beginning(file: Path) -> bytes:

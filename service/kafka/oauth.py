@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote_plus, unquote, urlsplit
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -33,7 +33,8 @@ ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 CLIENT_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
 CLIENT_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105  # the name of a key
 SCOPE: Final = "sasl.oauthbearer.scope"
-KEYS: Final = (COMMAND, ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE)
+URL_ENCODES: Final = "sasl.oauthbearer.header.urlencode"
+KEYS: Final = (COMMAND, ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE, URL_ENCODES)
 
 COMMAND_TIMEOUT_S: Final = 10.0
 REFRESH_AFTER: Final = 0.8
@@ -59,7 +60,8 @@ class Token(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
     """An OAuth server that gives tokens for a client id and its secret (RFC 6749, 4.4). `trusted`: PEM file of the
-    authorities that its certificate is checked against; None: those of the system.
+    authorities that its certificate is checked against; None: those of the system. `url_encodes`: id and secret are
+    encoded as in a form before they go into the header (RFC 6749, 2.3.1).
 
     The `fetch` of every source returns a new token, or raises KafkaUnavailable naming the place, but neither token nor
     secret."""
@@ -69,9 +71,13 @@ class ClientCredentials:
     client_secret: str = field(repr=False)
     scope: str | None
     trusted: str | None
+    url_encodes: bool = False
 
     def fetch(self, now_ms: int) -> Token:
-        answer = ask_endpoint(self.url, self.client_id, self.client_secret, self.scope, self.trusted)
+        login = (self.client_id, self.client_secret)
+        if self.url_encodes:
+            login = (quote_plus(self.client_id), quote_plus(self.client_secret))
+        answer = ask_endpoint(self.url, *login, self.scope, self.trusted)
         return _token_of(answer, now_ms, self.url)
 
 
@@ -146,7 +152,9 @@ def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> Toke
     if not client_id or not client_secret:
         raise ValueError("sasl.jaas.config: no clientId and clientSecret in it")
     scope = properties.get(SCOPE) or options.get("scope")
-    return ClientCredentials(url, client_id, client_secret, scope, options.get("ssl.truststore.location"))
+    url_encodes = properties.get(URL_ENCODES, "").lower() == "true"
+    trusted = options.get("ssl.truststore.location")
+    return ClientCredentials(url, client_id, client_secret, scope, trusted, url_encodes)
 
 
 def extensions_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

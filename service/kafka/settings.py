@@ -8,64 +8,94 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import javaproperties
-
-from service.kafka import jaas, oauth, tls
+from service.kafka import oauth, tls
+from service.kafka.client_properties import keys, login, providers, reading, stores
 from service.kafka.errors import BadClientConfig
 
-_SECURITY = ("security.", "ssl.", "sasl.", "txnscope.")
-_ONLY_JAVA = (
-    "sasl.login.connect.timeout.ms",
-    "sasl.login.read.timeout.ms",
-    "sasl.login.refresh.",
-    "sasl.login.retry.",
-    "sasl.oauthbearer.header.urlencode",
+FLAG: Final = "--bootstrap-servers"
+_ADDRESS: Final = re.compile(
+    r"(?:(?P<scheme>[0-9a-zA-Z%._-]*)://)?(?P<host>\[[0-9a-fA-F:]+\]|[^:\s/]+):(?P<port>\d{1,5})"
 )
-"""Keys with the prefix of security that change no identity and no trust."""
+_LAST_PORT: Final = 65_535
+_TRIMMED: Final = "".join(map(chr, range(33)))
+"""What `String.trim` of Java removes at both ends of a value."""
+
+_SECRETS: Final = (stores.KEY_PASSWORD, f"{stores.KEY_STORE}.password", stores.KEY, oauth.CLIENT_SECRET)
+_SECRET_OPTION: Final = re.compile(r"""(?i)(?:password|secret)\s*=(?!\s*(?:""|''))""")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file, as written.
-    `file`: the file itself; None if there is none on this machine."""
+    """Bootstrap servers and client properties of a cluster. `properties`: keys and values of the file, as written: the
+    `${…}` of a config provider are replaced where the values are used, never here. `file`: the file itself; None if
+    there is none on this machine."""
 
     bootstrap_servers: tuple[str, ...]
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     file: Path | None = None
 
     @classmethod
-    def load(cls, bootstrap_servers: str, properties_file: Path | None) -> ClientSettings:
-        """Reads the flags of the command line. Raises BadClientConfig naming the file, key or address."""
-        servers = tuple(part.strip() for part in bootstrap_servers.split(",") if part.strip())
-        for server in servers:
-            if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):\d{1,5}", server):
-                raise BadClientConfig(f"--bootstrap-servers: {server!r} is not HOST:PORT")
-        if not servers:
-            raise BadClientConfig("--bootstrap-servers: no HOST:PORT given")
-        settings = cls(servers, file=properties_file and properties_file.absolute()).latest()
+    def load(cls, bootstrap_servers: str | None, properties_file: Path | None) -> ClientSettings:
+        """Reads the flags of the command line; without the first, the servers are those of the file. Checks the whole
+        file. Raises BadClientConfig naming the file and the key, or the address."""
+        settings = cls((), file=properties_file and properties_file.absolute()).latest()
+        given, source = bootstrap_servers, FLAG
+        if given is None:
+            source = f"{settings._name}: {keys.SERVERS}"
+            with settings._named():
+                given = settings._resolved().get(keys.SERVERS)
+            if given is None:
+                also = f", and {keys.SERVERS} in {settings.file}" if settings.file else ""
+                raise BadClientConfig(f"{FLAG} is missing{also}: give HOST:PORT[,…]")
+        settings = replace(settings, bootstrap_servers=_addresses(given, source))
         settings.kafka_python()
         return settings
 
     def latest(self) -> ClientSettings:
         """Returns the settings as the file contains them now, because credentials change while a process runs. Raises
         BadClientConfig."""
-        return self if self.file is None else replace(self, properties=tuple(_read_properties(self.file).items()))
+        if self.file is None:
+            return self
+        try:
+            return replace(self, properties=tuple(reading.read(self.file).items()))
+        except ValueError as e:
+            raise BadClientConfig(f"client properties {e}") from e
 
     @property
     def has_secret(self) -> bool:
-        """Whether a password, a client secret or a private key is among the properties."""
-        return any(key in _SECRETS or (key == _JAAS and _SECRET_OPTION.search(value)) for key, value in self.properties)
+        """Whether a password, a client secret or a private key is among the properties as they are written."""
+        written = providers.without_variables(dict(self.properties))
+        return any(
+            (key in _SECRETS and value.strip()) or (key == keys.JAAS and _SECRET_OPTION.search(value))
+            for key, value in written.items()
+        )
+
+    @property
+    def provider_files(self) -> tuple[Path, ...]:
+        """The files that config providers take values from. Raises BadClientConfig."""
+        with self._named():
+            return providers.resolve(dict(self.properties)).files
 
     @property
     def pem_files(self) -> tuple[Path, ...]:
-        """The files with certificates and keys that the properties name."""
-        return tuple(Path(value) for key, value in self.properties if key in tls.FILES)
+        """The files with certificates and keys that the properties name. Raises BadClientConfig."""
+        with self._named():
+            properties = self._resolved()
+        return tuple(Path(value) for key in stores.FILES if (value := properties.get(key)))
+
+    def notes(self, bootstrap_servers: str | None) -> tuple[str, ...]:
+        """Returns a text for each thing in the file, or in the flag of the servers, that has no effect. Raises
+        BadClientConfig."""
+        with self._named():
+            properties = self._resolved()
+        servers = bootstrap_servers or properties.get(keys.SERVERS, "")
+        return tuple(f"{self._name}: {note}" for note in _notes(properties, servers))
 
     def to_json(self) -> str:
         """Returns the settings as text for another process (Spark passes options on as strings)."""
@@ -77,29 +107,48 @@ class ClientSettings:
         return cls(tuple(servers), tuple((key, value) for key, value in properties), file and Path(file))
 
     def portable(self) -> ClientSettings:
-        """Returns the same settings without names of files, for other machines. Raises BadClientConfig."""
-        try:
-            return replace(self, properties=tuple(tls.with_texts(dict(self.properties)).items()), file=None)
-        except (OSError, UnicodeDecodeError) as e:
-            raise BadClientConfig(f"client properties: {e}") from e
+        """Returns the same settings for other machines: without names of files, and with the values of config
+        providers. Raises BadClientConfig."""
+        with self._named():
+            properties = self._resolved()
+            if _uses_tls(properties):
+                properties = stores.with_texts(properties)
+            else:
+                properties = {key: value for key, value in properties.items() if not key.startswith("ssl.")}
+            return replace(self, properties=tuple(properties.items()), file=None)
 
     def kafka_python(self) -> dict[str, Any]:
-        """Returns keyword arguments for kafka-python's clients. Raises BadClientConfig for a security key that cannot
-        be honoured.
+        """Returns keyword arguments for kafka-python's clients, with the credentials of this moment. Raises
+        BadClientConfig for whatever is wrong in the file."""
+        with self._named():
+            properties = self._resolved()
+            if wrong := "; ".join(keys.mistakes(properties)):
+                raise ValueError(wrong)
+            out: dict[str, Any] = {"bootstrap_servers": list(self.bootstrap_servers)}
+            if name := properties.get("client.id"):
+                out["client_id"] = name
+            if protocol := properties.get(keys.PROTOCOL):
+                out["security_protocol"] = protocol.upper()
+            out |= login.arguments(properties)
+            if _uses_tls(properties):
+                out["ssl_context"] = tls.context(properties)
+            return out
 
-        Keys that do not concern identity and trust (buffer sizes, retries) are meant for Java clients and are ignored.
-        """
-        out: dict[str, Any] = {"bootstrap_servers": list(self.bootstrap_servers)}
-        for key, value in self.properties:
-            if key in _TRANSLATE:
-                out.update(_TRANSLATE[key](key, value))
-            elif key.startswith(_SECURITY) and not key.startswith(_ONLY_JAVA):
-                raise BadClientConfig(f"client properties: {key} is not supported")
-        if out.get("sasl_mechanism") == _OAUTH:
-            out["sasl_oauth_token_provider"] = _token_provider(dict(self.properties))
-        if any(key in tls.TEXTS for key, _ in self.properties):
-            out["ssl_context"] = _context(dict(self.portable().properties), out)
-        return out
+    def _resolved(self) -> dict[str, str]:
+        found = providers.resolve(dict(self.properties)).properties
+        return {key: value.strip(_TRIMMED) for key, value in found.items()}
+
+    @property
+    def _name(self) -> str:
+        return "client properties" if self.file is None else f"client properties {self.file}"
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Raises BadClientConfig for a mistake, with the name of the file."""
+        try:
+            yield
+        except ValueError as e:
+            raise BadClientConfig(f"{self._name}: {e}") from e
 
 
 class Clients(NamedTuple):
@@ -109,120 +158,36 @@ class Clients(NamedTuple):
     by_name: Mapping[str, ClientSettings]
 
 
-def _context(properties: dict[str, str], out: dict[str, Any]) -> ssl.SSLContext:
-    """Returns the context from certificates and keys as text, and removes from `out` what is in it now."""
-    texts: dict[str, str] = {key: properties[key] for key in tls.TEXTS if key in properties}
-    checks_host, password = out.pop("ssl_check_hostname", True), out.pop("ssl_password", None)
-    for file in ("ssl_cafile", "ssl_certfile"):
-        out.pop(file, None)
-    if tls.KEY in texts and tls.CHAIN not in texts:
-        raise BadClientConfig(f"client properties: {tls.KEY} needs {tls.CHAIN}")
-    try:
-        return tls.context(texts, password, checks_host=checks_host)
-    except (ssl.SSLError, ValueError) as e:
-        raise BadClientConfig(f"client properties: {', '.join(texts)}: {e.args[-1] if e.args else e}") from e
+def _addresses(text: str, source: str) -> tuple[str, ...]:
+    """Returns addresses as HOST:PORT. A scheme in front says nothing, as in Java: `security.protocol` counts."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise BadClientConfig(f"{source}: no HOST:PORT given")
+    found = [_ADDRESS.fullmatch(part) for part in parts]
+    for part, match in zip(parts, found, strict=True):
+        if match is None or int(match["port"]) > _LAST_PORT:
+            raise BadClientConfig(f"{source}: {part!r} is not HOST:PORT")
+    return tuple(f"{match['host']}:{match['port']}" for match in found if match is not None)
 
 
-def _read_properties(path: Path) -> dict[str, str]:
-    """Reads a file as java.util.Properties does. Text may also be UTF-8, which Java takes for ISO 8859-1."""
-    try:
-        raw = path.read_bytes()
-    except OSError as e:
-        raise BadClientConfig(f"client properties {path}: {e.strerror}") from e
-    if b"\0" in raw:
-        raise BadClientConfig(f"client properties {path}: not a text file")
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
-    properties = {}
-    try:
-        for entry in javaproperties.parse(text):
-            if isinstance(entry, javaproperties.KeyValue):
-                if not entry.value and not re.search("[=:]", entry.source):
-                    raise BadClientConfig(f"client properties {path}: no value for {entry.key!r}")
-                properties[entry.key] = entry.value
-    except javaproperties.InvalidUEscapeError as e:
-        raise BadClientConfig(f"client properties {path}: {e}") from e
-    return properties
+def _uses_tls(properties: Mapping[str, str]) -> bool:
+    return properties.get(keys.PROTOCOL, "").upper().endswith("SSL")
 
 
-def _plain(name: str) -> Any:
-    return lambda _key, value: {name: value}
-
-
-def _pem(name: str) -> Any:
-    def translate(key: str, value: str) -> dict[str, Any]:
-        if not Path(value).is_file():
-            raise BadClientConfig(f"client properties: {key}: no file {value}")
-        if b"-----BEGIN" not in Path(value).read_bytes():
-            raise BadClientConfig(
-                f"client properties: {key}: {value} is not PEM (convert a JKS or PKCS12 store to PEM)"
-            )
-        return {name: value}
-
-    return translate
-
-
-def _store_type(key: str, value: str) -> dict[str, Any]:
-    if value.upper() != "PEM":
-        raise BadClientConfig(f"client properties: {key}={value} is not supported (convert the store to PEM)")
-    return {}
-
-
-def _mechanism(key: str, value: str) -> dict[str, Any]:
-    if value.upper() == "AWS_MSK_IAM":
-        raise BadClientConfig(f"client properties: {key}={value} is for Java only: use {_OAUTH} with a {_COMMAND}")
-    if value.upper() not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", _OAUTH):
-        raise BadClientConfig(f"client properties: {key}={value} is not supported")
-    return {"sasl_mechanism": value.upper()}
-
-
-def _token_provider(properties: dict[str, str]) -> oauth.TokenProvider:
-    handler = properties.get(_HANDLER, "")
-    if handler.rpartition(".")[2] not in ("", "OAuthBearerLoginCallbackHandler") and _COMMAND not in properties:
-        raise BadClientConfig(f"client properties: {_HANDLER}={handler} is for Java only: add a {_COMMAND}")
-    try:
-        options = jaas.parse(properties[_JAAS]).options if _JAAS in properties else {}
-        return oauth.provider(oauth.source_of(properties, options), oauth.extensions_of(options))
-    except ValueError as e:
-        raise BadClientConfig(f"client properties: {e}") from e
-
-
-def _jaas(key: str, value: str) -> dict[str, Any]:
-    try:
-        login = jaas.parse(value)
-    except ValueError as e:
-        raise BadClientConfig(f"client properties: {key}: {e}") from e
-    if login.module.endswith(("Krb5LoginModule", "OAuthBearerLoginModule")):
-        return {}
-    if not login.options.keys() >= {"username", "password"}:
-        raise BadClientConfig(f"client properties: {key}: no username and password in it")
-    if login.options.get("tokenauth", "").lower() == "true":
-        raise BadClientConfig(f"client properties: {key}: tokenauth is not supported")
-    return {"sasl_plain_username": login.options["username"], "sasl_plain_password": login.options["password"]}
-
-
-_OAUTH = "OAUTHBEARER"
-_JAAS = "sasl.jaas.config"
-_HANDLER = "sasl.login.callback.handler.class"
-_COMMAND = oauth.COMMAND
-_SECRETS = ("ssl.key.password", "ssl.keystore.password", tls.KEY, oauth.CLIENT_SECRET)
-_SECRET_OPTION = re.compile(r"(?i)password|secret")
-
-_TRANSLATE: dict[str, Any] = {
-    "client.id": _plain("client_id"),
-    "security.protocol": lambda _key, value: {"security_protocol": value.upper()},
-    "ssl.truststore.location": _pem("ssl_cafile"),
-    "ssl.truststore.type": _store_type,
-    "ssl.keystore.type": _store_type,
-    # Java's PEM key store holds certificate and key in one file; Python loads both from it
-    "ssl.keystore.location": _pem("ssl_certfile"),
-    **dict.fromkeys(tls.TEXTS, lambda _key, _value: {}),
-    "ssl.key.password": _plain("ssl_password"),
-    "ssl.endpoint.identification.algorithm": lambda _key, value: {"ssl_check_hostname": bool(value)},
-    "sasl.mechanism": _mechanism,
-    _JAAS: _jaas,
-    **dict.fromkeys((*oauth.KEYS, _HANDLER), lambda _key, _value: {}),
-    "sasl.kerberos.service.name": _plain("sasl_kerberos_service_name"),
-}
+def _notes(properties: Mapping[str, str], servers: str) -> Iterator[str]:
+    protocol = properties.get(keys.PROTOCOL, "").upper() or "PLAINTEXT"
+    shown = f"{keys.PROTOCOL} is {protocol}" + ("" if keys.PROTOCOL in properties else " (the default)")
+    if names := keys.ignored(properties):
+        yield f"ignored, for only Java clients need them: {', '.join(sorted(names))}"
+    unused = [
+        key
+        for key in properties
+        if (key.startswith("ssl.") and not protocol.endswith("SSL"))
+        or (key.startswith("sasl.") and not protocol.startswith("SASL"))
+    ]
+    if unused := sorted(set(unused) - set(names)):
+        yield f"not used, for {shown}: {', '.join(unused)}"
+    for part in servers.split(","):
+        found = _ADDRESS.fullmatch(part.strip())
+        if found is not None and found["scheme"] and found["scheme"].upper() != protocol:
+            yield f"the scheme of {part.strip()} does not count: {shown}"

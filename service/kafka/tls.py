@@ -1,44 +1,113 @@
-"""Certificates and keys as text, as client.properties may have them (KIP-651); no files are needed to use them."""
+"""The TLS of connections: whom they trust, who they are, and the protocols and ciphers that client.properties allow."""
 
 from __future__ import annotations
 
+import re
 import ssl
 import tempfile
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-TRUSTED: Final = "ssl.truststore.certificates"
-CHAIN: Final = "ssl.keystore.certificate.chain"
-KEY: Final = "ssl.keystore.key"
-TEXTS: Final = (TRUSTED, CHAIN, KEY)
+from service.kafka.client_properties.stores import (
+    CHAIN,
+    KEY,
+    KEY_PASSWORD,
+    KEY_STORE,
+    TRUST_STORE,
+    TRUSTED,
+    with_texts,
+)
 
-# Java's PEM key store holds certificate and key in one file
-_TEXT_FOR_FILE: Final = {"ssl.truststore.location": TRUSTED, "ssl.keystore.location": CHAIN}
-FILES: Final = tuple(_TEXT_FOR_FILE)
+HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
+ENABLED: Final = "ssl.enabled.protocols"
+NEWEST: Final = "ssl.protocol"
+CIPHERS: Final = "ssl.cipher.suites"
+
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_SUITE: Final = re.compile(r"TLS_(RSA|ECDHE_RSA|ECDHE_ECDSA|DHE_RSA|DHE_DSS)_WITH_(AES_\d+|CHACHA20)_(\w+)_(SHA\d*)")
+_SUITE_1_3: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
 
 
-def with_texts(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns client properties with the contents of PEM files in place of their names. Raises OSError."""
-    return {
-        _TEXT_FOR_FILE.get(key, key): Path(value).read_text("utf-8") if key in _TEXT_FOR_FILE else value
-        for key, value in properties.items()
-    }
-
-
-def context(texts: Mapping[str, str], password: str | None, *, checks_host: bool) -> ssl.SSLContext:
-    """Returns a context for clients. `texts`: by the keys in TEXTS, as far as they are set. `password`: of the key.
-    Raises ssl.SSLError for a text that is no PEM, or that the password does not fit."""
+def context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """Returns a context for clients; stores and certificates are read anew at each call. Raises ValueError naming the
+    key, and the file, at fault."""
+    texts = with_texts(properties)
+    if KEY in texts and CHAIN not in texts:
+        raise ValueError(f"{KEY} needs {CHAIN}")
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.check_hostname = checks_host
-    if TRUSTED in texts:
-        made.load_verify_locations(cadata=texts[TRUSTED])
-    else:
-        made.load_default_certs()
-    if CHAIN in texts:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as own:  # OpenSSL reads these from files only
-            own.write(f"{texts[CHAIN]}\n{texts.get(KEY, '')}\n")
-            own.flush()
-            made.load_cert_chain(own.name, password=password)
+    made.check_hostname = bool(properties.get(HOST_CHECK, "https"))
+    _narrow(made, properties)
+    try:
+        if TRUSTED in texts:
+            made.load_verify_locations(cadata=texts[TRUSTED])
+        else:
+            made.load_default_certs()
+    except (ssl.SSLError, ValueError) as e:
+        raise ValueError(f"{_origin(properties, TRUST_STORE, TRUSTED)}: {e.args[-1]}") from e
+    try:
+        if CHAIN in texts:
+            _load_own(made, texts)
+    except (ssl.SSLError, ValueError) as e:
+        raise ValueError(f"{_origin(properties, KEY_STORE, CHAIN)}: {e.args[-1]}") from e
     return made
+
+
+def _load_own(made: ssl.SSLContext, texts: Mapping[str, str]) -> None:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as own:  # OpenSSL reads these from files only
+        own.write(f"{texts[CHAIN]}\n{texts.get(KEY, '')}\n")
+        own.flush()
+        # without a password OpenSSL would ask for one at the terminal
+        made.load_cert_chain(own.name, password=texts.get(KEY_PASSWORD, ""))
+
+
+def _origin(properties: Mapping[str, str], store: str, of_text: str) -> str:
+    """Returns where the certificates come from."""
+    location = properties.get(f"{store}.location")
+    return f"{store}.location: {location}" if location else of_text
+
+
+def _narrow(made: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    """Leaves the protocols and cipher suites that are allowed. Python cannot choose among the suites of TLSv1.3: either
+    all of them are allowed, or the protocol is not."""
+    suites = _words(properties.get(CIPHERS, ""))
+    older = [name for suite in suites if (name := _openssl_name(suite)) is not None and _is_known(name)]
+    allowed = set(_words(properties.get(ENABLED, "")) or VERSIONS) & VERSIONS.keys()
+    if properties.get(NEWEST) == "TLSv1.2":
+        allowed.discard("TLSv1.3")
+    if suites and not older:
+        allowed.discard("TLSv1.2")
+    if suites and not any(_SUITE_1_3.fullmatch(suite) for suite in suites):
+        allowed.discard("TLSv1.3")
+    if not allowed:
+        given = [f"{key}={properties[key]}" for key in (NEWEST, ENABLED, CIPHERS) if key in properties]
+        raise ValueError(f"{', '.join(given)} leave neither TLSv1.2 nor TLSv1.3")
+    versions = [VERSIONS[one] for one in allowed]
+    made.minimum_version, made.maximum_version = min(versions), max(versions)
+    if older:
+        made.set_ciphers(":".join(older))
+
+
+def _words(value: str) -> list[str]:
+    return [word for part in value.split(",") if (word := part.strip())]
+
+
+def _openssl_name(suite: str) -> str | None:
+    """Returns OpenSSL's name of a suite of TLSv1.2, such as ECDHE-RSA-AES256-GCM-SHA384; None for one that is of
+    another protocol, or that no broker should accept."""
+    found = _SUITE.fullmatch(suite)
+    if found is None:
+        return None
+    keys, cipher, mode, digest = found.groups()
+    if cipher == "CHACHA20":
+        parts: Iterable[str] = (keys, "CHACHA20", "POLY1305")
+    else:
+        parts = (keys, cipher.replace("_", ""), *([] if mode == "CBC" else [mode]), digest)
+    return "-".join(part.replace("_", "-") for part in parts if part != "RSA")
+
+
+def _is_known(cipher: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(cipher)
+    except ssl.SSLError:
+        return False
+    return True

@@ -122,7 +122,8 @@ FAILING: Final[dict[str, Callable[[Path], Any]]] = {
     "a login without its end": lambda file: ClientSettings.load("h:1", changed(file, LOGIN, LOGIN[:-1])),
     "a password without quotes": lambda file: ClientSettings.load("h:1", changed(file, f'"{MARK}"', f"{MARK}!x")),
     "a key that is no PEM": lambda file: ClientSettings.load(
-        "h:1", added(file, f"ssl.keystore.certificate.chain={MARK}\nssl.keystore.key={MARK}\n")
+        "h:1",
+        added(file, f"security.protocol=SASL_SSL\nssl.keystore.certificate.chain={MARK}\nssl.keystore.key={MARK}\n"),
     ),
     "a broker that does not answer": lambda file: KafkaClient(client_of(file)),
 }

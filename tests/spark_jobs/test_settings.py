@@ -13,6 +13,7 @@ from service.domain.retention_policy import DEFAULT
 from spark_jobs.runtime.master import Master
 from spark_jobs.settings import parse
 from spark_jobs.source.watched import WatchedTopics
+from tests.helpers.certificates import Authority
 
 FLAGS = ["--bootstrap-servers", "broker:9092"]
 
@@ -118,8 +119,9 @@ def test_the_cluster_for_spark_and_its_settings_reach_the_application(
 
 
 def test_settings_for_executors_on_other_machines_have_no_names_of_files(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
-    (tmp_path / "client.properties").write_text(f"ssl.truststore.location={tmp_path}/ca.pem\n")
+    authority = Authority(tmp_path)
+    file = f"security.protocol=SSL\nssl.truststore.location={authority.certificate}\n"
+    (tmp_path / "client.properties").write_text(file)
     flags = [*FLAGS, "--kafka-config", str(tmp_path / "client.properties")]
     assert str(tmp_path) in parse(flags).client.to_json()
     assert str(tmp_path) not in parse([*flags, "--spark-master", "spark://m:7077"]).client.to_json()

@@ -16,7 +16,7 @@ from service.domain.doctor.head import head
 from service.domain.doctor.lines import GAP, Line, lines, to_resolve
 from service.domain.doctor.verdicts import verdicts
 from service.kafka.client import KafkaClient
-from service.kafka.errors import KafkaFailure
+from service.kafka.errors import BadClientConfig, KafkaFailure
 from service.settings import Settings
 
 FOUND = 1
@@ -34,6 +34,8 @@ def run(_flags: Namespace, settings: Settings) -> int:
     try:
         with KafkaClient(client_config, client_id="txnscope-doctor") as client:
             seen = examine(client, client_config, Wish(settings.topics, settings.mirrored))
+    except BadClientConfig as error:
+        raise CommandFailed(str(error)) from error
     except KafkaFailure as error:
         raise CommandFailed(str(error), UNREACHABLE) from error
     if all(broker.why is not None for broker in seen.brokers):

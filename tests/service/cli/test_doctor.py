@@ -10,7 +10,9 @@ from service.cli import main
 from service.cli.doctor.examination import Wish, principal_of
 from service.kafka.settings import ClientSettings
 
-LOGIN = 'sasl.jaas.config=x.PlainLoginModule required username="scope" password="p";'
+LOGIN = (
+    'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="scope" password="p";'
+)
 
 
 @pytest.mark.parametrize(
@@ -22,13 +24,17 @@ LOGIN = 'sasl.jaas.config=x.PlainLoginModule required username="scope" password=
         # the brokers make the name out of a certificate or a ticket, by rules of their own
         ("security.protocol=SSL", None),
         (
-            "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n"
+            "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
             "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",
             None,
         ),
     ],
 )
-def test_the_principal_is_told_where_the_file_tells_it(text: str, principal: str | None, tmp_path: Path) -> None:
+def test_the_principal_is_told_where_the_file_tells_it(
+    text: str, principal: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gssapi.py").touch()  # the library of Kerberos: nothing here logs in
+    monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "client.properties"
     file.write_text(text)
     assert principal_of(ClientSettings.load("h:1", file)) == principal

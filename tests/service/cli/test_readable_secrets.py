@@ -19,6 +19,9 @@ from spark_jobs.runtime.scratch import scratch_folder
 from tests.helpers.waiting import LIMIT_S
 
 KAFKA = ("kafka_config", "tls_key", "key_file", "operator_key_file", "client_cert")
+FILE_PROVIDER = (
+    "config.providers=f\nconfig.providers.f.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
+)
 LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
 
 
@@ -94,6 +97,13 @@ def test_a_private_key_that_client_properties_name(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in told({"kafka_config": str(file)})] == [str(key_store)]
 
 
+def test_a_password_that_is_elsewhere(tmp_path: Path) -> None:
+    secrets = written(tmp_path / "secrets.properties", "password=p\n")
+    login = LOGIN.replace('"p"', f'"${{f:{secrets}:password}}"')
+    file = written(tmp_path / "client.properties", f"{FILE_PROVIDER}sasl.jaas.config={login}\n")
+    assert [line.partition(":")[0] for line in told({"kafka_config": str(file)})] == [str(secrets)]
+
+
 @pytest.mark.parametrize("setting", ["key_file", "operator_key_file", "client_cert"])
 def test_a_key_of_the_service(tmp_path: Path, setting: str) -> None:
     file = written(tmp_path / "my key", "secret")
@@ -125,7 +135,8 @@ def test_a_file_of_each_of_several_clusters(tmp_path: Path) -> None:
 
 def test_a_command_warns_once_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`serve` fails here for another reason, after the warning."""
-    file = written(tmp_path / "client.properties", f"sasl.jaas.config={LOGIN}\n")
+    security = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+    file = written(tmp_path / "client.properties", f"{security}sasl.jaas.config={LOGIN}\n")
     code = main(["serve", "--kafka-config", str(file), "--bootstrap-servers", "h:1", "--store", "sqlite:///no/dir.db"])
     lines = capfd.readouterr().err.splitlines()
     assert code == 2

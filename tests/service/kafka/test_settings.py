@@ -10,9 +10,10 @@ import pytest
 
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
+from tests.helpers.certificates import Authority
 from tests.helpers.paths import ROOT
 
-PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def load(tmp_path: Path, text: str) -> ClientSettings:
@@ -22,14 +23,14 @@ def load(tmp_path: Path, text: str) -> ClientSettings:
 
 
 def test_sasl_over_tls(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text(PEM)
+    authority = Authority(tmp_path, "ca")
     settings = load(
         tmp_path,
         f"""
         # as for kafka-topics.sh --command-config
         security.protocol=SASL_SSL
         ssl.truststore.type = PEM
-        ssl.truststore.location: {tmp_path}/ca.pem
+        ssl.truststore.location: {authority.certificate}
         ssl.endpoint.identification.algorithm=
         sasl.mechanism=SCRAM-SHA-512
         sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
@@ -37,11 +38,12 @@ def test_sasl_over_tls(tmp_path: Path) -> None:
         max.poll.records=10
         """,
     )
-    assert settings.kafka_python() == {
+    arguments = settings.kafka_python()
+    context = arguments.pop("ssl_context")
+    assert (len(context.get_ca_certs()), context.check_hostname) == (1, False)
+    assert arguments == {
         "bootstrap_servers": ["a:9092"],
         "security_protocol": "SASL_SSL",
-        "ssl_cafile": f"{tmp_path}/ca.pem",
-        "ssl_check_hostname": False,
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "scope",
         "sasl_plain_password": "p=#!w",
@@ -52,12 +54,39 @@ def test_sasl_over_tls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("ssl.truststore.location=/no/such.pem", "ssl.truststore.location: no file /no/such.pem"),
-        ("ssl.truststore.type=JKS", "ssl.truststore.type=JKS"),
-        ("ssl.engine.factory.class=x", "ssl.engine.factory.class is not supported"),
+        (
+            "security.protocol=SSL\nssl.truststore.location=/no/such.pem",
+            "ssl.truststore.location: /no/such.pem: No such file or directory",
+        ),
+        ("ssl.truststore.type=BCFKS", "ssl.truststore.type=BCFKS is not one of PEM, PKCS12, JKS"),
+        ("ssl.engine.factory.class=x", "ssl.engine.factory.class=x is not supported"),
+        ("ssl.trustore.location=x", "ssl.trustore.location is not supported"),
         ("sasl.mechanism=OAUTHBEARER", "sasl.mechanism=OAUTHBEARER"),
-        ("sasl.jaas.config=Foo required;", "sasl.jaas.config: no username"),
-        ("security.protocol", "no value for 'security.protocol'"),
+        ("sasl.mechanism=SCRAM-SHA-1", "sasl.mechanism=SCRAM-SHA-1 is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (f"sasl.jaas.config={PLAIN} required;", "sasl.jaas.config: no username"),
+        ("security.protocol", "security.protocol=(empty) is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("security.protocol=SASL_PLAIN", "security.protocol=SASL_PLAIN is not one of PLAINTEXT, SSL"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN", "sasl.mechanism=PLAIN needs sasl.jaas.config"),
+        ("security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI (the default) needs sasl.kerberos.service.name"),
+        (
+            f'security.protocol=SASL_SSL\nsasl.jaas.config={PLAIN} required username="u" password="p";',
+            f"{PLAIN} does not serve sasl.mechanism=GSSAPI (the default)",
+        ),
+        (
+            'sasl.jaas.config=com.vendor.VaultLoginModule required username="path" password="key";',
+            "sasl.jaas.config: the login module com.vendor.VaultLoginModule is not supported",
+        ),
+        ("sasl.login.callback.handler.class=com.vendor.Vault", "sasl.login.callback.handler.class=com.vendor.Vault is"),
+        ("sasl.client.callback.handler.class=com.vendor.Vault", "sasl.client.callback.handler.class=com.vendor.Vault"),
+        ("sasl.oauthbearer.assertion.file=x", "sasl.oauthbearer.assertion.file is not supported: use a txnscope"),
+        (
+            "security.protocol=SSL\nssl.enabled.protocols=TLSv1.1",
+            "ssl.enabled.protocols=TLSv1.1 leave neither TLSv1.2 nor TLSv1.3",
+        ),
+        (
+            "ssl.cipher.suite=x\nsecurity.protocol=TLS",
+            "ssl.cipher.suite is not supported; security.protocol=TLS is not",
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
@@ -79,7 +108,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, text: str, n
 )
 def test_a_password_is_read_as_java_reads_it(tmp_path: Path, raw: bytes, password: str) -> None:
     file = tmp_path / "client.properties"
-    file.write_bytes(b'sasl.jaas.config = x.PlainLoginModule required username="u" ' + raw + b";")
+    file.write_bytes(f'sasl.jaas.config = {PLAIN} required username="u" '.encode() + raw + b";")
     assert ClientSettings.load("a:9092", file).kafka_python()["sasl_plain_password"] == password
 
 
@@ -90,7 +119,7 @@ def test_a_password_is_read_as_java_reads_it(tmp_path: Path, raw: bytes, passwor
         (b"client.id=\0", "not a text file"),
         (b'sasl.jaas.config=x.Y required username="u" password="s3cret"', "sasl.jaas.config: no semicolon at its end"),
         (
-            b'sasl.jaas.config=x.Y required username="u" password="s3cret" tokenauth="true";',
+            f'sasl.jaas.config={PLAIN} required username="u" password="s3cret" tokenauth="true";'.encode(),
             "sasl.jaas.config: tokenauth is not supported",
         ),
     ],
@@ -104,7 +133,7 @@ def test_a_file_that_is_broken_is_named_and_no_password(tmp_path: Path, raw: byt
     assert "s3cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("servers", ["", "host", "host:port", "host:1 2"])
+@pytest.mark.parametrize("servers", ["", "host", "host:port", "host:1 2", "host:65536", "SSL://host", "SSL:/host:1"])
 def test_bad_bootstrap_servers_are_named(servers: str) -> None:
     with pytest.raises(BadClientConfig, match="--bootstrap-servers"):
         ClientSettings.load(servers, None)
@@ -112,6 +141,52 @@ def test_bad_bootstrap_servers_are_named(servers: str) -> None:
 
 def test_several_servers_and_ipv6() -> None:
     assert ClientSettings.load("a:1, [::1]:2", None).bootstrap_servers == ("a:1", "[::1]:2")
+    with_schemes = "SASL_SSL://a:1,b_c:2,plaintext://[::1]:3"
+    assert ClientSettings.load(with_schemes, None).bootstrap_servers == ("a:1", "b_c:2", "[::1]:3")
+
+
+def test_servers_of_the_file_are_used_where_the_flag_names_none(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=PLAINTEXT://a:1,b:2\n")
+    assert ClientSettings.load(None, file).bootstrap_servers == ("a:1", "b:2")
+    assert ClientSettings.load("c:3", file).bootstrap_servers == ("c:3",)
+    file.write_text("bootstrap.servers=a\n")
+    with pytest.raises(BadClientConfig, match=r"client\.properties: bootstrap\.servers: 'a' is not HOST:PORT"):
+        ClientSettings.load(None, file)
+    file.write_text("")
+    with pytest.raises(
+        BadClientConfig, match=r"--bootstrap-servers is missing, and bootstrap\.servers in .*properties:"
+    ):
+        ClientSettings.load(None, file)
+
+
+def test_what_has_no_effect_is_told(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        "max.poll.records=1\nssl.provider=SunJSSE\nssl.truststore.location=/no/such.pem\nsasl.mechanism=PLAIN\n"
+        "sasl.kerberos.kinit.cmd=/usr/bin/kinit\n",
+    )
+    name = f"client properties {tmp_path}/client.properties"
+    assert settings.notes("SSL://a:1,b:2") == (
+        f"{name}: ignored, for only Java clients need them: max.poll.records, sasl.kerberos.kinit.cmd, ssl.provider",
+        f"{name}: not used, for security.protocol is PLAINTEXT (the default): sasl.mechanism, ssl.truststore.location",
+        f"{name}: the scheme of SSL://a:1 does not count: security.protocol is PLAINTEXT (the default)",
+    )
+
+
+def test_a_key_without_a_value_and_one_given_twice(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, "security.protocol=nonsense\nssl.endpoint.identification.algorithm\nsecurity.protocol : ssl \n"
+    )
+    arguments = settings.kafka_python()
+    assert arguments["security_protocol"] == "SSL"
+    assert not arguments["ssl_context"].check_hostname
+
+
+def test_a_byte_order_mark_hides_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes("\ufeffsecurity.protocol=SSL\n".encode())
+    assert ClientSettings.load("a:1", file).kafka_python()["security_protocol"] == "SSL"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -122,10 +197,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_the_examples_of_the_guide_can_be_used(tmp_path: Path) -> None:
     guide = (ROOT / "docs/running.md").read_text()
     section = guide.partition("## Logging in to Kafka\n")[2].partition("\n## ")[0]
-    (tmp_path / "some.pem").write_text(PEM)
+    pem = Authority(tmp_path).issue("some")
     logins = []
     for example in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE):
-        text = re.sub(r"/etc/txnscope/\w+\.pem", f"{tmp_path}/some.pem", textwrap.dedent(example))
+        text = re.sub(r"/etc/txnscope/\w+\.pem", str(pem), textwrap.dedent(example))
         arguments = load(tmp_path, text).kafka_python()
         logins.append((arguments["security_protocol"], arguments.get("sasl_mechanism")))
     assert logins == [

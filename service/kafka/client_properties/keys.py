@@ -1,0 +1,192 @@
+"""The keys of client.properties: which of them are honoured, which are ignored with a word, and which are refused.
+
+A key without a prefix of security (buffer sizes, retries, groups) concerns Java clients, and is ignored. A key of
+security is in one of the tables here, or it is refused: what it asks for might be a part of the identity or the trust.
+`tests/service/kafka/test_client_keys.py` asserts the outcome for every key of Kafka's own clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from service.kafka import oauth, tls
+from service.kafka.client_properties import providers, stores
+
+PROTOCOL: Final = "security.protocol"
+MECHANISM: Final = "sasl.mechanism"
+JAAS: Final = "sasl.jaas.config"
+LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+SERVERS: Final = "bootstrap.servers"
+KERBEROS_SERVICE: Final = "sasl.kerberos.service.name"
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
+PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The mechanisms that send a name and prove a password."""
+
+_SECURITY: Final = ("security.", "ssl.", "sasl.", "txnscope.")
+_KAFKA: Final = "org.apache.kafka.common.security"
+_BOOLEANS: Final = ("true", "false")
+
+HONOURED: Final = frozenset(
+    {
+        SERVERS,
+        "client.id",
+        PROTOCOL,
+        *(f"{store}.{name}" for store in (stores.TRUST_STORE, stores.KEY_STORE) for name in stores.ATTRIBUTES),
+        *stores.TEXTS,
+        stores.KEY_PASSWORD,
+        tls.HOST_CHECK,
+        tls.ENABLED,
+        tls.NEWEST,
+        tls.CIPHERS,
+        MECHANISM,
+        JAAS,
+        KERBEROS_SERVICE,
+        LOGIN_HANDLER,
+        *oauth.KEYS,
+    }
+)
+
+IGNORED: Final = frozenset(
+    {
+        # how Java does TLS
+        "security.providers",
+        "ssl.keymanager.algorithm",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        # how Java keeps a login
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        # how Java checks a token before it sends it
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.validator.class",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        # keys of brokers, in a file that both share
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.inter.broker.protocol",
+        "security.inter.broker.protocol",
+        "ssl.client.auth",
+        "ssl.principal.mapping.rules",
+    }
+)
+
+REFUSED_PREFIX: Final = "sasl.oauthbearer.assertion."
+"""Keys that make a signed assertion, which takes the place of a secret (KIP-1139)."""
+
+CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "sasl.client.callback.handler.class": (
+        f"{_KAFKA}.authenticator.SaslClientCallbackHandler",
+        f"{_KAFKA}.oauthbearer.internals.OAuthBearerSaslClientCallbackHandler",
+    ),
+    "sasl.login.class": (
+        f"{_KAFKA}.authenticator.DefaultLogin",
+        f"{_KAFKA}.kerberos.KerberosLogin",
+        f"{_KAFKA}.oauthbearer.internals.OAuthBearerRefreshingLogin",
+    ),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        f"{_KAFKA}.oauthbearer.DefaultJwtRetriever",
+        f"{_KAFKA}.oauthbearer.ClientCredentialsJwtRetriever",
+        f"{_KAFKA}.oauthbearer.FileJwtRetriever",
+    ),
+    "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
+}
+"""Keys that name a Java class: those of Kafka's own that do what txnscope does."""
+
+
+class _Choice(NamedTuple):
+    """A closed set of values. `folds`: lower case will do, too; `many`: a list of them, with commas."""
+
+    values: tuple[str, ...]
+    folds: bool = True
+    may_be_empty: bool = False
+    many: bool = False
+
+
+_MANAGERS: Final = _Choice(("SunX509", "NewSunX509", "PKIX", "X509", "X.509", "SunPKIX", "IbmX509", "IbmPKIX"))
+_CHOICES: Final[Mapping[str, _Choice]] = {
+    PROTOCOL: _Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    MECHANISM: _Choice((*PASSWORDS, OAUTHBEARER, GSSAPI)),
+    f"{stores.TRUST_STORE}.type": _Choice(stores.TYPES),
+    f"{stores.KEY_STORE}.type": _Choice(stores.TYPES),
+    tls.HOST_CHECK: _Choice(("https",), may_be_empty=True),
+    tls.NEWEST: _Choice(("TLS", *tls.VERSIONS), folds=False),
+    tls.ENABLED: _Choice(
+        (*tls.VERSIONS, "TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello"), folds=False, may_be_empty=True, many=True
+    ),
+    "ssl.keymanager.algorithm": _MANAGERS,
+    "ssl.trustmanager.algorithm": _MANAGERS,
+    oauth.URL_ENCODES: _Choice(_BOOLEANS),
+    # closed sets of Java clients, whose own tools refuse the file for another value
+    "client.dns.lookup": _Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), folds=False),
+    "metadata.recovery.strategy": _Choice(("rebootstrap", "none")),
+    "metrics.recording.level": _Choice(("INFO", "DEBUG", "TRACE"), folds=False),
+}
+
+
+def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
+    """Yields a text for each key that is refused, and each value that is not of its closed set. `properties`: with the
+    values of config providers."""
+    has_command = oauth.COMMAND in properties
+    for key, value in properties.items():
+        if key in CLASSES:
+            if value and value not in CLASSES[key] and not (has_command and key.startswith("sasl.oauthbearer.")):
+                yield f"{key}={value} is not supported: {' and '.join(CLASSES[key])} can be"
+        elif key.startswith(REFUSED_PREFIX):
+            if not has_command:
+                yield f"{key} is not supported: use a {oauth.COMMAND}"
+        elif key not in HONOURED and not is_ignored(key):
+            yield f"{key} is not supported"
+        if key in _CHOICES and (wrong := _wrong(_CHOICES[key], value)) is not None:
+            yield f"{key}={wrong} is not one of {', '.join(_CHOICES[key].values)}{_advice(key, wrong)}"
+
+
+def is_ignored(key: str) -> bool:
+    """Returns True for a key that has no effect here, and that need not have one."""
+    return key in IGNORED or not (
+        key in HONOURED or key in CLASSES or providers.is_of_provider(key) or key.startswith(_SECURITY)
+    )
+
+
+def ignored(properties: Mapping[str, str]) -> list[str]:
+    """Returns the keys that have no effect."""
+    return [
+        key for key in properties if is_ignored(key) or (key.startswith(REFUSED_PREFIX) and oauth.COMMAND in properties)
+    ]
+
+
+def _wrong(choice: _Choice, value: str) -> str | None:
+    """Returns the part of a value that is not allowed; None if there is none."""
+    allowed = {one.upper() if choice.folds else one for one in choice.values}
+    parts = [part.strip() for part in value.split(",")] if choice.many else [value]
+    for part in parts:
+        if (part.upper() if choice.folds else part) not in allowed and not (choice.may_be_empty and not part):
+            return part or "(empty)"
+    return None
+
+
+def _advice(key: str, value: str) -> str:
+    if key == MECHANISM and value.upper() == "AWS_MSK_IAM":
+        return f": it is for Java only: use {OAUTHBEARER} with a {oauth.COMMAND}"
+    if key.endswith(".type"):
+        return ": convert the store to PKCS12 or PEM"
+    return ""

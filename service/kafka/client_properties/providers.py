@@ -1,0 +1,150 @@
+"""Values that client.properties takes from elsewhere: `${file:/run/secrets/kafka.properties:password}` (KIP-297).
+
+Providers: FileConfigProvider, DirectoryConfigProvider (KIP-421) and EnvVarConfigProvider (KIP-887) of Kafka's clients;
+the syntax is that of ConfigTransformer.java. Java leaves a variable as it is if its key is missing, and then sends it
+as a password. Here every variable of a declared provider gets a value, or the file is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Final, NamedTuple
+
+from service.kafka.client_properties import reading
+
+PROVIDERS: Final = "config.providers"
+_PACKAGE: Final = "org.apache.kafka.common.config.provider"
+_VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+
+_Lookup = Callable[[str, str], str]
+"""Returns the value for a path and a key. Raises ValueError with the reason for which there is none."""
+
+
+class Resolved(NamedTuple):
+    """Properties with the values in place of the variables, and without the providers. `files`: those that values were
+    read from."""
+
+    properties: dict[str, str]
+    files: tuple[Path, ...]
+
+
+def is_of_provider(key: str) -> bool:
+    return key == PROVIDERS or key.startswith(f"{PROVIDERS}.")
+
+
+def without_variables(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties with nothing in place of the variables of declared providers."""
+    names = _names(properties)
+    return {
+        key: _VARIABLE.sub(lambda found: "" if found[1] in names else found[0], value)
+        for key, value in properties.items()
+    }
+
+
+def resolve(properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Resolved:
+    """Reads the value of every variable, anew at each call. Raises ValueError naming the key, and the provider's class,
+    file or key that is at fault, but no value.
+
+    Without a declared provider of its name, a `${…}` is text like any other.
+    """
+    files: list[Path] = []
+    lookups = {name: _lookup(name, properties, environment, files) for name in _names(properties)}
+    rest = {key: value for key, value in properties.items() if not is_of_provider(key)}
+    values = {key: "".join(_pieces(key, value, lookups)) for key, value in rest.items()}
+    return Resolved(values, tuple(dict.fromkeys(files)))
+
+
+def _names(properties: Mapping[str, str]) -> list[str]:
+    return [name for part in properties.get(PROVIDERS, "").split(",") if (name := part.strip())]
+
+
+def _pieces(key: str, value: str, lookups: Mapping[str, _Lookup]) -> Iterator[str]:
+    """Yields the parts of a value. A value from a provider is not searched for variables again."""
+    at = 0
+    for found in _VARIABLE.finditer(value):
+        if found[1] in lookups:
+            yield value[at : found.start()]
+            try:
+                yield lookups[found[1]](found[2] or "", found[3])
+            except ValueError as e:
+                raise ValueError(f"{key}: {found[0]}: {e}") from e
+            at = found.end()
+    yield value[at:]
+
+
+def _lookup(name: str, properties: Mapping[str, str], environment: Mapping[str, str], files: list[Path]) -> _Lookup:
+    of_class = f"{PROVIDERS}.{name}.class"
+    given = properties.get(of_class, "").strip()
+    if not given:
+        raise ValueError(f"{PROVIDERS} names {name!r}, but {of_class} is missing")
+    parameters = f"{PROVIDERS}.{name}.param."
+    if given == f"{_PACKAGE}.EnvVarConfigProvider":
+        return _from_environment(f"{parameters}allowlist.pattern", properties, environment)
+    reads = {f"{_PACKAGE}.FileConfigProvider": _of_file, f"{_PACKAGE}.DirectoryConfigProvider": _of_directory}
+    if given not in reads:
+        raise ValueError(
+            f"{of_class}={given} is not supported: FileConfigProvider, DirectoryConfigProvider and"
+            f" EnvVarConfigProvider of {_PACKAGE} are"
+        )
+    return _from_files(reads[given], f"{parameters}allowed.paths", properties, files)
+
+
+def _from_environment(of_pattern: str, properties: Mapping[str, str], environment: Mapping[str, str]) -> _Lookup:
+    try:
+        allowed = re.compile(properties.get(of_pattern, ".*"))
+    except re.error as e:
+        raise ValueError(f"{of_pattern}: not a pattern: {e}") from e
+
+    def value(path: str, key: str) -> str:
+        if path:
+            raise ValueError("EnvVarConfigProvider takes no path")
+        if not allowed.fullmatch(key):
+            raise ValueError(f"{of_pattern} does not allow it")
+        if key not in environment:
+            raise ValueError("this variable is not set")
+        return environment[key]
+
+    return value
+
+
+def _from_files(
+    read: Callable[[Path, str], tuple[Path, str]], of_paths: str, properties: Mapping[str, str], files: list[Path]
+) -> _Lookup:
+    given = properties.get(of_paths, "")
+    allowed = [PurePath(os.path.normpath(part)) for part in given.split(",")] if given else []
+    for one in allowed:
+        if not one.is_absolute() or not Path(one).exists():
+            raise ValueError(f"{of_paths}: {one} {'does not exist' if one.is_absolute() else 'is not absolute'}")
+
+    def value(path: str, key: str) -> str:
+        if not path:
+            raise ValueError("no path in it")
+        place = os.path.normpath(path) if allowed else path
+        if allowed and not any(PurePath(place).is_relative_to(one) for one in allowed):
+            raise ValueError(f"{of_paths} does not allow it")
+        file, found = read(Path(place), key)
+        files.append(file)
+        return found
+
+    return value
+
+
+def _of_file(path: Path, key: str) -> tuple[Path, str]:
+    values = reading.read(path)
+    if key not in values:
+        raise ValueError(f"no key {key} in {path}")
+    return path, values[key]
+
+
+def _of_directory(path: Path, key: str) -> tuple[Path, str]:
+    """Returns the file with the name `key` and its whole text. A path in place of a name leads nowhere."""
+    file = path / key
+    try:
+        if key in (".", "..") or "/" in key or not file.is_file():
+            raise ValueError(f"no file {key} in {path}")
+        return file, file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ValueError(f"{file}: {getattr(e, 'strerror', None) or 'not UTF-8'}") from e
