@@ -63,6 +63,16 @@ class Authority:
         return new.replace(both)
 
 
+def pkcs12(pem: Path, password: str, more: Path | None = None) -> Path:
+    """Returns a PKCS12 store beside `pem`, with its certificates, its private key if it has one, and the certificates
+    of `more`."""
+    store = pem.with_suffix(".p12")
+    key = ["-inkey", str(pem)] if "PRIVATE KEY" in pem.read_text() else ["-nokeys"]
+    added = ["-certfile", str(more)] if more is not None else []
+    _openssl("pkcs12", "-export", "-in", pem, *key, *added, "-out", store, "-passout", f"pass:{password}")
+    return store
+
+
 def _time(at: datetime) -> str:
     return at.strftime("%Y%m%d%H%M%SZ")
 

@@ -37,12 +37,13 @@ def properties(tmp_path: Path, own: Path, password: str = PASSWORD) -> ClientSet
     return ClientSettings.load("localhost:9093", file)
 
 
-def answer_of_server(own: Path, context: ssl.SSLContext) -> bytes:
-    """Returns the answer to a client with `context`, from a server that demands a certificate it trusts."""
+def answer_of_server(own: Path, context: ssl.SSLContext, trusted: Path | None = None) -> bytes:
+    """Returns the name of a client with `context`, from a server that demands a certificate which `trusted` (by default
+    its own certificate) has signed."""
     demanding = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     demanding.load_cert_chain(own, password=PASSWORD)
     demanding.verify_mode = ssl.CERT_REQUIRED
-    demanding.load_verify_locations(own.parent / "certificate.pem")
+    demanding.load_verify_locations(trusted or own.parent / "certificate.pem")
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
