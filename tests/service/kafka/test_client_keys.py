@@ -1,0 +1,69 @@
+"""Every key that Kafka's own clients know is honoured, ignored with a word, or refused by name."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from service.kafka.client_properties import keys
+from service.kafka.errors import BadClientConfig
+from service.kafka.settings import ClientSettings
+from tests.helpers import client_keys
+
+KNOWN: Final = client_keys.recorded()
+SECURITY: Final = ("security.", "ssl.", "sasl.")
+
+
+@pytest.mark.parametrize("key", KNOWN)
+def test_what_becomes_of_a_key(key: str) -> None:
+    entry: dict[str, Any] = KNOWN[key]
+    assert client_keys.outcome(key, client_keys.sample(key, entry)) == entry["here"]
+
+
+def test_the_keys_that_are_refused() -> None:
+    refused = {key for key, entry in KNOWN.items() if entry["here"] == "refused"}
+    assert {key for key in refused if not key.startswith(keys.REFUSED_PREFIX)} == {
+        "sasl.client.callback.handler.class",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "ssl.engine.factory.class",
+    }
+
+
+def test_what_is_no_key_of_security_is_never_refused() -> None:
+    assert {entry["here"] for key, entry in KNOWN.items() if not key.startswith(SECURITY)} == {"honoured", "ignored"}
+
+
+@pytest.mark.parametrize("key", [*keys.CLASSES])
+def test_a_class_of_kafkas_own_is_honoured(key: str) -> None:
+    for name in keys.CLASSES[key]:
+        assert client_keys.outcome(key, name) == "honoured"
+
+
+@pytest.mark.parametrize(
+    "key", [key for key, entry in KNOWN.items() if "values" in entry and "admin" in entry["clients"]]
+)
+def test_a_value_outside_of_the_closed_set_of_kafkas_admin_client_is_refused(key: str) -> None:
+    for value in KNOWN[key]["values"]:
+        assert client_keys.outcome(key, value) == KNOWN[key]["here"]
+    assert client_keys.outcome(key, "nonsense") == "refused"
+
+
+def test_a_command_for_tokens_takes_the_place_of_what_only_java_has(tmp_path: Any) -> None:
+    file = tmp_path / "client.properties"
+    text = (
+        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.login.callback.handler.class=com.vendor.Handler\n"
+        "sasl.oauthbearer.jwt.retriever.class=com.vendor.Retriever\nsasl.oauthbearer.assertion.file=x\n"
+    )
+    file.write_text(text)
+    with pytest.raises(BadClientConfig, match=r"com\.vendor\.Retriever .*; sasl\.oauthbearer\.assertion\.file is not"):
+        ClientSettings.load("a:1", file)
+    file.write_text(f"{text}txnscope.oauthbearer.token.command=giver\n")
+    assert "sasl.oauthbearer.assertion.file" in str(ClientSettings.load("a:1", file).notes(None))
+
+
+@pytest.mark.broker  # needs its jars
+def test_the_record_has_what_the_clients_print() -> None:
+    assert client_keys.document() == KNOWN
