@@ -138,10 +138,9 @@ def notes(settings: Settings) -> Iterator[str]:
     """Yields a line for each thing in a client.properties that has no effect. What is wrong there is left to the
     command."""
     for one in (settings, *(_for_cluster(settings, table) for table in settings.clusters)):
-        for file in (one.kafka_config, one.remediation_config):
-            if file is not None or one.bootstrap_servers:
-                with suppress(BadClientConfig):
-                    yield from ClientSettings((), file=file).latest().notes(one.bootstrap_servers)
+        for file in (one.kafka_config, one.remediation_config or one.kafka_config):
+            with suppress(BadClientConfig):
+                yield from ClientSettings((), file=file).latest().notes(one.bootstrap_servers)
 
 
 def broker_arguments(settings: Settings) -> list[str]:

@@ -67,7 +67,7 @@ class BrokerWithAcls:
         port, self._door = free_ports(2)
         listeners = {"PLAINTEXT": port, "GUARDED": self._door, "CONTROLLER": port + 1}
         self._passwords = dict(passwords or {user: f"{user}-secret" for user in users})
-        logins = " ".join(f"user_{user}={_quoted(self._passwords[user])}" for user in users)
+        logins = " ".join(f"user_{user}={quoted(self._passwords[user])}" for user in users)
         self.broker = Broker(
             version,
             port,
@@ -96,7 +96,7 @@ class BrokerWithAcls:
 
     def properties(self, user: str) -> Path:
         file = self._directory / f"{user}.properties"
-        login = escaped(f'{_LOGIN} required username="{user}" password={_quoted(self._passwords[user])};')
+        login = escaped(f'{_LOGIN} required username="{user}" password={quoted(self._passwords[user])};')
         file.touch(0o600)
         file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
         return file
@@ -177,7 +177,7 @@ def escaped(text: str) -> str:
     return javaproperties.escape(text).replace("\\:", ":").replace("\\=", "=").replace("\\#", "#").replace("\\!", "!")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Returns `text` in quotes, as an option of a JAAS login."""
     inside = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inside}"'

@@ -13,12 +13,14 @@ from unittest.mock import patch
 from kafka.protocol.admin import AlterUserScramCredentialsRequest
 
 from deploy.demo.broker import Broker
-from tests.helpers.acls import escaped
+from tests.helpers.acls import escaped, quoted
 from tests.helpers.brokers import connect, free_ports
 from tests.helpers.certificates import Authority
 from tests.helpers.token_issuer import AUDIENCE, TokenIssuer
 
 PLAIN_USER, PLAIN_SECRET = "plain-user", "plain secret; \"with\" 'marks'"
+VAULT_USER, VAULT_SECRET = "vault-user", "secret-of-the-vault"
+LITERAL_USER, LITERAL_SECRET = "literal-user", "${file:/run/secrets/none:password}"
 SCRAM_USER, SCRAM_SECRET = "scram=user,1", "scram secret"
 CLIENT, CLIENT_SECRET = "oauth-client", "oauth secret"
 KEY_PASSWORD: Final = "of the key"
@@ -29,7 +31,8 @@ _HASHES: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")
 
 class SecuredBroker:
     """`with SecuredBroker("4.3.1", directory) as secured`: `login` demands PLAIN, SCRAM or OAUTHBEARER over TLS,
-    `mutual` a client's certificate, `tls` nothing but TLS; at `admin` every client may do everything."""
+    `clear` PLAIN without TLS, `mutual` a client's certificate, `tls` nothing but TLS; at `admin` every client may do
+    everything."""
 
     def __init__(self, version: str, directory: Path) -> None:
         self.directory = directory
@@ -37,11 +40,19 @@ class SecuredBroker:
         self.server_certificate = self.authority.issue("broker")
         self.client_certificate = self.authority.issue("client", key_password=KEY_PASSWORD)
         self.issuer = TokenIssuer(directory / "issuer", {CLIENT: CLIENT_SECRET})
-        port, login, mutual, tls = free_ports(4)
-        self.login, self.mutual, self.tls = (f"127.0.0.1:{at}" for at in (login, mutual, tls))
-        addresses = {"PLAINTEXT": f"127.0.0.1:{port}", "LOGIN": self.login, "MUTUAL": self.mutual, "TLS": self.tls}
+        port, *others = free_ports(5)
+        self.login, self.clear, self.mutual, self.tls = (f"127.0.0.1:{at}" for at in others)
+        addresses = {
+            "PLAINTEXT": f"127.0.0.1:{port}",
+            "LOGIN": self.login,
+            "CLEAR": self.clear,
+            "MUTUAL": self.mutual,
+            "TLS": self.tls,
+        }
         listeners = ",".join(f"{name}://{address}" for name, address in addresses.items())
-        quoted = PLAIN_SECRET.replace('"', '\\"')
+        passwords = {PLAIN_USER: PLAIN_SECRET, VAULT_USER: VAULT_SECRET, LITERAL_USER: LITERAL_SECRET}
+        users = " ".join(f"user_{user}={quoted(secret)}" for user, secret in passwords.items())
+        plain = escaped(f"{_MODULES}.plain.PlainLoginModule required {users};")
         self.broker = Broker(
             version,
             port,
@@ -50,16 +61,16 @@ class SecuredBroker:
                 "listeners": f"{listeners},CONTROLLER://127.0.0.1:{port + 1}",
                 "advertised.listeners": listeners,
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_SSL,MUTUAL:SSL,"
-                "TLS:SSL",
+                "TLS:SSL,CLEAR:SASL_PLAINTEXT",
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": str(self.server_certificate),
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.location": str(self.authority.certificate),
                 "listener.name.mutual.ssl.client.auth": "required",
                 "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-                "listener.name.login.plain.sasl.jaas.config": escaped(
-                    f'{_MODULES}.plain.PlainLoginModule required user_{PLAIN_USER}="{quoted}";'
-                ),
+                "listener.name.login.plain.sasl.jaas.config": plain,
+                "listener.name.clear.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.clear.plain.sasl.jaas.config": plain,
                 **{
                     f"listener.name.login.{name.lower()}.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule"
                     " required;"
@@ -148,5 +159,4 @@ class SecuredBroker:
 
 def login(module: str, user: str, secret: str) -> str:
     """Returns a JAAS login as the value of a properties file."""
-    quoted = secret.replace("\\", "\\\\").replace('"', '\\"')
-    return escaped(f'{_MODULES}.{module} required username="{user}" password="{quoted}";')
+    return escaped(f'{_MODULES}.{module} required username="{user}" password={quoted(secret)};')

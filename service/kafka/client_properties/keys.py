@@ -121,6 +121,9 @@ class _Choice(NamedTuple):
     may_be_empty: bool = False
     many: bool = False
 
+    def __str__(self) -> str:
+        return ", ".join(self.values) + (", or empty" if self.may_be_empty else "")
+
 
 _MANAGERS: Final = _Choice(("SunX509", "NewSunX509", "PKIX", "X509", "X.509", "SunPKIX", "IbmX509", "IbmPKIX"))
 _CHOICES: Final[Mapping[str, _Choice]] = {
@@ -150,14 +153,14 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
     for key, value in properties.items():
         if key in CLASSES:
             if value and value not in CLASSES[key] and not (has_command and key.startswith("sasl.oauthbearer.")):
-                yield f"{key}={value} is not supported: {' and '.join(CLASSES[key])} can be"
+                yield f"{key}={value} is not supported: it can be {', '.join(CLASSES[key])}"
         elif key.startswith(REFUSED_PREFIX):
             if not has_command:
                 yield f"{key} is not supported: use a {oauth.COMMAND}"
         elif key not in HONOURED and not is_ignored(key):
             yield f"{key} is not supported"
         if key in _CHOICES and (wrong := _wrong(_CHOICES[key], value)) is not None:
-            yield f"{key}={wrong} is not one of {', '.join(_CHOICES[key].values)}{_advice(key, wrong)}"
+            yield f"{key}={wrong} is not one of {_CHOICES[key]}{_advice(key, wrong)}"
 
 
 def is_ignored(key: str) -> bool:

@@ -86,8 +86,8 @@ def _lookup(name: str, properties: Mapping[str, str], environment: Mapping[str, 
     reads = {f"{_PACKAGE}.FileConfigProvider": _of_file, f"{_PACKAGE}.DirectoryConfigProvider": _of_directory}
     if given not in reads:
         raise ValueError(
-            f"{of_class}={given} is not supported: FileConfigProvider, DirectoryConfigProvider and"
-            f" EnvVarConfigProvider of {_PACKAGE} are"
+            f"{of_class}={given} is not supported: it can be FileConfigProvider, DirectoryConfigProvider or"
+            f" EnvVarConfigProvider of {_PACKAGE}"
         )
     return _from_files(reads[given], f"{parameters}allowed.paths", properties, files)
 

@@ -128,7 +128,7 @@ def test_only_what_is_allowed_is_read(tmp_path: Path, secrets: Path, monkeypatch
     [
         (
             "config.providers=vault\nconfig.providers.vault.class=com.vendor.VaultConfigProvider\n",
-            "config.providers.vault.class=com.vendor.VaultConfigProvider is not supported: FileConfigProvider, Direc",
+            "config.providers.vault.class=com.vendor.VaultConfigProvider is not supported: it can be File",
         ),
         ("config.providers=vault\n", "config.providers names 'vault', but config.providers.vault.class is missing"),
         (
