@@ -118,8 +118,12 @@ def _clients(settings: Settings, client_of: Callable[[Settings], ClientSettings]
 
 
 def _remediation_settings(settings: Settings) -> ClientSettings:
-    writing = settings.remediation_config or settings.kafka_config
-    return client_settings(settings.model_copy(update={"kafka_config": writing}))
+    if not settings.remediation_config:
+        return client_settings(settings)
+    servers = ",".join(client_settings(settings).bootstrap_servers)
+    return client_settings(
+        settings.model_copy(update={"bootstrap_servers": servers, "kafka_config": settings.remediation_config})
+    )
 
 
 def client_settings(settings: Settings) -> ClientSettings:

@@ -52,6 +52,15 @@ def client_of(file: Path) -> ClientSettings:
     return ClientSettings.load("127.0.0.1:1", file)
 
 
+def provided(file: Path, jaas_config: str) -> ClientSettings:
+    """Returns settings whose login is in another file."""
+    (file.parent / "login").write_text(jaas_config)
+    of_class = "config.providers.d.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+    line = f"sasl.jaas.config=${{d:{file.parent}:login}}"
+    file.write_text(f"config.providers=d\n{of_class}\n{PROPERTIES.rpartition('sasl.jaas')[0]}{line}\n")
+    return ClientSettings.load("127.0.0.1:1", file)
+
+
 def ingest_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("TXNSCOPE_STORE", STORE)
     monkeypatch.setenv("TXNSCOPE_SPARK_CONF", json.dumps({"spark.ssl.keyPassword": MARK}))
@@ -81,6 +90,8 @@ HOLDERS: Final[dict[str, Callable[[Path, pytest.MonkeyPatch], Any]]] = {
     "client settings, pickled": lambda file, _: pickle.loads(pickle.dumps(client_of(file))),
     "client settings, as Spark has them": lambda file, _: ClientSettings.from_json(client_of(file).to_json()),
     "a connection of the service": lambda file, _: Kafka(client_of(file)),
+    "client settings, of a provider": lambda file, _: provided(file, LOGIN),
+    "what Spark gets of a provider": lambda file, _: provided(file, LOGIN).to_json(),
     "a JAAS login": lambda _, __: jaas.parse(LOGIN),
     "a token source": lambda _, __: oauth.source_of(OAUTH, {}),
     "a token provider": lambda _, __: oauth.TokenProvider(oauth.source_of(OAUTH, {})),
@@ -126,6 +137,8 @@ FAILING: Final[dict[str, Callable[[Path], Any]]] = {
         added(file, f"security.protocol=SASL_SSL\nssl.keystore.certificate.chain={MARK}\nssl.keystore.key={MARK}\n"),
     ),
     "a broker that does not answer": lambda file: KafkaClient(client_of(file)),
+    "a login of a provider, without its end": lambda file: provided(file, LOGIN[:-1]),
+    "a module of a provider that is none": lambda file: provided(file, LOGIN.replace("plain.Plain", "vault.Vault")),
 }
 
 

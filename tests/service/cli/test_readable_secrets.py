@@ -155,3 +155,21 @@ def test_a_child_of_a_supervisor_does_not_repeat_it(
 
 def test_a_file_that_is_no_file_is_left_to_the_command(tmp_path: Path) -> None:
     assert told({"key_file": "/dev/null", "kafka_config": str(tmp_path / "none")}) == []
+
+
+def test_what_has_no_effect_in_client_properties_is_a_note_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path / "client.properties", "acks=all\nssl.provider=SunJSSE\n")
+    command = ["doctor", "--kafka-config", str(file), "--bootstrap-servers", "SSL://127.0.0.1:1"]
+    assert main(command) == 3
+    lines = capfd.readouterr().err.splitlines()
+    name = f"txnscope doctor: note: client properties {file}: "
+    assert lines[:2] == [
+        f"{name}ignored, for only Java clients need them: acks, ssl.provider",
+        f"{name}the scheme of SSL://127.0.0.1:1 does not count: security.protocol is PLAINTEXT (the default)",
+    ]
+    assert len(lines) == 3
+    monkeypatch.setenv("TXNSCOPE_LIFELINE", "7")
+    main(command)
+    assert "note: " not in capfd.readouterr().err

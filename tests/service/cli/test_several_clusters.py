@@ -64,6 +64,21 @@ def test_each_cluster_has_an_application_as_its_table_says() -> None:
     assert orders.final == billing.final == frozenset(), "none ends the others"
 
 
+def test_a_cluster_whose_brokers_are_in_its_file() -> None:
+    Path("orders.properties").write_text("bootstrap.servers=PLAINTEXT://orders-1:9092\n")
+    Path("writer.properties").write_text("client.id=writer\n")
+    table = TWO.replace('bootstrap_servers = "orders-1:9092"', 'remediation_config = "writer.properties"')
+    told = settings(table.replace("billing/eu", "billing"))
+    assert "--bootstrap-servers" not in ingest_children(told)[0].arguments
+    for clients in (service_clients(told), remediation_clients(told)):
+        assert clients.by_name["orders"].bootstrap_servers == ("orders-1:9092",)
+    Path("orders.properties").write_text("")
+    with pytest.raises(
+        CommandFailed, match=r"--bootstrap-servers is missing, and bootstrap\.servers in .*orders\.prop"
+    ):
+        service_clients(told)
+
+
 def test_the_flag_chooses_one() -> None:
     (billing,) = ingest_children(settings(cluster="billing"))
     assert billing.name == "ingest"

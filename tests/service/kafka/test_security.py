@@ -141,6 +141,16 @@ class TestTokens:
         assert secured.issuer.given[before:] == [CLIENT]
         assert "scope=%22of+this+test%22" in secured.issuer.forms[-1]
 
+    def test_a_header_may_be_url_encoded(self, secured: SecuredBroker) -> None:
+        """The issuer of these tests decodes nothing: `+` for the space is another secret."""
+        failure = refusal(secured, "OAUTHBEARER", "sasl.oauthbearer.header.urlencode=true")
+        assert str(failure).endswith("it answers 401: invalid_client")
+        secured.issuer.clients["oauth-client"] = "oauth+secret"
+        try:
+            assert connected(secured, "OAUTHBEARER", "sasl.oauthbearer.header.urlencode=true")
+        finally:
+            secured.issuer.clients["oauth-client"] = CLIENT_SECRET
+
     def test_a_wrong_secret_names_the_server_and_no_secret(self, secured: SecuredBroker) -> None:
         failure = refusal(
             secured,
@@ -211,6 +221,30 @@ class TestRotation:
                 cluster_id(client)
             replaced = file.read_text().replace("old", "new")
             file.write_text(replaced)
+            eventually(client)
+
+    def test_a_password_that_a_config_provider_reads(self, secured: SecuredBroker, tmp_path: Path) -> None:
+        user, secret = "provided", tmp_path / "password"
+        secured.set_scram("old", user)
+        secret.write_text("old")
+        file = secured.properties(
+            "SCRAM-SHA-512",
+            "config.providers=dir",
+            "config.providers.dir.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+            f"sasl.jaas.config={login('scram.ScramLoginModule', user, f'${{dir:{tmp_path}:password}}')}",
+        )
+        here = ClientSettings.load(secured.login, file)
+        with KafkaClient(ClientSettings.from_json(here.to_json())) as client:
+            assert cluster_id(client)
+            secured.set_scram("new", user)
+            cut(client)
+            with pytest.raises(KafkaRefused):
+                cluster_id(client)
+            secret.unlink()
+            wait_until(
+                lambda: failure_of(client), lambda text: "no file password in" in text, "that the file is missed"
+            )
+            secret.write_text("new")
             eventually(client)
 
     def test_certificates_and_their_authority(self, secured: SecuredBroker, tmp_path: Path) -> None:
