@@ -48,7 +48,8 @@ def parse(text: str) -> Login:
     if module.is_mark:
         raise ValueError("no login module in it")
     if next(tokens, _END).text.lower() not in _FLAGS:
-        raise ValueError(f"no control flag (required) behind {module.text}")
+        named = module.text if module.text.endswith("LoginModule") else "the first word"
+        raise ValueError(f"no control flag (required) behind {named}")
     options: dict[str, str] = {}
     for name in tokens:
         if name == _Token(";", is_mark=True):

@@ -45,15 +45,14 @@ class ClientSettings:
         """Reads the flags of the command line; without the first, the servers are those of the file. Checks the whole
         file. Raises BadClientConfig naming the file and the key, or the address."""
         settings = cls((), file=properties_file and properties_file.absolute()).latest()
-        given, source = bootstrap_servers, FLAG
-        if given is None:
-            source = f"{settings._name}: {keys.SERVERS}"
-            with settings._named():
-                given = settings._resolved().get(keys.SERVERS)
-            if given is None:
-                also = f", and {keys.SERVERS} in {settings.file}" if settings.file else ""
-                raise BadClientConfig(f"{FLAG} is missing{also}: give HOST:PORT[,…]")
-        settings = replace(settings, bootstrap_servers=_addresses(given, source))
+        if bootstrap_servers is not None:
+            try:
+                found = _addresses(bootstrap_servers)
+            except ValueError as e:
+                raise BadClientConfig(f"{FLAG}: {e}") from e
+        else:
+            found = settings._own_servers()
+        settings = replace(settings, bootstrap_servers=found)
         settings.kafka_python()
         return settings
 
@@ -134,6 +133,18 @@ class ClientSettings:
                 out["ssl_context"] = tls.context(properties)
             return out
 
+    def _own_servers(self) -> tuple[str, ...]:
+        """Returns the servers of the file."""
+        with self._named():
+            given = self._resolved().get(keys.SERVERS)
+            if given is not None:
+                try:
+                    return _addresses(given)
+                except ValueError as e:
+                    raise ValueError(f"{keys.SERVERS}: {e}") from e
+        also = f", and {keys.SERVERS} in {self.file}" if self.file else ""
+        raise BadClientConfig(f"{FLAG} is missing{also}: give HOST:PORT[,…]")
+
     def _resolved(self) -> dict[str, str]:
         found = providers.resolve(dict(self.properties)).properties
         return {key: value.strip(_TRIMMED) for key, value in found.items()}
@@ -144,11 +155,17 @@ class ClientSettings:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Raises BadClientConfig for a mistake, with the name of the file."""
+        """Raises BadClientConfig for a mistake, with the name of the file, and with no value of a config provider."""
         try:
             yield
         except ValueError as e:
-            raise BadClientConfig(f"{self._name}: {e}") from e
+            raise BadClientConfig(f"{self._name}: {self._masked(str(e))}") from None
+
+    def _masked(self, text: str) -> str:
+        try:
+            return providers.resolve(dict(self.properties)).masked(text)
+        except ValueError:  # what failed is a provider, whose errors hold no value
+            return text
 
 
 class Clients(NamedTuple):
@@ -158,16 +175,19 @@ class Clients(NamedTuple):
     by_name: Mapping[str, ClientSettings]
 
 
-def _addresses(text: str, source: str) -> tuple[str, ...]:
-    """Returns addresses as HOST:PORT. A scheme in front says nothing, as in Java: `security.protocol` counts."""
+def _addresses(text: str) -> tuple[str, ...]:
+    """Returns addresses as HOST:PORT. A scheme in front says nothing, as in Java: `security.protocol` counts. Raises
+    ValueError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise BadClientConfig(f"{source}: no HOST:PORT given")
-    found = [_ADDRESS.fullmatch(part) for part in parts]
-    for part, match in zip(parts, found, strict=True):
+        raise ValueError("no HOST:PORT given")
+    found = []
+    for part in parts:
+        match = _ADDRESS.fullmatch(part)
         if match is None or int(match["port"]) > _LAST_PORT:
-            raise BadClientConfig(f"{source}: {part!r} is not HOST:PORT")
-    return tuple(f"{match['host']}:{match['port']}" for match in found if match is not None)
+            raise ValueError(f"{part!r} is not HOST:PORT")
+        found.append(f"{match['host']}:{match['port']}")
+    return tuple(found)
 
 
 def _uses_tls(properties: Mapping[str, str]) -> bool:

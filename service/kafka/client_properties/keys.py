@@ -121,6 +121,14 @@ class _Choice(NamedTuple):
     may_be_empty: bool = False
     many: bool = False
 
+    def allows(self, value: str) -> bool:
+        allowed = {self._folded(one) for one in (*self.values, *([""] if self.may_be_empty else []))}
+        parts = value.split(",") if self.many else [value]
+        return all(self._folded(part.strip()) in allowed for part in parts)
+
+    def _folded(self, value: str) -> str:
+        return value.upper() if self.folds else value
+
     def __str__(self) -> str:
         return ", ".join(self.values) + (", or empty" if self.may_be_empty else "")
 
@@ -159,8 +167,8 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
                 yield f"{key} is not supported: use a {oauth.COMMAND}"
         elif key not in HONOURED and not is_ignored(key):
             yield f"{key} is not supported"
-        if key in _CHOICES and (wrong := _wrong(_CHOICES[key], value)) is not None:
-            yield f"{key}={wrong} is not one of {_CHOICES[key]}{_advice(key, wrong)}"
+        if key in _CHOICES and not _CHOICES[key].allows(value):
+            yield f"{key}={value or '(empty)'} is not one of {_CHOICES[key]}{_advice(key, value)}"
 
 
 def is_ignored(key: str) -> bool:
@@ -175,16 +183,6 @@ def ignored(properties: Mapping[str, str]) -> list[str]:
     return [
         key for key in properties if is_ignored(key) or (key.startswith(REFUSED_PREFIX) and oauth.COMMAND in properties)
     ]
-
-
-def _wrong(choice: _Choice, value: str) -> str | None:
-    """Returns the part of a value that is not allowed; None if there is none."""
-    allowed = {one.upper() if choice.folds else one for one in choice.values}
-    parts = [part.strip() for part in value.split(",")] if choice.many else [value]
-    for part in parts:
-        if (part.upper() if choice.folds else part) not in allowed and not (choice.may_be_empty and not part):
-            return part or "(empty)"
-    return None
 
 
 def _advice(key: str, value: str) -> str:

@@ -19,16 +19,29 @@ PROVIDERS: Final = "config.providers"
 _PACKAGE: Final = "org.apache.kafka.common.config.provider"
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
+_SHORTEST_SECRET: Final = 4
+
 _Lookup = Callable[[str, str], str]
 """Returns the value for a path and a key. Raises ValueError with the reason for which there is none."""
 
 
 class Resolved(NamedTuple):
     """Properties with the values in place of the variables, and without the providers. `files`: those that values were
-    read from."""
+    read from; `values`: each variable with its value."""
 
     properties: dict[str, str]
     files: tuple[Path, ...]
+    values: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        return f"Resolved({len(self.properties)} properties)"
+
+    def masked(self, text: str) -> str:
+        """Returns a text with variables in place of their values: a password may stand where it does not belong."""
+        for variable, value in self.values:
+            if len(value.strip()) >= _SHORTEST_SECRET:
+                text = text.replace(value.strip(), variable)
+        return text
 
 
 def is_of_provider(key: str) -> bool:
@@ -51,27 +64,31 @@ def resolve(properties: Mapping[str, str], environment: Mapping[str, str] = os.e
     Without a declared provider of its name, a `${…}` is text like any other.
     """
     files: list[Path] = []
+    found: list[tuple[str, str]] = []
     lookups = {name: _lookup(name, properties, environment, files) for name in _names(properties)}
     rest = {key: value for key, value in properties.items() if not is_of_provider(key)}
-    values = {key: "".join(_pieces(key, value, lookups)) for key, value in rest.items()}
-    return Resolved(values, tuple(dict.fromkeys(files)))
+    values = {key: "".join(_pieces(key, value, lookups, found)) for key, value in rest.items()}
+    return Resolved(values, tuple(dict.fromkeys(files)), tuple(dict.fromkeys(found)))
 
 
 def _names(properties: Mapping[str, str]) -> list[str]:
     return [name for part in properties.get(PROVIDERS, "").split(",") if (name := part.strip())]
 
 
-def _pieces(key: str, value: str, lookups: Mapping[str, _Lookup]) -> Iterator[str]:
-    """Yields the parts of a value. A value from a provider is not searched for variables again."""
+def _pieces(key: str, value: str, lookups: Mapping[str, _Lookup], found: list[tuple[str, str]]) -> Iterator[str]:
+    """Yields the parts of a value, and adds its variables to `found`. A value from a provider is not searched for
+    variables again."""
     at = 0
-    for found in _VARIABLE.finditer(value):
-        if found[1] in lookups:
-            yield value[at : found.start()]
+    for variable in _VARIABLE.finditer(value):
+        if variable[1] in lookups:
+            yield value[at : variable.start()]
             try:
-                yield lookups[found[1]](found[2] or "", found[3])
+                piece = lookups[variable[1]](variable[2] or "", variable[3])
             except ValueError as e:
-                raise ValueError(f"{key}: {found[0]}: {e}") from e
-            at = found.end()
+                raise ValueError(f"{key}: {variable[0]}: {e}") from e
+            found.append((variable[0], piece))
+            yield piece
+            at = variable.end()
     yield value[at:]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,30 @@ def test_a_value_is_read_anew_for_each_connection_and_kept_nowhere(tmp_path: Pat
     (secrets / "word").write_text("of the next day")
     assert password(settings.latest()) == "of the next day"
     assert password(ClientSettings.from_json(settings.to_json())) == "of the next day"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sasl.jaas.config={}",
+        "security.protocol={}",
+        "sasl.mechanism={}",
+        "ssl.enabled.protocols={}",
+        "sasl.login.class={}",
+        "sasl.login.callback.handler.class={}",
+        "sasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url={}",
+        "security.protocol=SSL\nssl.truststore.location={}",
+        "security.protocol=SSL\nssl.truststore.certificates={}",
+        "bootstrap.servers={}",
+    ],
+)
+def test_a_value_in_the_wrong_place_is_not_shown(tmp_path: Path, secrets: Path, line: str) -> None:
+    (secrets / "word").write_text("s3cret-word\n")
+    file = tmp_path / "client.properties"
+    file.write_text(f"{PROVIDERS}{line.format(f'${{dir:{secrets}:word}}')}\n")
+    with pytest.raises(BadClientConfig) as refused:
+        ClientSettings.load(None if "bootstrap" in line else "a:1", file)
+    assert "s3cret" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_settings_for_other_machines_hold_the_values(tmp_path: Path, secrets: Path) -> None:
