@@ -14,7 +14,7 @@ from service.domain.transaction_log.states import NAMES
 from service.settings import Settings, flag
 
 _HELP: Final = {
-    "bootstrap_servers": ("H:P[,…]", "bootstrap brokers"),
+    "bootstrap_servers": ("H:P[,…]", "bootstrap brokers (default: bootstrap.servers of --kafka-config)"),
     "kafka_config": ("FILE", "client.properties, in the format of Kafka's own tools"),
     "remediation_config": (
         "FILE",
