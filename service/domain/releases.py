@@ -20,15 +20,17 @@ _FIRST_LEVELS: Final = (
     (26, "4.1"),
     (28, "4.2"),
     (30, "4.3"),
+    (31, "4.4"),
 )
-"""The first level of `metadata.version` that each release brought (MetadataVersion.java of 4.3.1)."""
-_LAST_KNOWN: Final = 30
+"""The first level of `metadata.version` that each release brought (MetadataVersion.java of 4.4.0)."""
+_LAST_KNOWN: Final = 33
 
 FIRST_OF_38: Final = 20
 """The level of `metadata.version` that Kafka 3.8 brought."""
-_SKIPS_MARKERS: Final = "4.3"
-"""KAFKA-20734: coordinators of 4.3.0 and 4.3.1 treat a participant without leader as deleted; a committed transaction
-then hangs. No feature level identifies the patch release."""
+SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
+"""KAFKA-20734: the versions whose coordinators were seen to treat a participant without leader as deleted; a committed
+transaction then hangs. No feature level tells them from later patch releases."""
+_SKIPPING: Final = frozenset({"4.3", "4.4"})
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:
@@ -39,9 +41,10 @@ def release_of(newest_metadata_version: int | None) -> str | None:
 
 
 def may_skip_markers(newest_metadata_versions: Collection[int | None]) -> bool | None:
-    """Returns True if some broker is of the release whose coordinators skip markers (KAFKA-20734), False if all brokers
-    report levels of other releases, None if it cannot be known: no broker is of that release, but not all (or none at
-    all) report a level. Takes the newest level of `metadata.version` of each broker."""
-    if any(release_of(level) == _SKIPS_MARKERS for level in newest_metadata_versions):
+    """Returns True if some broker is of a release of which a version was seen to skip markers (KAFKA-20734), False if
+    all brokers are of other known releases, None if it cannot be known: no broker is of such a release, and of some (or
+    all) the level is not known. Takes the newest level of `metadata.version` of each broker."""
+    releases = [release_of(level) for level in newest_metadata_versions]
+    if any(release in _SKIPPING for release in releases):
         return True
-    return None if not newest_metadata_versions or None in newest_metadata_versions else False
+    return None if not releases or None in releases else False

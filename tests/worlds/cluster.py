@@ -97,7 +97,7 @@ class Batch:
 
 class Cluster:
     """The model of a cluster. `can_skip`: when it sends markers, the coordinator takes a partition without a leader for
-    a deleted one (4.3.0, 4.3.1). The clocks of the coordinator, the leader and the client are wrong by `…_skew_ms`."""
+    a deleted one (4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
         self.random, self.protocol, self.can_skip = random, protocol, can_skip

@@ -11,7 +11,7 @@ from service.domain.doctor.acls import Acl
 from service.domain.doctor.cluster_report import BrokerReport, ClusterReport
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
 from service.domain.reasons.unread import NoTransactionLog, ShareLevelNotReported, TransactionsSeen
-from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
+from service.domain.releases import FIRST_OF_38, SKIPPING, may_skip_markers, release_of
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 
 OK: Final = "ok"
@@ -100,7 +100,7 @@ def _features(report: ClusterReport) -> Iterator[Line]:
     )
     may_skip = may_skip_markers([broker.newest_metadata_version for broker in report.brokers])
     if may_skip is not False:
-        which = "Kafka 4.3.0 and 4.3.1" if may_skip else "if the brokers run Kafka 4.3.0 or 4.3.1, they"
+        which = f"coordinators of Kafka {SKIPPING}" + ("" if may_skip else ", and maybe these,")
         yield Line(
             NOTE,
             "features",

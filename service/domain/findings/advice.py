@@ -13,6 +13,7 @@ from typing import Final
 
 from service.domain.applications import NOTHING, UNKNOWN, Application, is_two_phase, may_be_two_phase
 from service.domain.findings.formatting import utc
+from service.domain.releases import SKIPPING
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.verdict import World
 
@@ -215,7 +216,7 @@ def stuck(facts: Stuck) -> str:
             f" {place.log_partition} to another broker. The record stays as it is. {outcome}"
         )
     skips = (
-        " A coordinator of Kafka 4.3.0 or 4.3.1 skips a partition without leader (KAFKA-20734): the transaction then"
+        f" A coordinator of Kafka {SKIPPING} skips a partition without leader (KAFKA-20734): the transaction then"
         " completes, and that partition hangs."
         if facts.may_skip_markers
         else ""

@@ -8,6 +8,7 @@ from typing import Final
 
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
+from service.domain.releases import SKIPPING
 
 
 class HangCause(StrEnum):
@@ -41,13 +42,8 @@ _NOT_THERE: Final = {
     False: "was never written here",
     True: "was never written here, or was lost with a leader",
 }
-_SKIPPED: Final = {
-    True: "; its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without a leader"
-    " (KAFKA-20734)",
-    False: "",
-    None: "; if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without a leader"
-    " (KAFKA-20734)",
-}
+_SKIPS: Final = f"; coordinators of Kafka {SKIPPING} skip the marker of a partition without a leader (KAFKA-20734)"
+_SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do is not known"}
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)
 
 

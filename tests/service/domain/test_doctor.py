@@ -168,13 +168,14 @@ def test_a_topic_of_topics_that_does_not_exist_is_said_to_be_a_mistake_and_no_pe
 
 
 @pytest.mark.parametrize(
-    ("level", "release"), [(30, "4.3"), (29, "4.2"), (25, "4.0"), (21, "3.9"), (20, "3.8"), (7, "3.3"), (1, "3.0")]
+    ("level", "release"),
+    [(33, "4.4"), (31, "4.4"), (30, "4.3"), (29, "4.2"), (25, "4.0"), (21, "3.9"), (20, "3.8"), (7, "3.3"), (1, "3.0")],
 )
 def test_a_release_is_told_by_the_newest_metadata_version(level: int, release: str) -> None:
     assert release_of(level) == release
 
 
-@pytest.mark.parametrize("level", [None, 0, 31])
+@pytest.mark.parametrize("level", [None, 0, 34])
 def test_a_release_is_not_guessed(level: int | None) -> None:
     assert release_of(level) is None
 
@@ -182,9 +183,11 @@ def test_a_release_is_not_guessed(level: int | None) -> None:
 @pytest.mark.parametrize(
     ("levels", "said"),
     [
-        ((30, 28), "Kafka 4.3.0 and 4.3.1 forget"),
+        ((30, 28), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 forget"),
+        ((33, 33), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 forget"),
         ((28, 21), None),
-        ((28, None), "if the brokers run Kafka 4.3.0 or 4.3.1, they forget"),
+        ((28, 34), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0, and maybe these, forget"),
+        ((28, None), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0, and maybe these, forget"),
     ],
 )
 def test_a_bug_is_told_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:

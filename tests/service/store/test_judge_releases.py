@@ -17,11 +17,9 @@ from tests.service.store.test_judge_partitions import NO_TRANSACTION, Lab, a_mac
 pytestmark = only_on("sqlite")
 __all__ = ["a_machine_that_is_never_busy", "lab", "reader"]
 
-OF_43, OF_42, OF_39, LATER = 30, 28, 21, 31
-SAYS_4_3 = (
-    "its brokers run Kafka 4.3, and 4.3.0 and 4.3.1 skip the marker of a partition without a leader (KAFKA-20734)"
-)
-SAYS_IF = "if its brokers run Kafka 4.3.0 or 4.3.1, they skip the marker of a partition without a leader (KAFKA-20734)"
+OF_44, OF_43, OF_42, OF_39, LATER = 33, 30, 28, 21, 34
+SAYS_SO = "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 skip the marker of a partition without a leader (KAFKA-20734)"
+SAYS_IF = f"{SAYS_SO}; whether these do is not known"
 
 
 def of_levels(*levels: int | None) -> list[dict[str, Any]]:
@@ -47,10 +45,12 @@ def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
 @pytest.mark.parametrize(
     ("brokers", "said"),
     [
-        (of_levels(OF_43, OF_43), SAYS_4_3),
-        (of_levels(OF_42, OF_43), SAYS_4_3),
+        (of_levels(OF_43, OF_43), SAYS_SO),
+        (of_levels(OF_44), SAYS_SO),
+        (of_levels(OF_42, OF_43), SAYS_SO),
         (of_levels(OF_42, OF_39), None),
-        (of_levels(LATER), None),
+        (of_levels(LATER), SAYS_IF),
+        (of_levels(OF_39, LATER), SAYS_IF),
         (of_levels(OF_42, None), SAYS_IF),
         (of_levels(), SAYS_IF),
         ([{"id": 1, "host": "kafka-1", "port": 9092}], SAYS_IF),
@@ -58,9 +58,11 @@ def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
     ],
     ids=[
         "4.3",
+        "4.4",
         "one of 4.3",
         "older",
-        "later",
+        "later than is known",
+        "one later than is known",
         "one not told",
         "no broker",
         "told by an older txnscope",
@@ -76,6 +78,7 @@ def test_a_bug_is_named_only_where_the_brokers_have_it(
         assert "KAFKA-20734" not in told
     else:
         assert said in told
+        assert ("not known" in told) == (said == SAYS_IF)
 
 
 @pytest.mark.parametrize("coordinator_epoch", [-1, 3], ids=["no marker yet", "behind a marker"])
