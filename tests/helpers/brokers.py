@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,31 @@ from service.kafka.client import KafkaClient
 from service.kafka.settings import ClientSettings
 from tests.helpers.waiting import wait_until, wait_until_equal
 
-VERSIONS = ("4.3.1", "3.9.2")
-FULL_MATRIX = os.environ.get("TXNSCOPE_TEST_MATRIX") == "full"
+EVERY_VERSION: Final = (
+    "3.3.2",
+    "3.4.1",
+    "3.5.2",
+    "3.6.2",
+    "3.7.2",
+    "3.8.1",
+    "3.9.2",
+    "4.0.2",
+    "4.1.2",
+    "4.2.1",
+    "4.3.1",
+    "4.4.0",
+)
+"""The last patch release of each release from 3.3 on."""
+_CHOSEN: Final = os.environ.get("TXNSCOPE_TEST_VERSIONS", "")
+FULL_MATRIX: Final = bool(_CHOSEN)
+VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
+"""The versions that tests run on. TXNSCOPE_TEST_VERSIONS has others, divided by commas; then each scenario runs on all
+of them, and not on one of the two in turn."""
+WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
+"""Versions of which a new cluster has transaction.version 2 (KIP-890)."""
+SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")
+"""Versions with KAFKA-20734: the coordinator takes a partition without a leader for a deleted one, and completes the
+transaction without its marker there."""
 
 _PORTS = range(20_000, 32_000)
 _PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
@@ -50,8 +73,13 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Runs a test that takes `version` on that version; on all VERSIONS if TXNSCOPE_TEST_MATRIX is `full`."""
+    """Runs a test that takes `version` on that version; on all VERSIONS if TXNSCOPE_TEST_VERSIONS has some."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (version,))
+
+
+def on_those(versions: Collection[str], version: str) -> pytest.MarkDecorator:
+    """As `on`, for a test of something that only `versions` do."""
+    return pytest.mark.parametrize("version", [v for v in VERSIONS if v in versions] if FULL_MATRIX else (version,))
 
 
 def on_broker(version: str) -> pytest.MarkDecorator:

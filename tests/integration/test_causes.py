@@ -16,7 +16,7 @@ from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Refused, describe
 from deploy.demo.workload.workload import Workload
 from service.domain.transaction_log import causes
-from tests.helpers.brokers import on
+from tests.helpers.brokers import EVERY_VERSION, WITH_TV2, on, on_those
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.causes_lab import (
     ADMIN,
@@ -40,7 +40,8 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 SHORT_MS = 3_000
-TV2 = "4.3.1"
+WITHOUT_FORCE = tuple(v for v in EVERY_VERSION if v < "4.1")
+"""Versions without `kafka-transactions.sh forceTerminateTransaction`."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -120,7 +121,7 @@ def test_an_administrator_ends_it(lab: Callable[[str], Lab], version: str) -> No
     create_topic(here.bootstrap, "q-force")
     here.begin("q-old", "q-force", 120_000)
     names = ["q-old"]
-    if version == TV2:
+    if version not in WITHOUT_FORCE:
         names.append("q-tv2")
         here.raw("q-tv2", 120_000).produce("q-force", 1, [b"x"])
         tool = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", here.bootstrap)
@@ -161,8 +162,9 @@ def test_a_framework_that_fences_its_own_ids_is_no_administrator(lab: Callable[[
     )
 
 
-def test_tv2_excludes_the_late_copy_and_gives_the_aborted_producer_its_epoch(lab: Callable[[str], Lab]) -> None:
-    here = lab(TV2)
+@on_those(WITH_TV2, "4.3.1")
+def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(lab: Callable[[str], Lab], version: str) -> None:
+    here = lab(version)
     topic = "tv2-itself"
     create_topic(here.bootstrap, topic)
     late, itself = here.raw("tv2-late-end"), here.raw("tv2-itself")
@@ -200,9 +202,10 @@ def test_tv2_excludes_the_late_copy_and_gives_the_aborted_producer_its_epoch(lab
     )
 
 
-def test_tv2_clients(lab: Callable[[str], Lab]) -> None:
+@on_those(WITH_TV2, "4.3.1")
+def test_tv2_clients(lab: Callable[[str], Lab], version: str) -> None:
     """Every end raises the epoch by one: nothing is certain, and what the id does next decides."""
-    here = lab(TV2)
+    here = lab(version)
     topic = "tv2"
     create_topic(here.bootstrap, topic)
     last_word, lives_on, nothing = (here.raw(f"tv2-{name}") for name in ("last-word", "lives-on", "nothing"))

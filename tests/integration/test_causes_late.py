@@ -19,7 +19,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
 from service.domain.transaction_log.causes import INITIALIZED
 from service.store.schema import id_minutes
-from tests.helpers.brokers import free_ports, on
+from tests.helpers.brokers import SKIPS_THE_LOST, free_ports, on
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.causes_lab import (
     CLIENT,
@@ -37,8 +37,6 @@ from tests.integration.producers import NULL_LOGGER, create_topic, create_topics
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-SKIPS_THE_LOST = ("4.3.1",)
-"""KAFKA-20734: takes a partition without a leader for a deleted one, and completes without it."""
 LOST_MS = 2_500
 SHORT_MS = 1_000
 EXPIRE_SOON = {

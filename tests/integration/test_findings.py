@@ -16,7 +16,7 @@ from service.domain.findings.churn import MIN_STARTS, RANDOM_IDS, START_MS
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
 from tests.conftest import MakeBroker
-from tests.helpers.brokers import describe_transaction
+from tests.helpers.brokers import describe_transaction, on
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topic, load, open_producer, transact
@@ -64,7 +64,7 @@ def wait_for_finding(app: Ingest, kind: str, is_so: Callable[[Any], bool] = lamb
     return wait_until(lambda: found(app, kind), lambda row: row is not None and is_so(row), f"{kind}; {app.log}")
 
 
-@pytest.mark.parametrize("version", ["3.9.2"])
+@on("3.9.2")
 def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: MakeBroker, tmp_path: Path) -> None:
     bootstrap = make_broker(version, **PROPERTIES).bootstrap
     create_topic(bootstrap, TOPIC)

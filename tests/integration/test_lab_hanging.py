@@ -1,6 +1,6 @@
 """Every way a transaction comes to hang, on real brokers, found by the whole application: who, where, and the way out.
 
-On 4.3.1; those of test_lab_stories on 3.9.2; all on both where TXNSCOPE_TEST_MATRIX is `full`.
+On 4.3.1; those of test_lab_stories on 3.9.2; all on each of TXNSCOPE_TEST_VERSIONS, where that is set.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from deploy.demo.workload.shipping import OFFSETS
 from service.domain.findings import kinds
-from tests.helpers.brokers import on
+from tests.helpers.brokers import WITH_TV2, on, on_those
 from tests.helpers.waiting import wait_until_equal
 from tests.integration.hang_lab import HangLab, hang_labs
 from tests.lab.asking import mark, open_on
@@ -90,7 +90,7 @@ def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], ver
     here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
 
 
-@pytest.mark.parametrize("version", ["4.3.1"])
+@on_those(WITH_TV2, "4.3.1")
 def test_c3_a_committed_transaction_that_did_not_list_the_partition(
     lab: Callable[[str], HangLab], version: str
 ) -> None:

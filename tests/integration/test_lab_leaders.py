@@ -12,14 +12,13 @@ from service.domain.findings import kinds
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.settings import ClientSettings
-from tests.helpers.brokers import Cluster, on
+from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, on, on_those
 from tests.helpers.waiting import wait_for
 from tests.integration.hang_lab import HangLab, hang_lab
 from tests.lab.asking import mark
 from tests.lab.lost_leaders import (
     LOST,
     PROPERTIES,
-    SKIPS_THE_LOST,
     aborts,
     begin,
     commits_and_aborts_the_next,
@@ -94,7 +93,7 @@ def test_k2_a_committed_transaction_loses_a_participant(
     here.wait_until_free("k2-lost", LOST)
 
 
-@pytest.mark.parametrize("version", SKIPS_THE_LOST)
+@on_those(SKIPS_THE_LOST, "4.3.1")
 def test_k3_committed_records_share_the_fate_of_the_next_transaction(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
@@ -129,7 +128,7 @@ NEEDS_SAMPLES = "k2-next-aborted"
 """Both transactions list the partition, under one epoch: which of them wrote it only who looked meanwhile can tell."""
 
 
-@pytest.mark.parametrize("version", SKIPS_THE_LOST)
+@on_those(SKIPS_THE_LOST, "4.3.1")
 def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:

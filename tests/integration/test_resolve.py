@@ -17,13 +17,13 @@ import pytest
 from deploy.demo.workload.refused_marker import leave_prepared
 from service.domain.findings import kinds
 from service.store import audit
-from tests.helpers.brokers import Cluster, on
+from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, on
 from tests.helpers.waiting import OPEN_MS
 from tests.integration.hang_lab import HangLab, hang_lab, hang_labs
 from tests.integration.resolve_clients import KEYS, ResolveClients, committed_on, resolve_clients
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import UNGUARDED, Hang, late_write, never_added, old_producer, orphan_producer
-from tests.lab.lost_leaders import LOST, PROPERTIES, SKIPS_THE_LOST, still_hangs, stopped_leader
+from tests.lab.lost_leaders import LOST, PROPERTIES, still_hangs, stopped_leader
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

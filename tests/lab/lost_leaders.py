@@ -19,7 +19,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, coordinator, describe
 from service.kafka.client import KafkaClient
-from tests.helpers.brokers import Cluster, connect
+from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, connect
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.producers import NULL_LOGGER, create_topics
 from tests.lab.asking import ends, open_on
@@ -33,10 +33,6 @@ PROPERTIES: Final = {
     # a frozen broker stays the leader of its partitions for so long
     "broker.session.timeout.ms": "60000",
 }
-SKIPS_THE_LOST: Final = ("4.3.1",)
-"""Versions with KAFKA-20734: the coordinator takes a partition without a leader for a deleted one, and completes the
-transaction without its marker there."""
-
 LOST, LIVING = 0, 1
 """The topic's partitions: led by the victim, and by the coordinator."""
 
