@@ -23,7 +23,6 @@ from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import judge_inputs
 from service.store.writers.findings import FindingWriter, load
-from spark_jobs.judge.acknowledged import acknowledged
 from spark_jobs.judge.coordinator_prober import CoordinatorProber
 from spark_jobs.judge.current_state import ConditionObserver
 from spark_jobs.judge.disturbances import disturbances_at_start
@@ -32,7 +31,7 @@ from spark_jobs.judge.group_prober import GroupProber, probing_groups
 from spark_jobs.judge.groups import BlockedGroupObserver
 from spark_jobs.judge.partition_prober import PartitionProber
 from spark_jobs.judge.partitions import ROUND_MS, OpenEntryObserver
-from spark_jobs.judge.torn import TornObserver
+from spark_jobs.judge.until_acknowledged import TornObserver, acknowledged
 from spark_jobs.runtime.liveness import JUDGE_S, Liveness
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.settings import IngestSettings

@@ -1,4 +1,5 @@
-"""Makes observations of the torn transactions that the audit of markers has found."""
+"""Observes and ends findings that stay until somebody acknowledges them: reads torn transactions, and resolves what is
+acknowledged."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
+from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.torn import torn
+from service.store.acknowledgements import read_acknowledgements
 from service.store.queries import marker_audit
 
 
@@ -34,3 +38,14 @@ class TornObserver:
             counted += [o.sequence for o in one.occurrences if finding is not None and o.sequence <= finding.counted_to]
         self._seen = ()
         return counted
+
+
+def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
+    """Returns a round result for each kind that has acknowledged findings. Asks the store only if one is open."""
+    waiting = [one for one in known.values() if one.kind in kinds.UNTIL_ACKNOWLEDGED and one.is_open]
+    given = read_acknowledgements(connection, cluster_id, waiting)
+    results = []
+    for kind in sorted({one.kind for one in waiting if one.id in given}):
+        ended = {one.subject: kinds.ACKNOWLEDGED for one in waiting if one.id in given and one.kind == kind}
+        results.append(RoundResult((), frozenset({kind}), resolutions=ended))
+    return results
