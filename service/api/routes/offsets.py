@@ -25,6 +25,7 @@ from service.api.schemas.offsets import Explanation, Span
 from service.domain.partitions import offset_spans
 from service.domain.partitions.endings import KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, SpanBuilder
+from service.kafka.client import KafkaClient
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.decisions import (
     CoordinatorDecisions,
@@ -94,22 +95,33 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
 
     This may take seconds: the caller should hold no connection to the store meanwhile.
     """
-    found = SpanBuilder(offset, end)
     as_of_ms = request.app.state.now_ms()
     with kafka_of(request).asking(cluster) as client:
         place = offsets_reading.find(client, topic, partition, offset)
-        truncated_at = offsets_reading.read(client, place, found)
+        found, truncated_at = _read(client, place, offset, end)
     # read after the log: a transaction that ended there may have been decided just before
     with store_of(request).read() as connection:
-        spans = _spans(connection, cluster, found, hanging_transactions(connection, cluster.id, topic, partition))
+        hangs = hanging_transactions(connection, cluster.id, topic, partition)
+        spans = _spans(connection, cluster, found, hangs, offset)
     return Explained(spans, truncated_at, as_of_ms)
 
 
+def _read(client: KafkaClient, place: offsets_reading.Place, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
+    """Returns what was read, and the offset at which a bound stopped the reading or None. Offsets near the head of the
+    log are read from its start, if that is quickly done."""
+    if 0 < offset <= offset_spans.HEAD and not place.log_start:
+        from_start = SpanBuilder(0, end)
+        if offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None:
+            return from_start, None
+    found = SpanBuilder(offset, end)
+    return found, offsets_reading.read(client, place, found)
+
+
 def _spans(
-    connection: Connection, cluster: ClusterRow, found: SpanBuilder, hangs: Sequence[HangingTransaction]
+    connection: Connection, cluster: ClusterRow, found: SpanBuilder, hangs: Sequence[HangingTransaction], since: int
 ) -> list[Span]:
-    """Returns the spans as bodies, with the owner and the cause of each."""
-    spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
+    """Returns the spans from `since` on as bodies, with the owner and the cause of each."""
+    spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open}, since)
     known = known_period(connection, cluster)
     past: dict[int, _Past] = {}
     bodies = []

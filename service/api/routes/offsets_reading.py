@@ -34,6 +34,7 @@ class Bounds(NamedTuple):
 
 
 BOUNDS: Final = Bounds()
+BOUNDS_OF_HEAD: Final = Bounds(bytes=FIRST_BYTES, seconds=1.0)
 
 
 class Place(NamedTuple):

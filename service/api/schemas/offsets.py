@@ -58,6 +58,13 @@ class LogSpan(Shape):
             " out otherwise."
         ),
     ] = False
+    ends_nothing: Annotated[
+        bool,
+        Field(
+            description="Of a marker: true if its producer id is known to have no record before it that it ends, as at"
+            " the head of a topic that was created again inside a transaction. Left out otherwise."
+        ),
+    ] = False
 
     @staticmethod
     def of(
@@ -80,6 +87,7 @@ class LogSpan(Shape):
             cause=None if cause is None else cause.code,
             confidence=None if cause is None else cause.confidence,
             by_hand=ending is not None and ending.by_hand,
+            ends_nothing=span.ends_nothing,
         )
 
 

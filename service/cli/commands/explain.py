@@ -78,6 +78,8 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
     marker = one.get("marker")
     if marker is not None and one["kind"] != "marker":
         marker = f"{marker} at {one['marker_offset']}"
+    elif one.get("ends_nothing"):
+        marker = f"{marker}, ends nothing"
     return (
         f"{one['from']}" if last == one["from"] else f"{one['from']}..{last}",
         one["kind"].replace("_", " "),

@@ -11,7 +11,7 @@ from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.owners import Owners, owners_of
 from service.domain.partitions.endings import cause_of_marker
-from service.domain.partitions.offset_spans import Span, SpanBuilder
+from service.domain.partitions.offset_spans import HEAD, Span, SpanBuilder
 from service.partition_log import walk_through
 from service.wire.batches import read_batches
 
@@ -38,7 +38,8 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExp
         raise CommandFailed(f"{', '.join(names)}: no record batch in these files")
     if offset < files[0].first:
         raise CommandFailed(f"no file has offset {offset}: the first begins at {files[0].first}")
-    walk, end, truncated_at = SpanBuilder(offset, to), 0, None
+    begin = 0 if files[0].first == 0 and offset <= HEAD else offset
+    walk, end, truncated_at = SpanBuilder(begin, to), 0, None
     for file in files:
         if file.first < end:
             raise CommandFailed(
@@ -57,7 +58,7 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExp
     if walk.to < to and truncated_at is None and walk.to < end:
         truncated_at = walk.to
     owners = owners_of(file.data for file in opened if file.is_log)
-    spans = [_described(span, owners) for span in walk.spans({})]
+    spans = [_described(span, owners) for span in walk.spans({}, offset)]
     return LogExplanation(spans=spans, truncated_at=truncated_at, as_of=None), end
 
 

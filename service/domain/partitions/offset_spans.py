@@ -26,6 +26,10 @@ ABORT: Final = "ABORT"
 
 MOST_SPANS: Final = 2_000
 
+HEAD: Final = 100
+"""Number of offsets at the head of a log that are read too where only later ones of them are asked for: what lies there
+shows whether a marker ends anything. A topic that was created again begins with markers that do not."""
+
 _FATES: Final = {COMMIT: COMMITTED, ABORT: ABORTED, None: UNKNOWN}
 
 
@@ -155,10 +159,11 @@ class SpanBuilder:
                 part.kind = OPEN if is_open else UNKNOWN
         self._waiting.clear()
 
-    def spans(self, hanging: Mapping[int, int]) -> list[Span]:
-        """Returns the spans in order, without holes. `hanging`: the start offset of a transaction that is known to
-        hang, by producer id."""
-        return [self._span(part, hanging) for part in self._parts]
+    def spans(self, hanging: Mapping[int, int], since: int = 0) -> list[Span]:
+        """Returns the spans from `since` on, in order, without holes. `hanging`: the start offset of a transaction that
+        is known to hang, by producer id."""
+        spans = [self._span(part, hanging) for part in self._parts if part.next > since]
+        return [one._replace(first=max(one.first, since)) for one in spans]
 
     def _add(self, batch: BatchOffsets) -> None:
         part = self._parts[-1] if self._parts else None

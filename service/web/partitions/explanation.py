@@ -46,6 +46,10 @@ _READERS: Final = {
     GAP: "The log has no record at this offset (any more): compaction or retention removed it, or there never was one.",
     UNKNOWN: "It could not be read, or what ended its transaction was not found.",
 }
+_ENDS_NOTHING: Final = (
+    "It ends nothing: its producer id had no record open here, as at the head of a topic that was created again inside"
+    " a transaction. No consumer ever gets it."
+)
 _TONES: Final = {HANGING: "critical", OPEN: "info", UNKNOWN: "unknown", GAP: "unknown"}
 _ICONS: Final = {OPEN: "open"}
 _BY_HAND: Final = word_of(ADMIN)._replace(text="a marker by hand")
@@ -106,7 +110,7 @@ def _told(span: Span) -> Told:
         last=span.to - 1,
         kind=kind,
         head=_HEADS[kind],
-        readers=_READERS[kind],
+        readers=_ENDS_NOTHING if span.ends_nothing else _READERS[kind],
         tone=_TONES.get(kind, "quiet"),
         icon=_ICONS.get(kind, _TONES.get(kind, "")),
         who=shown_id(span.transactional_id, span.transactional_id_b64),

@@ -214,3 +214,21 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith("txnscope explain: ")
     assert words in err
+
+
+def test_a_marker_at_the_head_of_a_topic_that_was_created_again_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C13: also where only the second of two such markers is asked for."""
+    file = tmp_path / "00000000000000000000.log"
+    file.write_bytes(
+        control_batch(COMMIT, 0, producer_id=7, producer_epoch=1)
+        + control_batch(COMMIT, 1, producer_id=8, producer_epoch=1)
+        + batch([Rec(b"k", b"v")], 2, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=1)
+        + control_batch(COMMIT, 3, producer_id=7, producer_epoch=1)
+    )
+    for offset in range(4):
+        (span,) = explained(capsys, offset, offset + 1, file)
+        assert span.get("ends_nothing", False) == (offset < 2)
+    assert main(["explain", "@1", "--segments", str(file)]) == 0
+    assert "COMMIT, ends nothing" in capsys.readouterr().out

@@ -78,7 +78,7 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
     ]
     truncated: list[int | None] = [None]
 
-    def read_(client: Any, place: Place, walk: SpanBuilder) -> int | None:
+    def read_(client: Any, place: Place, walk: SpanBuilder, *bounds: Any) -> int | None:
         for piece in pieces:
             walk.add_batch(piece)
         walk.finish(15, 12, is_whole=True)
@@ -115,6 +115,7 @@ def test_whose_record_it_is_and_what_became_of_it(explain: Callable[..., PageTex
     assert page.links["a<b>"] == "/clusters/orders/transaction?id=a%3Cb%3E"
     assert page.links["This page as JSON"].endswith("/partitions/orders/0/offsets/8?to=9")
     assert explain("offset=9").texts["explained"].startswith("A marker. Offset 9 is the COMMIT marker of a<b>")
+    assert "It ends a transaction and uses an offset" in explain("offset=9").texts["explained"]
     assert explain("offset=1").texts["explained"].startswith("Not in the log. Offset 1")
     assert "belongs to no transaction" in explain("offset=10").texts["explained"]
     still = explain("offset=12").texts["explained"]
