@@ -210,7 +210,7 @@ _CLUSTERS: Final = [
     lines(
         "Markers compared with decisions",
         "Ended transactions on tailed topics (--partitions all), how many in each step: whole, torn (a marker says"
-        " otherwise than the coordinator decided), or not seen as a whole.",
+        " otherwise than the coordinator decided, or records went with their topic), or not seen as a whole.",
         "short",
         [Query(increase(catalogue.AUDITED, "result"), "{{cluster}} {{result}}")],
         page(of_series, "/pipeline"),

@@ -115,10 +115,10 @@ TORN: Final = Alert(
     name="KafkaTransactionTorn",
     expr=f"{_confirmed(kinds.TORN)} > 0",
     severity=CRITICAL,
-    summary="A transaction of {{ $labels.cluster }} is committed in one part and aborted in another",
+    summary="A transaction of {{ $labels.cluster }} did not end as a whole",
     description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker says"
-    " otherwise than the coordinator decided. The finding (torn_transaction) names the partitions, and stays until"
-    " somebody acknowledges it.",
+    " otherwise than the coordinator decided, or whose records were deleted with their topic before the commit. The"
+    " finding (torn_transaction) names the partitions, and stays until somebody acknowledges it.",
     page=OF_CLUSTER + "/findings?kind=torn_transaction",
     board=_BOARD,
 )

@@ -41,6 +41,7 @@ from service.store.schema import (
     cluster_minutes,
     coordinator_states,
     data_gaps,
+    ended_logs,
     findings,
     id_minutes,
     left_behind_records,
@@ -161,7 +162,8 @@ class Retention:
             audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=with_finding)
             told = self._delete_oldest(connection, audit_events.c.at_ms, now_ms - AUDIT_KEPT_MS)
             told += delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
-            for time in (unended_records.c.seen_at_ms, waiting_decisions.c.read_at_ms, waiting_markers.c.read_at_ms):
+            waiting = (unended_records.c.seen_at_ms, ended_logs.c.seen_at_ms)
+            for time in (*waiting, waiting_decisions.c.read_at_ms, waiting_markers.c.read_at_ms):
                 told += self._delete_oldest(connection, time, history_ms, MARKERS_FOR_ONE) // MARKERS_FOR_ONE
             told += self._delete_oldest(connection, mutes.c.until_ms, now_ms - AUDIT_KEPT_MS)
             told += self._delete_oldest(connection, acknowledgements.c.at_ms, now_ms - AUDIT_KEPT_MS)

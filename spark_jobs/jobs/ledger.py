@@ -10,7 +10,7 @@ from service.domain.partitions.ledger import SOURCE
 from service.store.lease import Lease, check
 from service.store.progress import keep_topics
 from service.store.writers.ledger import LedgerWriter
-from service.store.writers.marker_audit import forget_all
+from service.store.writers.marker_audit import forget_all, forget_untailed
 from spark_jobs.first_read import log_position
 from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures
@@ -45,6 +45,9 @@ class LedgerJob:
 
     def _positions(self, lease: Lease) -> dict[str, dict[int, LogPosition]]:
         kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails)
+        with self._engine.begin() as connection:
+            check(connection, lease)
+            forget_untailed(connection, lease.cluster_id, self._watch.tails)
         return {topic: {p: log_position(position) for p, position in of.items()} for topic, of in kept.items()}
 
 

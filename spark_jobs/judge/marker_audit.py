@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from sqlalchemy import Engine
 
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.marker_audit import Compared, Decision, Result, SeenMarker, compare
+from service.domain.partitions.marker_audit import Compared, EndedLog, Result, compare
+from service.domain.partitions.marker_histories import Decision, SeenMarker
 from service.store.engine import open_reader
 from service.store.lease import Lease
-from service.store.queries.marker_audit import AuditInputs, TailView, Witness, known_otherwise, read_inputs
-from service.store.writers.marker_audit import MarkerAuditWriter, Settled, Torn, contradictions_of
+from service.store.queries.marker_audit import AuditInputs, FirstRecord, TailView, Witness, left_over, read_inputs
+from service.store.writers.marker_audit import MarkerAuditWriter, Settled, Torn
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.periodic import repeated
 
@@ -57,12 +58,12 @@ class MarkerAuditor:
         with self._reader.connect() as connection:
             inputs = read_inputs(connection, self._cluster_id)
         self._note(inputs, now_ms)
-        if inputs.is_cut or any(witness != inputs.witness for _, witness in inputs.audited.values()):
+        if inputs.is_cut or inputs.is_broken:
             self._writer.begin_anew(inputs.decisions)
             self._completed_ms.clear()
             return self._tell(Counter({Result.UNSEEN: len(inputs.decisions)}), now_ms)
         settled = self._settled(inputs, now_ms)
-        if settled.results or settled.used or settled.gone or settled.begun:
+        if settled.results or settled.used or settled.gone or settled.begun or settled.ended:
             self._writer.settle(settled, inputs.witness)
         for decision in settled.results:
             self._completed_ms.pop(decision, None)
@@ -92,31 +93,59 @@ class MarkerAuditor:
         used: list[SeenMarker] = []
         for marker, read_at_ms in inputs.markers:
             begun = inputs.audited.get(marker.topic_partition)
-            if begun is not None and marker.offset < begun[0]:
+            if begun is not None and marker.offset < begun:
                 used.append(marker)
                 continue
             of_producer = by_producer.get(marker.producer_id)
             known_ms = whole_log_ms if of_producer is None else self._log_known_ms.get(of_producer[0].log_partition)
             if begun is not None and known_ms is not None and read_at_ms < known_ms:
-                markers[marker.producer_id].append(_from(marker, begun[0]))
+                markers[marker.producer_id].append(_from(marker, begun))
         results: dict[Decision, Result] = {}
         told: list[tuple[int, int]] = []
         torn: list[Torn] = []
+        ownerless: set[tuple[TopicPartition, int]] = set()
+        passed: set[tuple[TopicPartition, int]] = set()
+        ended: defaultdict[TopicPartition, list[EndedLog]] = defaultdict(list)
+        for one in inputs.ended:
+            ended[one.topic_partition].append(one)
         for producer_id in by_producer.keys() | markers.keys():
             decisions = by_producer.get(producer_id, [])
-            closed = {one: frozenset(self._closed(one, inputs)) for one in decisions}
-            found = compare(decisions, markers.get(producer_id, ()), closed)
+            closed = {one: frozenset(self._closed(one, inputs, ended)) for one in decisions}
+            found = compare(decisions, markers.get(producer_id, ()), closed, ended)
             results |= found.results
             torn += _torn(found)
             used += found.used
             done = [one for one, _ in found.results]
             late = _late(decisions, done, self._completed_ms, now_ms)
             results |= dict.fromkeys(late, Result.UNSEEN)
+            given_up = {place for one in late for place in one.participants}
+            ownerless |= {(place, producer_id) for place in found.ownerless | given_up}
+            passed |= {(place, producer_id) for place in found.passed | given_up}
             last = max((one.offset for one in (*done, *late)), default=-1)
             told += [(one.log_partition, one.offset) for one in decisions if one.offset <= last]
         torn = self._without_left_over(torn, results)
         gone = tuple(place for place in inputs.audited if place not in inputs.tails)
-        return Settled(results, tuple(told), tuple(torn), tuple(used), gone, self._begun(inputs))
+        of_audited = frozenset(one for one in ownerless if one[0] in inputs.audited)
+        left = self._ended(inputs, set(told), passed)
+        return Settled(results, tuple(told), tuple(torn), tuple(used), gone, self._begun(inputs), of_audited, left)
+
+    def _ended(
+        self, inputs: AuditInputs, told: set[tuple[int, int]], passed: set[tuple[TopicPartition, int]]
+    ) -> tuple[EndedLog, ...]:
+        """Returns the ended logs of which less is left to compare, without what is not needed any more: records in
+        `passed`, and markers of decisions that are all told."""
+        whole_ms = self._whole_log_ms(inputs)
+        left = [one for one in inputs.decisions if (one.log_partition, one.offset) not in told]
+        changed = []
+        for log in inputs.ended:
+            place = log.topic_partition
+            are_told = whole_ms is not None and whole_ms > log.seen_at_ms
+            are_told &= not any(one.after_ms <= log.seen_at_ms and place in one.participants for one in left)
+            unended = tuple(one for one in log.unended if (place, one.producer_id) not in passed)
+            now = log._replace(markers=() if are_told else log.markers, unended=unended)
+            if now != log:
+                changed.append(now)
+        return tuple(changed)
 
     def _whole_log_ms(self, inputs: AuditInputs) -> int | None:
         """Returns the time before which everything that was appended to the transaction log is read; None if a part of
@@ -124,7 +153,9 @@ class MarkerAuditor:
         known = [self._log_known_ms.get(one.partition) for one in inputs.log]
         return min((ms for ms in known if ms is not None), default=None) if None not in known else None
 
-    def _closed(self, one: Decision, inputs: AuditInputs) -> Iterator[TopicPartition]:
+    def _closed(
+        self, one: Decision, inputs: AuditInputs, ended: Mapping[TopicPartition, Sequence[EndedLog]]
+    ) -> Iterator[TopicPartition]:
         """Yields the partitions on which all markers of the decision are known, and with them all decisions of these
         markers; also partitions on which nothing can be told any more."""
         completed_ms = self._completed_ms.get(one)
@@ -132,6 +163,8 @@ class MarkerAuditor:
         if completed_ms is None or known_ms is None:
             return
         for place in one.participants:
+            if any(log.seen_at_ms >= known_ms for log in ended.get(place, ())):
+                continue
             if (place, known_ms) not in self._asked_ms:
                 asked = (read.end_asked_at_ms for read in self._reads.get(place, ()) if read.read_at_ms < known_ms)
                 self._asked_ms[place, known_ms] = max(asked, default=-1)
@@ -140,12 +173,13 @@ class MarkerAuditor:
                 yield place
 
     def _without_left_over(self, torn: list[Torn], results: dict[Decision, Result]) -> list[Torn]:
-        """Returns the torn transactions without those whose marker may have ended older records only."""
+        """Returns the torn transactions without those whose marker may have ended older records only, or of which older
+        records only may be gone."""
         if not torn:
             return torn
         with self._reader.connect() as connection:
-            explained = known_otherwise(connection, self._cluster_id, contradictions_of(torn))
-        doubtful = {one.decision for one in explained}
+            older = left_over(connection, self._cluster_id, [first for one in torn for first in _first_records(one)])
+        doubtful = {one.decision for one in torn if not older.isdisjoint(_first_records(one))}
         results |= dict.fromkeys(doubtful, Result.UNSEEN)
         return [one for one in torn if one.decision not in doubtful]
 
@@ -193,14 +227,21 @@ def _from(marker: SeenMarker, begun: int) -> SeenMarker:
 
 
 def _torn(found: Compared) -> Iterator[Torn]:
-    by_decision: defaultdict[Decision, list[SeenMarker]] = defaultdict(list)
-    for decision, marker in found.contradictions:
-        by_decision[decision].append(marker)
-    for decision, otherwise in by_decision.items():
-        places = {marker.topic_partition for marker in otherwise}
-        own = [marker for marker in found.own.get(decision, ()) if marker.topic_partition not in places]
+    for decision, result in found.results:
+        if result is not Result.TORN:
+            continue
+        otherwise = tuple(marker for one, marker in found.contradictions if one == decision)
+        gone = tuple(one for one in found.gone if one.decision == decision)
+        places = {marker.topic_partition for marker in otherwise} | {part.topic_partition for part in gone}
+        own = [marker for marker in found.own[decision] if marker.topic_partition not in places]
         unseen = len(decision.participants) + decision.untailed - len(places) - len(own)
-        yield Torn(decision, tuple(otherwise), tuple(sorted(own)), unseen)
+        yield Torn(decision, otherwise, tuple(sorted(own)), unseen, gone)
+
+
+def _first_records(one: Torn) -> set[FirstRecord]:
+    producer_id = one.decision.producer_id
+    ended = {FirstRecord(*marker.topic_partition, producer_id, marker.ends_from) for marker in one.otherwise}
+    return ended | {FirstRecord(*part.topic_partition, producer_id, part.from_offset) for part in one.gone}
 
 
 def _late(

@@ -25,8 +25,7 @@ class TornObserver:
 
     def observe(self, connection: Connection, context: Context) -> tuple[Observation, ...]:
         self._seen = tuple(
-            torn(one, context.rules.of(one.name, [marker.topic for marker in one.otherwise]))
-            for one in marker_audit.torn(connection, self._cluster_id)
+            torn(one, context.rules.of(one.name, one.topics)) for one in marker_audit.torn(connection, self._cluster_id)
         )
         return self._seen
 

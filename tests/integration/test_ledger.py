@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -10,20 +9,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
 
 from deploy.demo.broker import Broker
-from deploy.demo.workload.old_producer import OldProducer
-from deploy.demo.workload.raw_producer import Connection, RawProducer
-from service.domain.findings import kinds
 from service.domain.partitions.ledger import SOURCE
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.rows.counters import AUDITED
 from service.store.schema import (
-    audited_partitions,
     counters,
-    findings,
     log_partitions,
     partition_markers,
     partition_minutes,
@@ -31,10 +24,9 @@ from service.store.schema import (
 )
 from tests.helpers.brokers import connect, on
 from tests.helpers.stores import client_of
-from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
-from tests.integration.producers import NULL_LOGGER, create_topic, create_topics, open_producer
-from tests.lab.asking import open_on
+from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
 from tests.service.wire.dumps import DumpedBatch, read_dump
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -139,7 +131,8 @@ def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
         volumes, markers = app.rows(partition_minutes), app.rows(partition_markers)
         assert [row.error for row in app.rows(source_status) if row.source == SOURCE] == [None]
         assert app.gaps() == []
-        assert "torn" not in audited(app), "nobody wrote a marker by hand"
+        results = {row.label for row in app.rows(counters) if row.name == AUDITED}
+        assert "torn" not in results, "nobody wrote a marker by hand"
         for p in (0, 1):
             truth = dumped(broker, tmp_path, p, begun[p])
             counted = {row.minute_ms: [*row[4:]] for row in volumes if row.partition == p and row.bytes}
@@ -164,65 +157,3 @@ def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
             sources = {one["source"]: one for one in client.get("/api/v1/clusters/test").json()["sources"]}
             assert sources[SOURCE]["caught_up"]
             assert sources[SOURCE]["position"] == sum(ends(broker).values())
-
-
-def audited(app: Ingest) -> dict[str, int]:
-    """The audited transactions so far, by result."""
-    app.is_running()
-    return {row.label: row.value for row in app.rows(counters) if row.name == AUDITED}
-
-
-def wait_until_audited(app: Ingest, number: int) -> dict[str, int]:
-    what = f"{number} transactions to be audited ({app.log})"
-    return wait_until(lambda: audited(app), lambda found: sum(found.values()) >= number, what)
-
-
-def torn_of(app: Ingest) -> list[Any]:
-    return [row for row in app.rows(findings) if row.kind == kinds.TORN]
-
-
-@pytest.mark.parametrize(("version", "protocol"), [("3.9.2", "old"), ("4.3.1", "old"), ("4.3.1", "TV2")])
-def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
-    brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
-) -> None:
-    """C13: an operator takes a living transaction for a hanging one and aborts it on a-0 with Kafka's tool; its client
-    goes on, and commits."""
-    broker = brokers(version)
-    a, b, name = (f"torn-{protocol}-{part}" for part in ("a", "b", "id"))
-    create_topics(broker.bootstrap, NewTopic(a, 1, 1), NewTopic(b, 1, 1))
-    connection = Connection(broker.bootstrap, threading.Event())
-
-    def begin() -> None:
-        if isinstance(producer, OldProducer):
-            producer.add(a, 0)
-            producer.add(b, 0)
-        producer.produce(a, 0, [b"1", b"2"])
-        producer.produce(b, 0, [b"1"])
-
-    producer = OldProducer(connection, name) if protocol == "old" else RawProducer(connection, name)
-    producer.init()  # so that there is a transaction log
-    with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"torn-{protocol}-*")) as app:
-        wait_for(lambda: len(app.rows(audited_partitions)) == 2, f"the audit to begin ({app.log})")
-        for n in range(20):
-            begin()
-            producer.end(commit=n % 4 != 3)
-        assert wait_until_audited(app, 20) == {"whole": 20}
-
-        begin()
-        (living,) = open_on(connection, a, 0)
-        place = ("--topic", a, "--partition", "0", "--start-offset", str(living.start_offset))
-        tool = "org.apache.kafka.tools.TransactionsCommand"
-        broker.tool(tool, "--bootstrap-server", broker.bootstrap, "abort", *place)
-        producer.produce(a, 0, [b"3", b"4"])
-        producer.end(commit=True)
-        assert wait_until_audited(app, 21) == {"whole": 20, "torn": 1}
-        (torn,) = wait_until(lambda: torn_of(app), lambda found: len(found) == 1, "the finding")
-        assert (torn.status, torn.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
-        assert (torn.topic, torn.partition, torn.transactional_id) == (a, 0, name.encode())
-        assert torn.title == f"a transaction of {name} was committed, and its part on {a}-0 is aborted"
-        assert torn.detail == f"committed on {b}-0"
-
-        begin()
-        producer.end(commit=True)
-        assert wait_until_audited(app, 22) == {"whole": 21, "torn": 1}
-        assert [one.id for one in torn_of(app)] == [torn.id]

@@ -3,6 +3,7 @@ until it is acknowledged."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
@@ -25,6 +26,13 @@ _OF_ABORTED: Final = (
 )
 
 
+_OF_GONE: Final = (
+    "Nothing brings these records back: they were deleted with the topic, also where a topic of that name is there"
+    " again. Have the application send again what consumers need. Find out who deletes the topic while applications"
+    " write to it: end their transactions first. Then acknowledge this finding."
+)
+
+
 class MarkerRead(NamedTuple):
     """A marker that was read on a partition. `at_ms`: the leader's clock."""
 
@@ -39,14 +47,25 @@ class MarkerRead(NamedTuple):
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
+class GonePart(NamedTuple):
+    """Records from an offset on that were deleted with their topic, while their transaction was open. `seen_at_ms`:
+    when the deletion was seen, by our clock."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    seen_at_ms: int
+
+
 class TornTransaction(NamedTuple):
-    """A transaction whose markers contradict its decision.
+    """A transaction of which parts ended otherwise than was decided.
 
     - `sequence`: number in the store, by which it is counted once.
     - `name`: the transactional.id as text.
     - `is_commit`: the coordinator's decision; `decided_at`: place of its record, written at `decided_at_ms`.
-    - `otherwise`: the markers that say otherwise, not empty; `as_decided`: those that say the same.
-    - `unseen`: number of its partitions without a marker that was read.
+    - `otherwise`: the markers that say otherwise; `as_decided`: those that say the same.
+    - `unseen`: number of its other partitions without a marker that was read.
+    - `gone`: its records that were deleted with their topics before it was committed. It or `otherwise` is not empty.
     """
 
     sequence: int
@@ -60,43 +79,61 @@ class TornTransaction(NamedTuple):
     otherwise: tuple[MarkerRead, ...]
     as_decided: tuple[MarkerRead, ...]
     unseen: int
+    gone: tuple[GonePart, ...] = ()
+
+    @property
+    def topics(self) -> list[str]:
+        """Returns the topics of the parts that ended otherwise."""
+        return [*(marker.topic for marker in self.otherwise), *(part.topic for part in self.gone)]
 
 
 def torn(one: TornTransaction, rule: Rule) -> Observation:
     """Returns the observation of the transaction."""
-    first = one.otherwise[0]
-    places = join_partitions([(marker.topic, marker.partition) for marker in one.otherwise])
-    decided, otherwise = ("committed", "aborted") if one.is_commit else ("aborted", "committed")
-    parts = "part" if len(one.otherwise) == 1 else "parts"
+    if one.otherwise:
+        marker = one.otherwise[0]
+        topic, partition, offset, at_ms = marker.topic, marker.partition, marker.offset, marker.at_ms
+        advice = _OF_COMMITTED if one.is_commit else _OF_ABORTED
+    else:
+        topic, partition, offset, at_ms = one.gone[0]
+        advice = _OF_GONE
+    decided = "committed" if one.is_commit else "aborted"
     return Observation(
         kind=kinds.TORN,
         severity=kinds.CRITICAL,
         subject=Subject(
-            topic=first.topic,
-            partition=first.partition,
+            topic=topic,
+            partition=partition,
             transactional_id=one.transactional_id,
             producer_id=one.producer_id,
             producer_epoch=one.producer_epoch,
-            start_offset=first.offset,
+            start_offset=offset,
         ),
-        title=f"a transaction of {one.name} was {decided}, and its {parts} on {places} {_verb(one)} {otherwise}",
+        title=f"a transaction of {one.name} was {decided}, and {'; '.join(_parts(one))}",
         detail=_rest(one, decided),
-        advice=_OF_COMMITTED if one.is_commit else _OF_ABORTED,
+        advice=advice,
         evidence=(
             Evidence(
                 one.decided_at_ms, one.decided_at, f"the coordinator decided: {'commit' if one.is_commit else 'abort'}"
             ),
             *(_evidence(marker, "not what was decided") for marker in one.otherwise[:TOLD]),
+            *(_evidence_of_gone(part) for part in one.gone[:TOLD]),
             *(_evidence(marker, "as decided") for marker in one.as_decided[:TOLD]),
         ),
-        occurrences=(Occurrence(one.sequence, first.at_ms),),
+        occurrences=(Occurrence(one.sequence, at_ms),),
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
     )
 
 
-def _verb(one: TornTransaction) -> str:
-    return "is" if len(one.otherwise) == 1 else "are"
+def _parts(one: TornTransaction) -> Iterator[str]:
+    if one.otherwise:
+        places = join_partitions([(marker.topic, marker.partition) for marker in one.otherwise])
+        parts = "part on {} is" if len(one.otherwise) == 1 else "parts on {} are"
+        yield f"its {parts.format(places)} {'aborted' if one.is_commit else 'committed'}"
+    if one.gone:
+        places = join_partitions([(part.topic, part.partition) for part in one.gone])
+        topics = "topic was" if len({part.topic for part in one.gone}) == 1 else "topics were"
+        yield f"its records on {places} are gone: the {topics} deleted while it was open"
 
 
 def _rest(one: TornTransaction, decided: str) -> str:
@@ -111,3 +148,8 @@ def _rest(one: TornTransaction, decided: str) -> str:
 
 def _evidence(marker: MarkerRead, how: str) -> Evidence:
     return Evidence(marker.at_ms, marker.place, f"{'COMMIT' if marker.is_commit else 'ABORT'} marker: {how}")
+
+
+def _evidence_of_gone(part: GonePart) -> Evidence:
+    place = f"{part.topic}-{part.partition}@{part.from_offset}"
+    return Evidence(part.seen_at_ms, place, "records from here on had no marker when the topic was deleted")

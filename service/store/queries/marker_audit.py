@@ -4,16 +4,17 @@ sides are read."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, Row, and_, func, or_, select
 
 from service.domain.findings.context import LogProgress
 from service.domain.findings.kinds import ADOPTED, HANGING
-from service.domain.findings.torn import MarkerRead, TornTransaction
+from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction
 from service.domain.partitions import ledger
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.marker_audit import Contradiction, Decision, SeenMarker
+from service.domain.partitions.marker_audit import EndedLog, UnendedRecords
+from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
 from service.domain.transaction_log.states import PREPARE_ABORT, PREPARE_COMMIT, TOPIC
 from service.store.display import display_id
 from service.store.many_rows import batched, look_up
@@ -21,6 +22,7 @@ from service.store.queries.judge_inputs import log_progress
 from service.store.schema import (
     audited_partitions,
     data_gaps,
+    ended_logs,
     findings,
     log_partitions,
     rejects,
@@ -33,10 +35,14 @@ from service.store.schema import (
 MOST_WAITING: Final = 100_000
 """Bound on the decisions, and on the markers, that wait at once."""
 
+MOST_ENDED_LOGS: Final = 200
+"""Bound on the logs of deleted topics that wait; of more, nothing is told."""
+
 TORN_READ: Final = 100
 _AT_ONCE: Final = 500
 
 _D, _M, _T, _L = waiting_decisions.c, waiting_markers.c, torn_transactions.c, log_partitions.c
+_E = ended_logs.c
 _KINDS_THAT_EXPLAIN: Final = (HANGING, ADOPTED)
 
 
@@ -65,22 +71,25 @@ class Waiting(NamedTuple):
 
 
 class AuditInputs(NamedTuple):
-    """One state of the store. `audited`: by partition, the first offset that is compared. `completed`: the decisions
-    whose CompleteX was read. `is_cut`: more wait than are read."""
+    """One state of the store. `audited`: by partition, the first offset that is compared. `ended`: logs of deleted
+    topics. `completed`: the decisions whose CompleteX was read. `is_cut`: more wait than are read; `is_broken`: since
+    the comparison of some partition began, a part of what was written was not read."""
 
     log: list[LogProgress]
     tails: dict[TopicPartition, TailView]
-    audited: dict[TopicPartition, tuple[int, Witness]]
+    audited: dict[TopicPartition, int]
+    ended: list[EndedLog]
     witness: Witness
     decisions: list[Decision]
     markers: list[Waiting]
     completed: frozenset[Decision]
     is_cut: bool
+    is_broken: bool
 
 
 def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
     decisions = [
-        Decision._make((*row[:-2], tuple((str(topic), int(number)) for topic, number in row[-2]), row[-1]))
+        _decision(*row)
         for row in connection.execute(
             select(*(_D[name] for name in Decision._fields))
             .where(_D.cluster_id == cluster_id)
@@ -97,11 +106,12 @@ def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
             .limit(MOST_WAITING + 1)
         )
     ]
-    a = audited_partitions.c
-    audited = {
-        (row.topic, row.partition): (row.from_offset, Witness(row.gaps, row.rejects))
-        for row in connection.execute(select(audited_partitions).where(a.cluster_id == cluster_id))
-    }
+    of_audited = select(audited_partitions).where(audited_partitions.c.cluster_id == cluster_id)
+    audited = connection.execute(of_audited).all()
+    ended = connection.execute(
+        select(ended_logs).where(_E.cluster_id == cluster_id).order_by(_E.seen_at_ms).limit(MOST_ENDED_LOGS)
+    ).all()
+    witness = _witness(connection, cluster_id)
     tails = {
         (row.topic, row.partition): TailView(*row[2:])
         for row in connection.execute(
@@ -113,21 +123,41 @@ def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
     return AuditInputs(
         log_progress(connection, cluster_id),
         tails,
-        audited,
-        _witness(connection, cluster_id),
+        {(row.topic, row.partition): row.from_offset for row in audited},
+        [_ended_log(row) for row in ended],
+        witness,
         decisions,
         markers,
         _completed(connection, cluster_id, decisions),
         len(decisions) > MOST_WAITING or len(markers) > MOST_WAITING,
+        any(Witness(row.gaps, row.rejects) != witness for row in (*audited, *ended)),
+    )
+
+
+def _decision(*columns: Any) -> Decision:
+    *before, places, untailed, after_ms = columns
+    participants = tuple((str(topic), int(number)) for topic, number in places)
+    return Decision._make((*before, participants, untailed, NOT_KNOWN if after_ms is None else after_ms))
+
+
+def _ended_log(row: Row[Any]) -> EndedLog:
+    return EndedLog(
+        row.topic,
+        row.partition,
+        row.topic_id,
+        row.seen_at_ms,
+        tuple(SeenMarker(row.topic, row.partition, *one) for one in row.markers),
+        tuple(UnendedRecords(*one) for one in row.unended),
     )
 
 
 def _witness(connection: Connection, cluster_id: int) -> Witness:
-    newest = [
-        connection.scalar(select(func.max(table.c.id)).where(table.c.cluster_id == cluster_id)) or 0
-        for table in (data_gaps, rejects)
-    ]
-    return Witness(*newest)
+    """A tailed topic that was created again hides nothing of other partitions: its own comparison begins anew."""
+    g = data_gaps.c
+    is_of_one_topic = and_(g.source == ledger.SOURCE, g.reason == "recreated")
+    gap = select(func.max(g.id)).where(g.cluster_id == cluster_id, ~is_of_one_topic)
+    reject = select(func.max(rejects.c.id)).where(rejects.c.cluster_id == cluster_id)
+    return Witness(connection.scalar(gap) or 0, connection.scalar(reject) or 0)
 
 
 def _completed(connection: Connection, cluster_id: int, decisions: Sequence[Decision]) -> frozenset[Decision]:
@@ -149,15 +179,20 @@ def _completed(connection: Connection, cluster_id: int, decisions: Sequence[Deci
     return frozenset(done)
 
 
-def known_otherwise(
-    connection: Connection, cluster_id: int, contradictions: Collection[Contradiction]
-) -> set[Contradiction]:
-    """Returns those of which a finding says that their records were left over from an earlier transaction: a marker by
-    hand may have ended these, and nothing else."""
+class FirstRecord(NamedTuple):
+    """The first of the records that a producer id wrote to a partition in one transaction."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    offset: int
+
+
+def left_over(connection: Connection, cluster_id: int, records: Collection[FirstRecord]) -> set[FirstRecord]:
+    """Returns those of which a finding says that they were left over from an earlier transaction."""
     f = findings.c
-    found: set[tuple[str, int, int, int]] = set()
-    places = {(m.topic, m.partition, m.producer_id, m.ends_from) for _, m in contradictions}
-    for some in batched(sorted(places), _AT_ONCE):
+    found: set[FirstRecord] = set()
+    for some in batched(sorted(set(records)), _AT_ONCE):
         conditions = (
             and_(f.topic == topic, f.partition == number, f.producer_id == producer_id, f.start_offset == offset)
             for topic, number, producer_id, offset in some
@@ -167,12 +202,8 @@ def known_otherwise(
                 f.cluster_id == cluster_id, f.kind.in_(_KINDS_THAT_EXPLAIN), or_(*conditions)
             )
         )
-        found |= {(row[0], row[1], row[2], row[3]) for row in rows}
-    return {
-        one
-        for one in contradictions
-        if (one.marker.topic, one.marker.partition, one.marker.producer_id, one.marker.ends_from) in found
-    }
+        found |= {FirstRecord(*row) for row in rows}
+    return found
 
 
 def torn(connection: Connection, cluster_id: int) -> list[TornTransaction]:
@@ -193,6 +224,7 @@ def torn(connection: Connection, cluster_id: int) -> list[TornTransaction]:
             otherwise=_markers(row.otherwise),
             as_decided=_markers(row.as_decided),
             unseen=row.unseen,
+            gone=tuple(GonePart._make(one) for one in row.gone or ()),
         )
         for row in rows
     ]

@@ -19,6 +19,7 @@ from service.store.schema.ids import (
 )
 from service.store.schema.ledger import (
     audited_partitions,
+    ended_logs,
     partition_markers,
     partition_minutes,
     torn_transactions,
@@ -43,6 +44,7 @@ __all__ = [
     "counters",
     "data_gaps",
     "data_partitions",
+    "ended_logs",
     "finding_events",
     "findings",
     "findings_truncated",

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
+    String,
     Table,
 )
 
@@ -82,6 +83,7 @@ waiting_decisions = Table(
     Column("participants", JSON, nullable=False),  # [[topic, partition], …], the tailed ones
     Column("untailed", Integer, nullable=False),
     Column("read_at_ms", BigInteger, nullable=False),
+    Column("after_ms", BigInteger),
     PrimaryKeyConstraint("cluster_id", "log_partition", "offset"),
     Index(None, "cluster_id", "read_at_ms"),
 )
@@ -117,6 +119,24 @@ audited_partitions = Table(
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )
 
+# service.domain.partitions.ended_logs.EndedLog: what a topic that was deleted had of transactions that were not
+# compared yet. A row goes when they are.
+ended_logs = Table(
+    "ended_logs",
+    metadata,
+    cluster_column(),
+    Column("topic", NAME, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("topic_id", String, nullable=False),
+    Column("seen_at_ms", BigInteger, nullable=False),
+    Column("markers", JSON, nullable=False),  # [[offset, producer_id, producer_epoch, is_commit, at_ms, ends_from], …]
+    Column("unended", JSON, nullable=False),  # [[producer_id, from_offset, seen_at_ms], …]
+    Column("gaps", BigInteger, nullable=False),  # as of audited_partitions
+    Column("rejects", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster_id", "topic", "partition", "topic_id"),
+    Index(None, "cluster_id", "seen_at_ms"),
+)
+
 # service.domain.findings.torn.TornTransaction, until the judge has made a finding of it.
 torn_transactions = Table(
     "torn_transactions",
@@ -133,6 +153,7 @@ torn_transactions = Table(
     Column("otherwise", JSON, nullable=False),  # markers: [[topic, partition, offset, is_commit, at_ms], …]
     Column("as_decided", JSON, nullable=False),
     Column("unseen", Integer, nullable=False),
+    Column("gone", JSON),  # [[topic, partition, from_offset, seen_at_ms], …]
     Index(None, "cluster_id", "id"),
     sqlite_autoincrement=True,  # findings count a number once
 )

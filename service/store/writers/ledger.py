@@ -64,7 +64,7 @@ class LedgerWriter(SourceWriter):
             topic,
             [one for one in markers if one.partition in todo.steps],
             [one for one in batch.unended if one.topic == topic and one.partition in todo.steps],
-            [partition for partition, step in todo.steps.items() if step.begins_generation or step.read.is_gone],
+            todo.steps,
             now_ms,
         )
         finish_ranges(connection, *log, todo.steps.values(), now_ms)

@@ -7,28 +7,34 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, tuple_
+from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, tuple_, update
 
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.ledger import Marker, Unended
-from service.domain.partitions.marker_audit import Contradiction, Decision, Result, SeenMarker
+from service.domain.partitions.marker_audit import EndedLog, GoneRecords, Result
+from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
 from service.domain.transaction_log.facts import Decided
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.store.id_key import id_key
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert, batched
-from service.store.queries.marker_audit import Witness
+from service.store.queries.marker_audit import MOST_ENDED_LOGS, Witness
 from service.store.schema import (
     audited_partitions,
+    ended_logs,
     torn_transactions,
     unended_records,
     waiting_decisions,
     waiting_markers,
 )
 from service.store.writers.counters import count_audited
+from service.store.writers.range_plan import Step
 
 MOST_TORN: Final = 1_000
 """Bound on the torn transactions that wait for the judge; the counter counts all of them."""
+
+MOST_KEPT: Final = 1_000
+"""Bound on the markers, and on the producer ids with records, of a log that ended; of more, nothing is told."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -37,7 +43,8 @@ _DECISIONS = Upsert(waiting_decisions)
 _MARKERS = Upsert(waiting_markers)
 _UNENDED = Upsert(unended_records)
 _AUDITED = Upsert(audited_partitions, replace=("from_offset", "gaps", "rejects"))
-_U, _W, _M = unended_records.c, waiting_decisions.c, waiting_markers.c
+_ENDED = Upsert(ended_logs)
+_U, _W, _M, _A, _E = unended_records.c, waiting_decisions.c, waiting_markers.c, audited_partitions.c, ended_logs.c
 _DELETE_DECISION = delete(waiting_decisions).where(
     _W.cluster_id == bindparam("cluster"), _W.log_partition == bindparam("place"), _W.offset == bindparam("at")
 )
@@ -56,12 +63,18 @@ class Torn(NamedTuple):
     otherwise: tuple[SeenMarker, ...]
     as_decided: tuple[SeenMarker, ...]
     unseen: int
+    gone: tuple[GoneRecords, ...] = ()
 
 
 class Settled(NamedTuple):
-    """The outcome of one comparison. `told`: log partition and offset of all records of the decisions in `results`;
-    `gone`: tailed partitions that are tailed no longer; `begun`: the first offsets of partitions that are compared from
-    now on."""
+    """The outcome of one comparison.
+
+    - `told`: log partition and offset of all records of the decisions in `results`.
+    - `gone`: tailed partitions that are tailed no longer.
+    - `begun`: the first offsets of partitions that are compared from now on.
+    - `ownerless`: partitions and producer ids whose records without an end may be of a transaction in `results`.
+    - `ended`: logs of deleted topics with what is left of them to compare.
+    """
 
     results: Mapping[Decision, Result]
     told: tuple[tuple[int, int], ...] = ()
@@ -69,13 +82,20 @@ class Settled(NamedTuple):
     used: tuple[SeenMarker, ...] = ()
     gone: tuple[TopicPartition, ...] = ()
     begun: Mapping[TopicPartition, int] = {}
+    ownerless: frozenset[tuple[TopicPartition, int]] = frozenset()
+    ended: tuple[EndedLog, ...] = ()
 
 
 def keep_decisions(
-    connection: Connection, cluster_id: int, found: Iterable[Decided], audited: Callable[[str], bool], now_ms: int
+    connection: Connection,
+    cluster_id: int,
+    found: Iterable[Decided],
+    steps: Mapping[int, Step],
+    audited: Callable[[str], bool],
+    now_ms: int,
 ) -> None:
     """Adds the decisions about partitions of topics that are `audited`. Kafka's own topics are never tailed, so their
-    partitions do not make a transaction unseen."""
+    partitions do not make a transaction unseen. `steps`: by log partition, the ranges that hold the decisions."""
     rows = []
     for one in found:
         places = [(part.topic, number) for part in one.participants for number in part.partitions]
@@ -85,8 +105,17 @@ def keep_decisions(
         others = sum(not audited(topic) and not topic.startswith(_INTERNAL) for topic, _ in places)
         values = (one.partition, one.offset, id_key(one.transactional_id), one.producer_id, one.producer_epoch)
         told = (one.state == PREPARE_COMMIT, one.start_ms, one.at_ms, _json(connection, tailed), others, now_ms)
-        rows.append((cluster_id, *values, *told))
+        rows.append((cluster_id, *values, *told, _not_before_ms(steps[one.partition])))
     _DECISIONS.write(connection, rows)
+
+
+def _not_before_ms(step: Step) -> int:
+    """Returns a time at which nothing of the range had been appended, or NOT_KNOWN: the log had been read to an end
+    that was requested then."""
+    before = step.before
+    if before is None or step.begins_generation or before.next_offset < before.end_offset:
+        return NOT_KNOWN
+    return before.end_asked_at_ms
 
 
 def keep_markers(
@@ -95,11 +124,13 @@ def keep_markers(
     topic: str,
     markers: Sequence[Marker],
     unended: Sequence[Unended],
-    begun: Collection[int],
+    steps: Mapping[int, Step],
     now_ms: int,
 ) -> None:
-    """Adds the markers, each with the first record that it ended, also where an earlier batch had that. `begun`:
-    partitions of which another generation begins."""
+    """Adds the markers, each with the first record that it ended, also where an earlier batch had that. `steps`: by
+    partition, the ranges that hold them."""
+    begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
+    _keep_ended(connection, cluster_id, topic, steps, now_ms)
     if begun:
         for table in (unended_records, waiting_markers, audited_partitions):
             c = table.c
@@ -126,6 +157,53 @@ def keep_markers(
     _UNENDED.write(connection, [(cluster_id, *one, now_ms) for one in unended])
 
 
+def _keep_ended(connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, Step], now_ms: int) -> None:
+    """Sets aside what is known of the logs that ended with their topic, as far as it is compared. A log that is there
+    after all did not end."""
+    there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
+    for some in batched(there, _AT_ONCE):
+        of_topic = _E.cluster_id == cluster_id, _E.topic == topic
+        connection.execute(delete(ended_logs).where(*of_topic, tuple_(_E.partition, _E.topic_id).in_(some)))
+    ended = {p: one.before for p, one in steps.items() if one.before and one.before.topic_id != one.read.topic_id}
+    if not ended:
+        return
+    of_topic = _A.cluster_id == cluster_id, _A.topic == topic
+    audited = {row.partition: row for row in connection.execute(select(audited_partitions).where(*of_topic))}
+    room = MOST_ENDED_LOGS - (
+        connection.scalar(select(func.count()).select_from(ended_logs).where(_E.cluster_id == cluster_id)) or 0
+    )
+    rows = []
+    for partition, before in sorted(ended.items()):
+        begun = audited.get(partition)
+        if begun is None:
+            continue
+        unended = connection.execute(
+            select(_U.producer_id, _U.from_offset, _U.seen_at_ms)
+            .where(_U.cluster_id == cluster_id, _U.topic == topic, _U.partition == partition)
+            .where(_U.from_offset >= begun.from_offset)
+            .limit(MOST_KEPT + 1)
+        ).all()
+        markers = connection.execute(
+            select(*(_M[name] for name in SeenMarker._fields[2:]))
+            .where(_M.cluster_id == cluster_id, _M.topic == topic, _M.partition == partition)
+            .where(_M.offset >= begun.from_offset)
+            .limit(MOST_KEPT + 1)
+        ).all()
+        if not (unended or markers) or len(unended) > MOST_KEPT or len(markers) > MOST_KEPT:
+            continue
+        kept = (_json(connection, [list(one) for one in found]) for found in (markers, unended))
+        rows.append((cluster_id, topic, partition, before.topic_id, now_ms, *kept, begun.gaps, begun.rejects))
+    _ENDED.write(connection, rows[: max(room, 0)])
+
+
+def forget_untailed(connection: Connection, cluster_id: int, tails: Callable[[str], bool]) -> None:
+    """Deletes the ended logs of topics that are tailed no longer: decisions about them are not kept any more."""
+    topics = connection.scalars(select(_E.topic).where(_E.cluster_id == cluster_id).distinct()).all()
+    for topic in topics:
+        if not tails(topic):
+            connection.execute(delete(ended_logs).where(_E.cluster_id == cluster_id, _E.topic == topic))
+
+
 def _unended(
     connection: Connection, cluster_id: int, topic: str, producers: Collection[int]
 ) -> dict[tuple[int, int], int]:
@@ -142,7 +220,7 @@ def _unended(
 
 def forget_all(connection: Connection, cluster_id: int) -> None:
     """Deletes everything that waits to be compared, because nothing is tailed."""
-    for table in (unended_records, waiting_decisions, waiting_markers, audited_partitions):
+    for table in (unended_records, waiting_decisions, waiting_markers, audited_partitions, ended_logs):
         connection.execute(delete(table).where(table.c.cluster_id == cluster_id))
 
 
@@ -169,7 +247,7 @@ class MarkerAuditWriter:
             check(connection, self._lease)
             cluster_id = self._lease.cluster_id
             count_audited(connection, cluster_id, Counter({Result.UNSEEN.value: len(given_up)}))
-            for table in (waiting_decisions, waiting_markers, audited_partitions):
+            for table in (waiting_decisions, waiting_markers, audited_partitions, ended_logs):
                 connection.execute(delete(table).where(table.c.cluster_id == cluster_id))
 
     def _remove(self, connection: Connection, settled: Settled) -> None:
@@ -187,13 +265,25 @@ class MarkerAuditWriter:
                 of_place = c.cluster_id == cluster_id, c.topic == topic, c.partition == partition
                 connection.execute(delete(table).where(*of_place))
 
+        for (topic, partition), producer_id in settled.ownerless:
+            of_place = _U.cluster_id == cluster_id, _U.topic == topic, _U.partition == partition
+            connection.execute(delete(unended_records).where(*of_place, _U.producer_id == producer_id))
+        for log in settled.ended:
+            of_log = _E.cluster_id == cluster_id, _E.topic == log.topic, _E.partition == log.partition
+            row = *of_log, _E.topic_id == log.topic_id
+            if log.markers or log.unended:
+                left = {"markers": [list(one[2:]) for one in log.markers], "unended": [list(n) for n in log.unended]}
+                connection.execute(update(ended_logs).where(*row).values(left))
+            else:
+                connection.execute(delete(ended_logs).where(*row))
+
     def _hand_over(self, connection: Connection, torn: Sequence[Torn]) -> None:
         if not torn:
             return
         cluster_id = self._lease.cluster_id
         of_cluster = torn_transactions.c.cluster_id == cluster_id
         waiting = connection.scalar(select(func.count()).select_from(torn_transactions).where(of_cluster)) or 0
-        for decision, otherwise, as_decided, unseen in torn[: max(MOST_TORN - waiting, 0)]:
+        for decision, otherwise, as_decided, unseen, gone in torn[: max(MOST_TORN - waiting, 0)]:
             connection.execute(
                 insert(torn_transactions).values(
                     cluster_id=cluster_id,
@@ -207,12 +297,9 @@ class MarkerAuditWriter:
                     otherwise=_plain(otherwise),
                     as_decided=_plain(as_decided),
                     unseen=unseen,
+                    gone=[[one.topic, one.partition, one.from_offset, one.seen_at_ms] for one in gone],
                 )
             )
-
-
-def contradictions_of(torn: Iterable[Torn]) -> list[Contradiction]:
-    return [Contradiction(one.decision, marker) for one in torn for marker in one.otherwise]
 
 
 def _plain(markers: Iterable[SeenMarker]) -> list[list[object]]:

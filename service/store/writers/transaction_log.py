@@ -152,7 +152,7 @@ class TransactionLogWriter(SourceWriter):
         count_durations(connection, self._cluster_id, [d for d in batch.durations if d.partition in counted], ended)
         if self._audited is not None:
             decided = [one for one in batch.decided if one.partition in counted]
-            keep_decisions(connection, self._cluster_id, decided, self._audited, now_ms)
+            keep_decisions(connection, self._cluster_id, decided, todo.steps, self._audited, now_ms)
         rejects = [reject for reject in batch.rejects if reject.partition in todo.steps]
         count_ends(connection, self._cluster_id, ended, now_ms)
         keep_rejects(connection, *self._log, rejects, now_ms)

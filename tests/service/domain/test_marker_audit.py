@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.marker_audit import Compared, Decision, Result, SeenMarker, compare
+from service.domain.partitions.marker_audit import Compared, Result, compare
+from service.domain.partitions.marker_histories import Decision, SeenMarker
 
 A, B = ("a", 0), ("b", 0)
 WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN

@@ -41,6 +41,7 @@ NO_FINDING_RESTS_ON = {
     "partition_markers": "how an entry ended is read from its partition",
     "unended_records": "of what is compared with decisions; that goes within seconds",
     "waiting_decisions": "compared within seconds; a torn transaction has a row of its own",
+    "ended_logs": "a transaction that is open for so long is not compared any more",
     "waiting_markers": "compared within seconds; a torn transaction has a row of its own",
     "data_gaps": "a finding about a gap ends a quarter of an hour after it; what gaps hide is in log_partitions",
     "open_participants": "an expired id has none",

@@ -21,11 +21,13 @@ from service.store.engine import open_reader
 from service.store.rows.counters import AUDITED
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.ledger import LedgerWriter
-from service.store.writers.marker_audit import MarkerAuditWriter
+from service.store.writers.marker_audit import MarkerAuditWriter, forget_untailed
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.jobs.ledger import end_tailing
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.marker_audit import WAITS_MS, MarkerAuditor, daily_line
+from spark_jobs.source.log_identity import LogPosition
+from spark_jobs.source.planner import end_of
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry
 from tests.service.store.logs import read as span
@@ -59,13 +61,14 @@ class Audited:
         self.now_ms += 100
         return self.now_ms
 
-    def beat(self, *, rounds: int = 4) -> Counter[Result]:
-        """Both sides are read to their ends, and the audit runs, a few times."""
+    def beat(self, *, rounds: int = 4, without: Sequence[str] = ()) -> Counter[Result]:
+        """Both sides are read to their ends, and the audit runs, a few times. `without`: topics that are not there."""
         results: Counter[Result] = Counter()
         for _ in range(rounds):
             self.read_log()
-            self.read("a")
-            self.read("b")
+            for topic in ("a", "b"):
+                if topic not in without:
+                    self.read(topic)
             results += self.auditor.audit(self.tick())
         return results
 
@@ -109,6 +112,11 @@ class Audited:
         ranges = (TopicRange(topic, read_),)
         self.ledger.apply(LedgerBatch(ranges, volumes, tuple(markers), None, unended), self.tick())
 
+    def delete(self, topic: str) -> None:
+        """The topic is seen to be there no more."""
+        gone = end_of(0, LogPosition("T", self.generations[topic], 0, -1, 0), "", self.tick(), None)
+        self.ledger.apply(LedgerBatch((TopicRange(topic, gone),)), self.tick())
+
     def counted(self) -> dict[str, int]:
         c = schema.counters.c
         with self.reader.connect() as connection:
@@ -118,7 +126,7 @@ class Audited:
             return {row[0]: row[1] for row in rows}
 
     def waiting(self) -> int:
-        tables = (schema.waiting_decisions, schema.waiting_markers, schema.unended_records)
+        tables = (schema.waiting_decisions, schema.waiting_markers, schema.unended_records, schema.ended_logs)
         with self.reader.connect() as connection:
             return sum(connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables)
 
@@ -230,6 +238,97 @@ def test_a_gap_on_either_side_leaves_all_that_waits_unseen(audited: Audited, wha
         audited.read("a", ("commit", 0))
     audited.read("b", ("data", 0), ("commit", 0))
     assert audited.beat() == {UNSEEN: 1}
+    assert audited.waiting() == 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(audited: Audited, again: bool) -> None:
+    """C13, with a restart of the audit in the middle; `again`: the topic is created again, and gets the marker."""
+    audited.read_log(states.ONGOING)
+    audited.read("a", ("data", 0))
+    audited.read("b", ("data", 0), ("data", 0))
+    audited.read("b", again=True) if again else audited.delete("b")
+    assert audited.auditor.audit(audited.tick()) == Counter()
+    audited.auditor = audited.new_auditor()
+    audited.read_log()
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    audited.read("a", ("commit", 0))
+    if again:
+        audited.read("b", ("commit", 0))
+    assert audited.beat(without=() if again else ("b",)) == {TORN: 1}
+    assert (audited.counted(), audited.waiting()) == ({"torn": 1}, 0)
+    (finding,) = audited.judged()
+    assert finding.subject == Subject("b", 0, b"pay", 7, 0, 0)
+    assert finding.summary == (
+        "a transaction of pay was committed, and its records on b-0 are gone: the topic was deleted while it was open;"
+        " committed on a-0"
+    )
+
+
+def test_a_topic_that_goes_after_the_marker_was_read_leaves_the_transaction_whole(audited: Audited) -> None:
+    audited.read_log(*COMMITTED)
+    audited.read("a", ("data", 0), ("commit", 0))
+    audited.read("b", ("data", 0), ("commit", 0))
+    audited.delete("b")
+    assert audited.beat(without=("b",)) == {WHOLE: 1}
+    assert audited.waiting() == 0
+
+
+def test_a_topic_that_goes_with_its_marker_unread_tears_nothing(audited: Audited) -> None:
+    audited.read_log(states.ONGOING)
+    audited.read("a", ("data", 0))
+    audited.read("b", ("data", 0))
+    audited.delete("b")
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)  # perhaps decided before the topic went
+    audited.read("a", ("commit", 0))
+    assert audited.beat(without=("b",)) == {UNSEEN: 1}
+    assert (audited.judged(), audited.waiting()) == ([], 0)
+
+
+def test_records_of_an_earlier_transaction_whose_marker_is_missing_tear_no_later_one(audited: Audited) -> None:
+    """The first one's marker was skipped on b (KAFKA-20734); it is told long before the topic goes."""
+    audited.read_log(*COMMITTED)
+    audited.read("a", ("data", 0), ("commit", 0))
+    audited.read("b", ("data", 0))
+    assert audited.beat() == {UNSEEN: 1}
+    audited.read_log(states.ONGOING)
+    audited.read("a", ("data", 0))
+    audited.delete("b")
+    audited.read_log()
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    audited.read("a", ("commit", 0))
+    assert audited.beat(without=("b",)) == {UNSEEN: 1}
+
+
+def test_the_same_topic_that_is_back_was_not_deleted(audited: Audited) -> None:
+    """A broker that had just started did not know it yet."""
+    audited.read_log(states.ONGOING)
+    audited.read("a", ("data", 0))
+    audited.read("b", ("data", 0))
+    audited.delete("b")
+    audited.read("b")
+    audited.read_log()
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    audited.read("a", ("commit", 0))
+    audited.read("b", ("commit", 0))
+    assert audited.beat() == {UNSEEN: 1}
+
+
+@pytest.mark.parametrize("how", ["hole", "not tailed any more", "end of tailing"])
+def test_what_is_not_followed_to_its_end_is_forgotten(audited: Audited, how: str) -> None:
+    audited.read_log(states.ONGOING)
+    audited.read("b", ("data", 0))
+    audited.delete("b")
+    if how == "hole":
+        lo = audited.log_offset
+        hole = span(lo, lo + 5, asked_at_ms=audited.tick())._replace(missing=5, hole_end=lo + 5)
+        audited.log.apply(batch([], hole), audited.tick())
+        audited.auditor.audit(audited.tick())
+    elif how == "end of tailing":
+        end_tailing(audited.cluster.engine, audited.cluster.lease)
+    else:
+        with audited.cluster.engine.begin() as connection:
+            forget_untailed(connection, audited.cluster.id, lambda topic: topic == "a")
     assert audited.waiting() == 0
 
 

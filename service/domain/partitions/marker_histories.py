@@ -1,0 +1,220 @@
+"""Explains the markers that a producer id has on one partition by the decisions of its coordinator. Pure.
+
+A marker belongs to a decision by epoch, outcome and order. Markers may be missing, written twice (coordinators write
+the same marker again after a failover), or foreign. Whatever more than one history explains is unclear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from service.domain.partitions.facts import TopicPartition
+
+MOST_STEPS: Final = 200_000
+"""Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond it nothing is
+told."""
+
+NOT_KNOWN: Final = -1
+
+_MOST_HISTORIES: Final = 4
+
+_FOREIGN: Final = 2
+_MISSING: Final = 2
+_IN_PLACE: Final = 3
+_UNDECIDED: Final = 1
+"""Costs of a marker that no decision explains, of a decision without its marker, of both at once, and of a marker of
+which the transaction is not decided yet."""
+
+
+class Decision(NamedTuple):
+    """The end of a transaction as its coordinator decided it: the PrepareX record at `offset` of a log partition.
+
+    - `producer_epoch`: of the PrepareX, which is that of its markers in both protocols.
+    - `start_ms`: the time at which its first partition was added, by the coordinator's clock.
+    - `participants`: its tailed partitions; `untailed`: the number of the other ones that could be tailed.
+    - `after_ms`: a time, by our clock, at which it was not decided yet: the end of the log, requested then, lies at or
+      below `offset`. NOT_KNOWN: the log was not read to an end before it.
+    """
+
+    log_partition: int
+    offset: int
+    transactional_id: bytes
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    start_ms: int
+    at_ms: int
+    participants: tuple[TopicPartition, ...]
+    untailed: int
+    after_ms: int = NOT_KNOWN
+
+    @property
+    def end(self) -> tuple[bytes, int, int, int, bool]:
+        """The identity of the end: a coordinator may append its PrepareX twice."""
+        return self.transactional_id, self.producer_id, self.producer_epoch, self.start_ms, self.is_commit
+
+
+class SeenMarker(NamedTuple):
+    """A marker on a tailed partition. `ends_from`: the first record that was seen of those that it ended; -1: none
+    was."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    at_ms: int
+    ends_from: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+class Contradiction(NamedTuple):
+    """A marker that ended records of the transaction `decision` otherwise than was decided."""
+
+    decision: Decision
+    marker: SeenMarker
+
+
+class Explained(NamedTuple):
+    """What the markers of one partition say. `own`: by decision, the last one that is as decided; `unclear`: decisions
+    of which nothing can be told there."""
+
+    own: dict[Decision, SeenMarker]
+    contradictions: frozenset[Contradiction]
+    unclear: frozenset[Decision]
+
+
+def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]) -> Explained:
+    """Explains the markers of one partition, in order, by the decisions that list it."""
+    if (plain := _plainly(decisions, markers, closed)) is not None:
+        return plain
+    if len(decisions) * len(markers) > MOST_STEPS:
+        return Explained({}, frozenset(), frozenset(decisions))
+    histories = _cheapest(decisions, markers, closed)
+    if not histories:
+        return Explained({}, frozenset(), frozenset(decisions))
+    first = histories[0]
+    owns = [dict(each.own) for each in histories]
+    own = {
+        one: min((of_one[one] for of_one in owns), key=lambda marker: marker.offset)
+        for one in owns[0]
+        if all(one in of_one for of_one in owns)
+    }
+    unclear = frozenset(one for one in decisions if one in closed and one not in own)
+    is_certain = all(each.foreign == first.foreign and not each.skipped for each in histories)
+    if not is_certain or len(histories) >= _MOST_HISTORIES:
+        return Explained(own, frozenset(), unclear | frozenset(one for each in histories for one, _ in each.foreign))
+    torn = frozenset(Contradiction(one, marker) for one, marker in first.foreign if _contradicts(one, marker))
+    return Explained(own, torn, unclear | {one for one, _ in first.foreign})
+
+
+def _contradicts(one: Decision, marker: SeenMarker) -> bool:
+    """Returns whether the marker, not the coordinator's, ended records of the transaction otherwise. One from before
+    the transaction began ended older records."""
+    return marker.is_commit != one.is_commit and marker.at_ms >= one.start_ms
+
+
+def _is_own(one: Decision, marker: SeenMarker) -> bool:
+    return (one.producer_epoch, one.is_commit) == (marker.producer_epoch, marker.is_commit)
+
+
+def _plainly(
+    decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]
+) -> Explained | None:
+    """Explains by one marker for each decision, and markers that ended nothing; None where that is not enough."""
+    own: dict[Decision, SeenMarker] = {}
+    at = 0
+    for marker, after in pairwise([*markers, None]):
+        assert marker is not None
+        expected = decisions[at] if at < len(decisions) else None
+        if expected is not None and _is_own(expected, marker):
+            is_empty = marker.ends_from < 0
+            is_repeated = after is not None and after.ends_from >= 0 and _is_own(expected, after)
+            if is_empty and (expected not in closed or is_repeated):
+                continue  # perhaps a repetition of an earlier one
+            own[expected] = marker
+            at += 1
+        elif marker.ends_from >= 0:
+            return None
+    if any(one in closed for one in decisions[at:]):
+        return None
+    return Explained(own, frozenset(), frozenset())
+
+
+class _History(NamedTuple):
+    """One way in which the markers may have come about. `at`: decisions passed so far. `foreign`: markers that no
+    decision explains, each with the decision whose records it ended; `skipped`: decisions without a marker."""
+
+    cost: int
+    at: int
+    own: tuple[tuple[Decision, SeenMarker], ...] = ()
+    foreign: frozenset[tuple[Decision, SeenMarker]] = frozenset()
+    skipped: tuple[Decision, ...] = ()
+
+
+def _cheapest(
+    decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]
+) -> list[_History]:
+    """Returns the histories with the fewest foreign and missing markers, at most _MOST_HISTORIES."""
+    states: dict[int, list[_History]] = {0: [_History(0, 0)]}
+    for marker in markers:
+        following: dict[int, list[_History]] = {}
+        for history in (each for some in states.values() for each in some):
+            for each in _steps(history, marker, decisions, closed):
+                _keep(following.setdefault(each.at, []), each)
+        states = following
+    ended: list[_History] = []
+    for history in (each for some in states.values() for each in some):
+        missing = tuple(one for one in decisions[history.at :] if one in closed)
+        _keep(
+            ended,
+            history._replace(cost=history.cost + _MISSING * len(missing), at=0, skipped=(*history.skipped, *missing)),
+        )
+    return ended
+
+
+def _steps(
+    history: _History, marker: SeenMarker, decisions: Sequence[Decision], closed: frozenset[Decision]
+) -> Iterable[_History]:
+    at, is_empty = history.at, marker.ends_from < 0
+    if is_empty:
+        yield history
+    elif at < len(decisions):
+        one = decisions[at]
+        foreign = history.foreign | {(one, marker)}
+        yield history._replace(cost=history.cost + _FOREIGN, foreign=foreign)
+        if one in closed and not _is_own(one, marker) and one.producer_epoch == marker.producer_epoch:
+            yield history._replace(cost=history.cost + _IN_PLACE, foreign=foreign, at=at + 1)
+    else:
+        yield history._replace(cost=history.cost + _UNDECIDED)
+    for next_at in range(at, len(decisions)):
+        one = decisions[next_at]
+        if _is_own(one, marker) and (one in closed or not is_empty):
+            skipped = tuple(each for each in decisions[at:next_at])
+            yield history._replace(
+                cost=history.cost + _MISSING * len(skipped),
+                at=next_at + 1,
+                own=(*history.own, (one, marker)),
+                skipped=(*history.skipped, *skipped),
+            )
+
+
+def _keep(some: list[_History], new: _History) -> None:
+    """Adds the history if none is cheaper; those that cost more go. Of two that differ in nothing but which repetition
+    of a marker is the decision's own, the one with the earlier markers stays."""
+    if some and some[0].cost < new.cost:
+        return
+    if some and some[0].cost > new.cost:
+        some.clear()
+    for n, other in enumerate(some):
+        if (other.foreign, other.skipped, len(other.own)) == (new.foreign, new.skipped, len(new.own)):
+            some[n] = min(other, new, key=lambda one: [marker.offset for _, marker in one.own])
+            return
+    if len(some) < _MOST_HISTORIES:
+        some.append(new)

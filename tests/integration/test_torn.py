@@ -1,0 +1,190 @@
+"""Transactions of which one part did not end as their coordinator decided (C13), on real brokers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from fastapi.testclient import TestClient
+
+from deploy.demo.broker import Broker
+from deploy.demo.workload.old_producer import OldProducer
+from deploy.demo.workload.raw_producer import Connection, RawProducer
+from service.app import create_app
+from service.domain.findings import kinds
+from service.domain.partitions.ledger import SOURCE
+from service.domain.transaction_log import states
+from service.kafka.settings import ClientSettings
+from service.store.rows.counters import AUDITED
+from service.store.schema import (
+    audited_partitions,
+    counters,
+    findings,
+    log_partitions,
+    unended_records,
+)
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until
+from tests.integration.application import Ingest, running
+from tests.integration.producers import NULL_LOGGER, create_topics
+from tests.lab.asking import open_on
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+PROTOCOLS: Final = [("3.9.2", "old"), ("4.3.1", "old"), ("4.3.1", "TV2")]
+
+AnyProducer = OldProducer | RawProducer
+
+
+def audited(app: Ingest) -> dict[str, int]:
+    """The audited transactions so far, by result."""
+    app.is_running()
+    return {row.label: row.value for row in app.rows(counters) if row.name == AUDITED}
+
+
+def wait_until_audited(app: Ingest, number: int) -> dict[str, int]:
+    what = f"{number} transactions to be audited ({app.log})"
+    return wait_until(lambda: audited(app), lambda found: sum(found.values()) >= number, what)
+
+
+def torn_of(app: Ingest) -> list[Any]:
+    return [row for row in app.rows(findings) if row.kind == kinds.TORN]
+
+
+def producer_of(connection: Connection, protocol: str, name: str) -> AnyProducer:
+    producer = OldProducer(connection, name) if protocol == "old" else RawProducer(connection, name)
+    producer.init()
+    return producer
+
+
+def write(producer: AnyProducer, *topics: str) -> None:
+    """Adds partition 0 of each topic to the transaction, and writes a record there."""
+    for topic in topics:
+        if isinstance(producer, OldProducer):
+            producer.add(topic, 0)
+        producer.produce(topic, 0, [b"1"])
+
+
+@pytest.mark.parametrize(("version", "protocol"), PROTOCOLS)
+def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
+    brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
+) -> None:
+    """C13: an operator takes a living transaction for a hanging one and aborts it on a-0 with Kafka's tool; its client
+    goes on, and commits."""
+    broker = brokers(version)
+    a, b, name = (f"torn-{protocol}-{part}" for part in ("a", "b", "id"))
+    create_topics(broker.bootstrap, NewTopic(a, 1, 1), NewTopic(b, 1, 1))
+    connection = Connection(broker.bootstrap, threading.Event())
+
+    def begin() -> None:
+        if isinstance(producer, OldProducer):
+            producer.add(a, 0)
+            producer.add(b, 0)
+        producer.produce(a, 0, [b"1", b"2"])
+        producer.produce(b, 0, [b"1"])
+
+    producer = producer_of(connection, protocol, name)  # before us, so that there is a transaction log
+    with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"torn-{protocol}-*")) as app:
+        wait_for(lambda: len(app.rows(audited_partitions)) == 2, f"the audit to begin ({app.log})")
+        for n in range(20):
+            begin()
+            producer.end(commit=n % 4 != 3)
+        assert wait_until_audited(app, 20) == {"whole": 20}
+
+        begin()
+        (living,) = open_on(connection, a, 0)
+        place = ("--topic", a, "--partition", "0", "--start-offset", str(living.start_offset))
+        tool = "org.apache.kafka.tools.TransactionsCommand"
+        broker.tool(tool, "--bootstrap-server", broker.bootstrap, "abort", *place)
+        producer.produce(a, 0, [b"3", b"4"])
+        producer.end(commit=True)
+        assert wait_until_audited(app, 21) == {"whole": 20, "torn": 1}
+        (torn,) = wait_until(lambda: torn_of(app), lambda found: len(found) == 1, "the finding")
+        assert (torn.status, torn.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
+        assert (torn.topic, torn.partition, torn.transactional_id) == (a, 0, name.encode())
+        assert torn.title == f"a transaction of {name} was committed, and its part on {a}-0 is aborted"
+        assert torn.detail == f"committed on {b}-0"
+
+        begin()
+        producer.end(commit=True)
+        assert wait_until_audited(app, 22) == {"whole": 21, "torn": 1}
+        assert [one.id for one in torn_of(app)] == [torn.id]
+
+
+def tailed(app: Ingest) -> dict[str, str]:
+    """The ids of the topics that are tailed."""
+    app.is_running()
+    return {row.topic: row.topic_id for row in app.rows(log_partitions) if row.source == SOURCE}
+
+
+def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
+    """Until txnscope has seen that these topics are deleted, that `again` is another one than before, and where the
+    transaction log ended after that."""
+
+    def are_seen() -> bool:
+        now = tailed(app)
+        return not now.keys() & topics and now.get(again, before[again]) != before[again]
+
+    wait_for(are_seen, f"the deletions to be seen ({app.log})")
+    seen_ms = time.time_ns() // 1_000_000
+
+    def is_read() -> bool:
+        app.is_running()
+        return all(row.end_asked_at_ms > seen_ms for row in app.rows(log_partitions) if row.source == states.SOURCE)
+
+    wait_for(is_read, f"the transaction log to be read to an end after that ({app.log})")
+
+
+@pytest.mark.parametrize(("version", "protocol"), PROTOCOLS)
+def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
+    brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
+) -> None:
+    """C13: of five topics that are deleted, one is created again; only what was committed after that is torn."""
+    broker = brokers(version)
+    stays, gone, again, aborted, ended, listed = topics = [
+        f"goes-{protocol}-{part}" for part in ("stays", "gone", "again", "aborted", "ended", "listed")
+    ]
+    create_topics(broker.bootstrap, *(NewTopic(topic, 1, 1) for topic in topics))
+    connection = Connection(broker.bootstrap, threading.Event())
+    of = {topic: producer_of(connection, protocol, f"id-{topic}") for topic in topics[1:]}
+    with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"goes-{protocol}-*")) as app:
+        wait_for(lambda: len(app.rows(audited_partitions)) == len(topics), f"the audit to begin ({app.log})")
+        for topic in (gone, again, aborted):
+            write(of[topic], stays, topic)
+        writes_nothing = of[listed]
+        write(writes_nothing, stays)
+        if isinstance(writes_nothing, OldProducer):
+            writes_nothing.add(listed, 0)
+        write(of[ended], stays, ended)
+        open_now = {gone, again, aborted, stays}
+        wait_for(
+            lambda: open_now <= {row.topic for row in app.rows(unended_records)}, f"records to be seen ({app.log})"
+        )
+        before = tailed(app)
+        of[ended].end(commit=True)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+        for deleted in admin.delete_topics(topics[1:]).values():
+            deleted.result(ANSWER_S)
+        create_topics(broker.bootstrap, NewTopic(again, 1, 1))
+        wait_until_gone(app, before, {gone, aborted, ended, listed}, again)
+        assert torn_of(app) == [], "all but one are open"
+        for topic in (gone, again, aborted, listed):
+            of[topic].end(commit=topic != aborted)
+        results = wait_until_audited(app, 5)
+        assert results["torn"] == 2
+        found = wait_until(lambda: torn_of(app), lambda found: len(found) == 2, "the findings")
+        assert {one.title for one in found} == {
+            f"a transaction of id-{topic} was committed, and its records on {topic}-0 are gone: the topic was deleted"
+            " while it was open"
+            for topic in (gone, again)
+        }
+        assert {one.detail for one in found} == {f"committed on {stays}-0"}
+
+        with TestClient(create_app(app.url, "1.2.3", ClientSettings.load(broker.bootstrap, None))) as client:
+            (lone,) = client.get(f"/api/v1/clusters/test/partitions/{again}/0/offsets/0").json()["spans"]
+        assert (lone["kind"], lone["marker"], lone["cause"]) == ("marker", "COMMIT", None)
+        assert lone["ends_nothing"]

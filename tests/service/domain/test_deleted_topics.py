@@ -1,0 +1,180 @@
+"""A topic that is deleted inside a transaction: whose records are gone for certain, and where nobody can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+
+from service.domain.findings import kinds
+from service.domain.findings.finding import Subject
+from service.domain.findings.rules import Rule
+from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction, torn
+from service.domain.partitions.marker_audit import Compared, EndedLog, Result, UnendedRecords, compare
+from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
+
+A, B = ("a", 0), ("b", 0)
+WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN
+GONE_MS = 5_000
+
+
+def decided(offset: int, after_ms: int, *, commit: bool = True, start_ms: int | None = None) -> Decision:
+    begun_ms = 100 + offset if start_ms is None else start_ms
+    return Decision(0, offset, b"pay", 3, 0, commit, begun_ms, after_ms + 10, (A, B), 0, after_ms)
+
+
+def marker(offset: int, *, commit: bool = True, ends: int = 0, topic: str = "b") -> SeenMarker:
+    return SeenMarker(topic, 0, offset, 3, 0, commit, 200, ends)
+
+
+def gone(*markers: SeenMarker, unended: int | None = None, seen_ms: int = 1_000) -> EndedLog:
+    """The log of b-0, with `markers`, and records from `unended` on, which were seen at `seen_ms`."""
+    records = () if unended is None else (UnendedRecords(3, unended, seen_ms),)
+    return EndedLog(*B, "T0", GONE_MS, markers, records)
+
+
+def compared(decisions: Sequence[Decision], log: EndedLog, *markers: SeenMarker) -> Compared:
+    closed = {one: frozenset(one.participants) for one in decisions}
+    return compare(decisions, (marker(1, topic="a", commit=decisions[0].is_commit), *markers), closed, {B: [log]})
+
+
+def words(found: Compared) -> list[Result]:
+    return [result for _, result in found.results]
+
+
+def test_records_that_went_before_the_commit_tear_it() -> None:
+    one = decided(1, GONE_MS + 1)
+    found = compared([one], gone(unended=7))
+    assert words(found) == [TORN]
+    ((decision, topic, partition, offset, seen_ms),) = found.gone
+    assert (decision, topic, partition, offset, seen_ms) == (one, *B, 7, GONE_MS)
+    assert [each.topic for each in found.own[one]] == ["a"]
+    assert B in found.passed
+
+
+def test_also_where_the_new_topic_has_its_marker() -> None:
+    assert words(compared([decided(1, GONE_MS + 1)], gone(unended=7), marker(0, ends=-1))) == [TORN]
+
+
+@pytest.mark.parametrize(
+    ("log", "decision"),
+    [
+        (gone(), decided(1, GONE_MS + 1)),  # it wrote nothing there that was seen
+        (gone(unended=7), decided(1, GONE_MS + 1, commit=False)),  # an abort loses nothing
+        (gone(unended=7), decided(1, GONE_MS)),  # its marker may have been there
+        (gone(unended=7), decided(1, NOT_KNOWN)),
+        (gone(unended=7), decided(1, GONE_MS + 1, start_ms=1_001)),  # the records were there before it began
+    ],
+)
+def test_without_proof_it_is_not_seen(log: EndedLog, decision: Decision) -> None:
+    assert words(compared([decision], log)) == [UNSEEN]
+
+
+def test_a_marker_that_was_read_before_the_topic_went_makes_it_whole() -> None:
+    assert words(compared([decided(1, 100)], gone(marker(3)))) == [WHOLE]
+    first, second = decided(1, 100), decided(2, GONE_MS + 1)
+    found = compared([first, second], gone(marker(3), unended=4), marker(2, topic="a", ends=2))
+    assert words(found) == [WHOLE, TORN]
+
+
+def test_records_that_may_be_of_an_earlier_transaction_tear_nothing() -> None:
+    found = compared([decided(1, 100), decided(2, GONE_MS + 1)], gone(unended=4), marker(2, topic="a", ends=2))
+    assert words(found) == [UNSEEN, UNSEEN]
+
+
+def test_an_abort_takes_the_records_that_are_gone_with_it() -> None:
+    decisions = [decided(1, GONE_MS + 1, commit=False), decided(2, GONE_MS + 9)]
+    assert words(compared(decisions, gone(unended=4))) == [UNSEEN, UNSEEN]
+
+
+def test_an_end_that_is_appended_again_is_as_old_as_the_first() -> None:
+    first = decided(1, GONE_MS)
+    assert words(compared([first, first._replace(offset=2, after_ms=GONE_MS + 9)], gone(unended=4))) == [UNSEEN]
+
+
+class World(NamedTuple):
+    """Two transactions of one producer id; both list b-0. Each step is one second: write, decision, marker on b-0,
+    completion. The topic goes before step `deleted`, of which the first `read` steps were read by then; the deletion is
+    known before step `known`."""
+
+    commits: tuple[bool, bool]
+    writes: tuple[bool, bool]
+    is_skipped: bool  # the first one's marker on b-0 (KAFKA-20734)
+    bumps: bool
+    deleted: int
+    read: int
+    known: int
+
+    @property
+    def truth(self) -> set[int]:
+        """The numbers of the committed transactions whose records went without a marker."""
+        first = self.commits[0] and self.writes[0] and self.deleted > 0 and (self.is_skipped or self.deleted <= 2)
+        second = self.commits[1] and self.writes[1] and 4 < self.deleted <= 6
+        return {n for n, is_torn in enumerate((first, second)) if is_torn}
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [
+            Decision(0, n, b"pay", 3, n + 1 if self.bumps else 0, commit, 4_000 * n, at, (B,), 0, at - 400)
+            for n, commit, at in ((0, self.commits[0], 1_500), (1, self.commits[1], 5_500))
+        ]
+
+    @property
+    def log(self) -> EndedLog:
+        markers, first, offset = [], None, 0
+        for step in range(self.read):
+            n = step // 4
+            if step % 4 == 0 and self.writes[n]:
+                first = offset if first is None else first
+                offset += 1
+            if step % 4 == 2 and not (n == 0 and self.is_skipped):
+                epoch, ends = self.decisions[n].producer_epoch, -1 if first is None else first
+                markers.append(SeenMarker(*B, offset, 3, epoch, self.commits[n], step * 1_000, ends))
+                first, offset = None, offset + 1
+        unended = () if first is None else (UnendedRecords(3, first, self.read * 1_000),)
+        return EndedLog(*B, "T0", self.known * 1_000, tuple(markers), unended)
+
+
+def worlds() -> list[World]:
+    pairs = [(first, second) for first in (True, False) for second in (True, False)]
+    places = [(d, r, k) for d in range(9) for r in range(d + 1) for k in range(d, 9)]
+    return [
+        World(commits, writes, is_skipped, bumps, *place)
+        for commits, writes, is_skipped, bumps, place in product(pairs, pairs, (True, False), (True, False), places)
+    ]
+
+
+def test_in_every_small_world_only_what_is_torn_is_called_so() -> None:
+    told = 0
+    for world in worlds():
+        decisions = world.decisions
+        found = compare(decisions, (), {one: frozenset({B}) for one in decisions}, {B: [world.log]})
+        torn_ones = {decisions.index(one) for one, result in found.results if result is TORN}
+        assert torn_ones <= world.truth, world
+        told += len(torn_ones)
+        is_certain = world.commits[1] and world.writes[1] and not world.is_skipped
+        if is_certain and world.read >= 5 and world.known <= 5:
+            assert torn_ones == {1}, world
+    assert told > 0
+
+
+def test_the_finding_says_what_is_gone() -> None:
+    one = TornTransaction(
+        4, b"pay", "pay", 3, 1, True, "__transaction_state-0@9", 70, (), (MarkerRead("a", 0, 8, True, 71),), 0
+    )
+    seen = torn(one._replace(gone=(GonePart("b", 0, 7, 60), GonePart("b", 2, 1, 60))), Rule())
+    assert seen.title == (
+        "a transaction of pay was committed, and its records on b-0 and b-2 are gone: the topic was deleted while it"
+        " was open"
+    )
+    assert (seen.severity, seen.detail) == (kinds.CRITICAL, "committed on a-0")
+    assert seen.subject == Subject("b", 0, b"pay", 3, 1, 7)
+    assert seen.advice.startswith("Nothing brings these records back")
+    assert [each.source for each in seen.evidence] == ["__transaction_state-0@9", "b-0@7", "b-2@1", "a-0@8"]
+    both = one._replace(gone=(GonePart("b", 0, 7, 60),), otherwise=(MarkerRead("c", 1, 5, False, 50),))
+    assert torn(both, Rule()).title == (
+        "a transaction of pay was committed, and its part on c-1 is aborted; its records on b-0 are gone: the topic was"
+        " deleted while it was open"
+    )
