@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, func, or_, select
+from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, select
 
 from service.domain.findings.context import LogProgress
 from service.domain.findings.kinds import ADOPTED, HANGING
@@ -22,6 +22,7 @@ from service.store.queries.judge_inputs import log_progress
 from service.store.schema import (
     audited_partitions,
     data_gaps,
+    data_partitions,
     ended_logs,
     findings,
     log_partitions,
@@ -42,8 +43,24 @@ TORN_READ: Final = 100
 _AT_ONCE: Final = 500
 
 _D, _M, _T, _L = waiting_decisions.c, waiting_markers.c, torn_transactions.c, log_partitions.c
-_E = ended_logs.c
+_E, _P = ended_logs.c, data_partitions.c
 _KINDS_THAT_EXPLAIN: Final = (HANGING, ADOPTED)
+
+
+# the sampler asks brokers of its own: a leader that answered for the topic after we had missed it knows better
+_IS_THERE: Final = exists().where(
+    _P.cluster_id == _E.cluster_id,
+    _P.topic == _E.topic,
+    _P.partition == _E.partition,
+    _P.topic_id == _E.topic_id,
+    _P.answered_at_ms > _E.seen_at_ms,
+)
+_ENDED: Final = (
+    select(ended_logs)
+    .where(_E.cluster_id == bindparam("cluster"), ~_IS_THERE)
+    .order_by(_E.seen_at_ms)
+    .limit(MOST_ENDED_LOGS)
+)
 
 
 class TailView(NamedTuple):
@@ -108,9 +125,7 @@ def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
     ]
     of_audited = select(audited_partitions).where(audited_partitions.c.cluster_id == cluster_id)
     audited = connection.execute(of_audited).all()
-    ended = connection.execute(
-        select(ended_logs).where(_E.cluster_id == cluster_id).order_by(_E.seen_at_ms).limit(MOST_ENDED_LOGS)
-    ).all()
+    ended = connection.execute(_ENDED, {"cluster": cluster_id}).all()
     witness = _witness(connection, cluster_id)
     tails = {
         (row.topic, row.partition): TailView(*row[2:])

@@ -31,6 +31,7 @@ from spark_jobs.source.planner import end_of
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry
 from tests.service.store.logs import read as span
+from tests.service.store.looks import Watched, look
 
 WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN
 PLACES = (Participants("a", (0,)), Participants("b", (0,)))
@@ -312,6 +313,18 @@ def test_the_same_topic_that_is_back_was_not_deleted(audited: Audited) -> None:
     audited.read("a", ("commit", 0))
     audited.read("b", ("commit", 0))
     assert audited.beat() == {UNSEEN: 1}
+
+
+def test_a_topic_whose_leader_still_answers_was_not_deleted(audited: Audited) -> None:
+    audited.read_log(states.ONGOING)
+    audited.read("a", ("data", 0))
+    audited.read("b", ("data", 0))
+    audited.delete("b")
+    Watched(audited.cluster).see(look(audited.tick(), 1, 1, topic="b"))
+    audited.read_log()
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
+    audited.read("a", ("commit", 0))
+    assert audited.beat(without=("b",)) == {UNSEEN: 1}
 
 
 @pytest.mark.parametrize("how", ["hole", "not tailed any more", "end of tailing"])
