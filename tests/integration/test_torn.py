@@ -28,7 +28,7 @@ from service.store.schema import (
     log_partitions,
     unended_records,
 )
-from tests.helpers.waiting import ANSWER_S, wait_for, wait_until
+from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until
 from tests.integration.application import Ingest, running
 from tests.integration.producers import NULL_LOGGER, create_topics
 from tests.lab.asking import open_on
@@ -57,7 +57,7 @@ def torn_of(app: Ingest) -> list[Any]:
 
 def producer_of(connection: Connection, protocol: str, name: str) -> AnyProducer:
     producer = OldProducer(connection, name) if protocol == "old" else RawProducer(connection, name)
-    producer.init()
+    producer.init(OPEN_MS)
     return producer
 
 
