@@ -147,6 +147,8 @@ class LedgerPlanner:
         except KafkaFailure as e:
             troubles.append(e.reason)
             return None
+        if followed is None:
+            return None
         one = _TailedTopic(seen, followed, None)
         try:
             return one._replace(size=self._size(one))
@@ -154,8 +156,16 @@ class LedgerPlanner:
             troubles.append(e.reason)
             return None if known is None else one
 
-    def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed:
-        return follow(seen, known, lambda p, position: self._kafka.divergence(seen, p, position), from_start=False)
+    def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed | None:
+        """Returns the positions in the observed logs. None if they are those of another topic than the layout's: one
+        that was created again answers to its name before the layouts are asked for again."""
+        found = follow(seen, known, lambda p, position: self._kafka.divergence(seen, p, position), from_start=False)
+        if any(gap.reason == "diverged" for gap in found.gaps.values()):
+            now = self._kafka.topics().layouts.get(seen.layout.topic)
+            if now is None or now.topic_id != seen.layout.topic_id:
+                self._layouts_at_ms = 0
+                return None
+        return found
 
     def _size(self, one: _TailedTopic) -> int | None:
         """Returns the bytes per record, measured in the partition with the largest lag."""

@@ -119,7 +119,7 @@ audited_partitions = Table(
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )
 
-# service.domain.partitions.ended_logs.EndedLog: what a topic that was deleted had of transactions that were not
+# service.domain.partitions.marker_audit.EndedLog: what a topic that was deleted had of transactions that were not
 # compared yet. A row goes when they are.
 ended_logs = Table(
     "ended_logs",

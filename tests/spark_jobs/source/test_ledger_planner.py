@@ -205,6 +205,18 @@ def test_a_topic_that_was_created_again_is_read_from_its_start_as_a_new_generati
     assert (lost.is_gone, lost.gap) == (True, Gap(0, 40, "recreated"))
 
 
+def test_a_topic_that_was_created_again_a_moment_ago_is_not_taken_for_a_log_that_parted() -> None:
+    """Brokers answer by name: the new log's end came under the old topic's id, and lay below what was read."""
+    planned = Planned(cluster := Cluster(pay=[(0, 50)], orders=[(0, 7)]))
+    planned.plan()
+    cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"
+    plan = planned.plan(after_ms=100)
+    assert {topic for topic, _ in plan.ranges} == {"orders"}
+    plan = planned.plan(after_ms=100)
+    (again,) = (read for topic, read in plan.ranges if topic == "pay")
+    assert (again.generation, again.lo, again.hi, again.gap) == (1, 0, 8, Gap(0, 50, "recreated"))
+
+
 def test_a_log_that_parted_is_read_on_from_there_and_not_again() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50)]))
     planned.plan()
