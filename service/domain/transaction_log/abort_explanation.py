@@ -42,7 +42,8 @@ _ENDS: Final = {
     ),
     (CLIENT_ABORT, AMBIGUOUS): (
         "Aborted by its own client, or for another producer with the same transactional.id that asked to be let in:"
-        " under transaction version 2 both leave the same records. After a fence the client's log has"
+        " under transaction version 2 both leave the same records, and so they do for a two-phase producer (KIP-939),"
+        " whose recovery raises the epoch and keeps the transaction. After a fence the client's log has"
         " ProducerFencedException or InvalidProducerEpochException."
     ),
     (TIMEOUT, LIKELY): (

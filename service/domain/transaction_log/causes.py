@@ -4,6 +4,8 @@ Source: `TransactionCoordinator` (endTransaction, InitProducerId, timeout scan),
 KIP-360, KIP-890.
 No abort has a certain cause. Under the old protocol an EndTxn names an epoch and not a transaction: a late duplicate
 may have ended the next one (KAFKA-17754). Under TV2 a client's abort, a timeout and a fence all raise the epoch by one.
+A two-phase producer that is recovered (KIP-939, InitProducerId with keepPreparedTxn) raises it before it ends what it
+kept, under any version: the raise shows no fence there.
 The next records of the id often decide (`refine`): they show who was let in.
 """
 
@@ -110,6 +112,8 @@ def _abort(before: LogRecord, after: LogRecord) -> Cause:
     by_tv2_coordinator = after.client_transaction_version >= 2
     if bump == 0 and not by_tv2_coordinator:
         return Cause(CLIENT_ABORT, LIKELY)  # an old EndTxn; the coordinator's own aborts raise the epoch
+    if after.timeout_ms == TWO_PHASE_TIMEOUT_MS and bump > 0:
+        return Cause(CLIENT_ABORT, AMBIGUOUS, is_open=True)  # a recovery that keeps the transaction raises it, too
     if bump != 1 and not (bump == 2 and by_tv2_coordinator):
         return Cause(UNATTRIBUTED, AMBIGUOUS)
     if _ran_out(after):

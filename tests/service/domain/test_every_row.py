@@ -324,6 +324,22 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         2592000013 CompleteAbort(7,1) ctv=2
         2592000120 Empty(7,2) ctv=2        # initialized, certain""",
     ),
+    "2PC recovered, then aborted": (
+        (NAMED,),
+        """
+        10 Ongoing(7,100) ctv=2 timeout=2147483647
+        500 PrepareAbort(7,102) ctv=2 # fenced, ambiguous (at first client_abort, ambiguous)
+        503 CompleteAbort(7,102) ctv=2
+        620 Empty(7,103) ctv=2        # initialized, certain""",
+    ),
+    "2PC recovered by an old client, then aborted and gone on": (
+        (NAMED,),
+        """
+        10 Ongoing(7,101) timeout=2147483647
+        500 PrepareAbort(7,102) ctv=2 # client_abort, likely (at first client_abort, ambiguous)
+        503 CompleteAbort(7,102) ctv=2
+        620 Ongoing(7,102) ctv=2""",
+    ),
     "2PC decided after a month": (
         (NAMED,),
         """
