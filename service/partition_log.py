@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.partitions.offset_spans import ABORT, COMMIT, BatchOffsets, SpanBuilder
+from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.offset_spans import SpanBuilder
 from service.wire import records
 from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.errors import DecodeError
@@ -56,6 +57,7 @@ def piece_of(batch: Batch) -> BatchOffsets:
         header.is_control,
         marker,
         at_ms,
+        header.records_count,
     )
 
 

@@ -251,6 +251,24 @@ def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: P
         assert [(one.first, one.next, one.kind) for one in walk.spans({})] == expected
 
 
+def test_a_run_of_aborted_records_reaches_beyond_what_was_asked(story: Story, client: TestClient) -> None:
+    body = ask(client, story, 8)
+    assert [(one["from"], one["to"]) for one in body["spans"]] == [(8, 9)]
+    run = body["only_aborted"]
+    assert (run["from"], run["to"], run["records"], run["transactions"]) == (8, 13, 2, 2)
+    assert (run["ended_by"], run["first_readable"]) == ("open", None), "the LSO is at 13"
+    assert ask(client, story, 0)["only_aborted"] is None
+
+
+def test_a_bound_of_reading_ends_a_run_of_aborted_records(story: Story) -> None:
+    with connect(story.broker.bootstrap) as client:
+        walk = SpanBuilder(8, 9)
+        bounds = Bounds(bytes=150, seconds=5, first_bytes=1, next_bytes=1)
+        assert read(client, find(client, story.topic, 0, 8), walk, bounds) is None, "the span itself is known"
+    assert walk.only_aborted is not None
+    assert (walk.only_aborted.ended_by, walk.only_aborted.to < 13) == ("bound", True)
+
+
 def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> None:
     """Bytes for one batch: the rest has to be proven without reading it."""
     one_batch = Bounds(bytes=1, seconds=5, first_bytes=1, next_bytes=1)
@@ -352,7 +370,11 @@ def test_the_command_line_over_rest(
     try:
         code, out, err = run(f"{story.topic}-0@6", "--to", "8")
         assert (code, err) == (0, "")
-        table, why, of_commit = out.split("\n\n")
+        table, run_of_aborted, why, of_commit = out.split("\n\n")
+        assert (
+            run_of_aborted
+            == "From 6 on only aborted up to 6: 1 transaction of explain-doomed, 1 record; first readable 7."
+        )
         heads, mine, other = [re.split(r"  +", line) for line in table.splitlines()]
         assert heads == ["OFFSETS", "KIND", "PRODUCER ID", "TRANSACTIONAL.ID", "MARKER", "ENDED", "CAUSE"]
         assert (mine[:2], mine[3:5], mine[6]) == (

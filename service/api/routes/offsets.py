@@ -21,8 +21,9 @@ from service.api.http.problems import describe
 from service.api.http.store import store_of
 from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.offsets import Explanation, Span
+from service.api.schemas.offsets import AbortedRun, Explanation, Span
 from service.domain.partitions import offset_spans
+from service.domain.partitions.aborted_run import OnlyAborted
 from service.domain.partitions.endings import KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, SpanBuilder
 from service.kafka.client import KafkaClient
@@ -45,11 +46,12 @@ router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
 
 class Explained(NamedTuple):
     """An explanation of offsets. `truncated_at`: the offset at which reading stopped with something left unknown, or
-    None.
+    None. `only_aborted`: the run of aborted records at the first offset.
     """
 
     spans: list[Span]
     truncated_at: int | None
+    only_aborted: AbortedRun | None
     as_of_ms: int
 
 
@@ -78,15 +80,16 @@ def explain_offsets(
 ) -> Response:
     """Lists every span from `offset` to `to` or the end of the log: who wrote its records, and whether their
     transaction was committed, aborted (why, and when) or is open. Asks Kafka, bounded in bytes and time; `truncated_at`
-    is the offset at which reading stopped.
+    is the offset at which the spans end. `only_aborted` sums up the aborted records up to the first one that
+    read_committed consumers get, within bounds of its own.
     """
     end = offset + 1 if to is None else to
     if end <= offset:
         raise unusable("to", f"has to be above the offset {offset}")
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-    spans, truncated_at, as_of_ms = explained(request, found, topic, partition, offset, end)
-    body = Explanation(spans=spans, truncated_at=truncated_at, as_of=text_of_time(as_of_ms))
+    spans, truncated_at, only_aborted, as_of_ms = explained(request, found, topic, partition, offset, end)
+    body = Explanation(spans=spans, truncated_at=truncated_at, only_aborted=only_aborted, as_of=text_of_time(as_of_ms))
     return unless_known(request, answer(body, as_of_ms))
 
 
@@ -103,7 +106,16 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
     with store_of(request).read() as connection:
         hangs = hanging_transactions(connection, cluster.id, topic, partition)
         spans = _spans(connection, cluster, found, hangs, offset)
-    return Explained(spans, truncated_at, as_of_ms)
+        run = _run(connection, cluster, found.only_aborted)
+    return Explained(spans, truncated_at, run, as_of_ms)
+
+
+def _run(connection: Connection, cluster: ClusterRow, run: OnlyAborted | None) -> AbortedRun | None:
+    def owner(producer_id: int) -> bytes | None:
+        found = read_owners(connection, cluster.id, producer_id)
+        return found[0].transactional_id if found else None
+
+    return None if run is None else AbortedRun.of(run, owner)
 
 
 def _read(client: KafkaClient, place: offsets_reading.Place, offset: int, end: int) -> tuple[SpanBuilder, int | None]:

@@ -73,7 +73,7 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
 
 def read(client: KafkaClient, place: Place, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
     """Reads from `walk.next` on and feeds the walk. Returns the offset at which a bound, or bytes that cannot be read,
-    stopped the reading; None if nothing stopped it.
+    ended the spans; None if nothing did. Where they end a run of aborted records, `walk.only_aborted` shows it.
 
     Raises KafkaUnavailable, KafkaRefused.
     """
@@ -84,17 +84,19 @@ def read(client: KafkaClient, place: Place, walk: SpanBuilder, bounds: Bounds = 
     high_watermark, last_stable_offset = place.high_watermark, -1
     while not walk.is_done and position < high_watermark:
         if left <= 0 or time.monotonic() - began >= bounds.seconds:
-            return _stop(walk, position, last_stable_offset)
+            return _stop(walk, wanted_to, position, last_stable_offset)
         if walk.next >= walk.to and not was_asked and last_stable_offset >= 0:
             was_asked = True
             _settle(client, place, walk)
             continue
         found = _fetch(client, place, position, min(size, max(left, 1)))
+        if last_stable_offset < 0:
+            walk.note_last_stable_offset(found.last_stable_offset, found.high_watermark)
         high_watermark, last_stable_offset = found.high_watermark, found.last_stable_offset
         left, size = left - len(found.records), bounds.next_bytes
         behind = walk_through(walk, found.records, position)
         if behind is None:
-            return _stop(walk, max(position, walk.next), last_stable_offset)
+            return _stop(walk, wanted_to, max(position, walk.next), last_stable_offset)
         if behind <= position:  # only offsets without batches are left
             position = high_watermark
         position = max(position, behind)
@@ -102,8 +104,11 @@ def read(client: KafkaClient, place: Place, walk: SpanBuilder, bounds: Bounds = 
     return walk.to if walk.to < wanted_to else None
 
 
-def _stop(walk: SpanBuilder, position: int, last_stable_offset: int) -> int:
+def _stop(walk: SpanBuilder, wanted_to: int, position: int, last_stable_offset: int) -> int | None:
+    was_done, to = walk.has_all_spans, walk.to
     walk.finish(position, last_stable_offset, is_whole=False)
+    if was_done:
+        return to if to < wanted_to else None
     return position
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -11,7 +12,9 @@ from service.api.http.fields import id_fields, raw_ms, text_of_time, transaction
 from service.api.schemas.history import Cause, Confidence
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, extended
 from service.domain.partitions import offset_spans
+from service.domain.partitions.aborted_run import READABLE, OnlyAborted, only_aborted_text
 from service.domain.partitions.endings import MarkerCause
+from service.store.display import shown_id
 
 SpanKind = Annotated[
     str, OneOf("committed", "aborted", "open", "hanging", "non_transactional", "marker", "gap", "unknown")
@@ -91,12 +94,96 @@ class LogSpan(Shape):
         )
 
 
+MOST_OWNERS: Final = 20
+"""Owners of the transactions of one run that an answer names."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AbortedBy(Shape):
+    """The aborted transactions of one producer id in a run."""
+
+    producer_id: int
+    producer_id_str: Wide = None
+    transactional_id: Annotated[str | None, Field(description="The id that had the producer id; null if unknown.")]
+    transactional_id_b64: IdBytes
+    transactions: int
+
+
+@dataclass(slots=True, kw_only=True)
+class AbortedRun(Shape):
+    """Offsets from the first one on that hold only aborted records, markers and gaps: read_committed consumers get
+    nothing from them. It may reach beyond the spans."""
+
+    from_: Annotated[int, Field(alias="from", description="The first offset that was asked for.")]
+    to: Annotated[int, Field(description="The first offset after the run.")]
+    records: int
+    transactions: int
+    owners: Annotated[list[AbortedBy], Field(description="Those with the most transactions, at most 20.")]
+    more_owners: Annotated[int, Field(description="The number of producer ids that are left out.")]
+    first_readable: Annotated[
+        int | None, Field(description="`to`, if a record that read_committed consumers get is there; else null.")
+    ]
+    ended_by: Annotated[
+        Annotated[str, OneOf("readable", "open", "log_end", "bound", "unknown")],
+        Field(
+            description="What is at `to`. open: a transaction that is open, where consumers wait. bound: reading"
+            " stopped, the run may go on. unknown: a record whose outcome is not known."
+        ),
+    ]
+
+    @staticmethod
+    def of(run: OnlyAborted, owner: Callable[[int], bytes | None]) -> AbortedRun:
+        """Returns the body of a run. `owner` returns the id that has, or had, a producer id; None if it is unknown."""
+        most = sorted(run.transactions.items(), key=lambda one: (-one[1], one[0]))[:MOST_OWNERS]
+        owners = []
+        for producer_id, transactions in most:
+            name, id_b64 = id_fields(owner(producer_id))
+            owners.append(
+                AbortedBy(
+                    producer_id=producer_id,
+                    transactional_id=name,
+                    transactional_id_b64=id_b64,
+                    transactions=transactions,
+                )
+            )
+        return AbortedRun(
+            from_=run.first,
+            to=run.to,
+            records=run.records,
+            transactions=sum(run.transactions.values()),
+            owners=owners,
+            more_owners=len(run.transactions) - len(owners),
+            first_readable=run.to if run.ended_by == READABLE else None,
+            ended_by=run.ended_by,
+        )
+
+    @property
+    def text(self) -> str:
+        """The run in one sentence."""
+        names = [
+            shown_id(one.transactional_id, one.transactional_id_b64) or f"producer id {one.producer_id}"
+            for one in self.owners
+        ]
+        return only_aborted_text(
+            self.from_, self.to, self.records, self.transactions, names, self.more_owners, self.ended_by
+        )
+
+
+RunOrNone = Annotated[
+    AbortedRun | None,
+    Field(
+        description="The run of aborted records that begins at the first offset; null if no aborted record comes first."
+    ),
+]
+
+
 @dataclass(slots=True, kw_only=True)
 class LogExplanation(Shape):
     """An explanation from segment files alone. Its `as_of` is null: the files do not show when they were written."""
 
     spans: list[LogSpan]
     truncated_at: int | None
+    only_aborted: RunOrNone
     as_of: Time | None
 
 
@@ -121,6 +208,7 @@ class Span(LogSpan):
 class Explanation(Shape):
     spans: list[Span]
     truncated_at: Annotated[
-        int | None, Field(description="The offset at which reading stopped at a bound; null if everything was read.")
+        int | None, Field(description="The offset at which the spans end at a bound; null if all were found.")
     ]
+    only_aborted: RunOrNone
     as_of: Time | None

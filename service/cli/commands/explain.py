@@ -14,10 +14,12 @@ from service.cli.errors import FINE, CommandFailed
 from service.cli.rest import Service
 from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
+from service.domain.partitions.aborted_run import only_aborted_text
 from service.domain.partitions.endings import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import OPEN
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.settings import Settings
+from service.store.display import printable
 
 _PLACE: Final = re.compile(r"(?:(.+)-([0-9]{1,10}))?@([0-9]{1,19})", re.DOTALL)
 _HEADS = ("OFFSETS", "KIND", "PRODUCER ID", "TRANSACTIONAL.ID", "MARKER", "ENDED", "CAUSE")
@@ -52,6 +54,8 @@ def run(flags: Namespace, settings: Settings) -> int:
         print(json.dumps(found, indent=2))
         return FINE
     print(table(_HEADS, [_row(one) for one in found["spans"]]))
+    if (run := found.get("only_aborted")) is not None:
+        print(f"\n{fill(_only_aborted(run), _WIDTH)}")
     for text in dict.fromkeys(filter(None, map(_why, found["spans"]))):
         print(f"\n{fill(text, _WIDTH)}")
     if end is not None and any(one["kind"] == OPEN for one in found["spans"]):
@@ -93,6 +97,12 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
 
 def _cause_of(one: dict[str, Any]) -> str:
     return "a marker by hand" if one.get("by_hand") else str(one["cause"]).replace("_", " ")
+
+
+def _only_aborted(run: dict[str, Any]) -> str:
+    names = [printable(name_of(one) or f"producer id {one['producer_id']}") for one in run["owners"]]
+    counts = (run["from"], run["to"], run["records"], run["transactions"])
+    return only_aborted_text(*counts, names, run["more_owners"], run["ended_by"])
 
 
 def _why(one: dict[str, Any]) -> str | None:

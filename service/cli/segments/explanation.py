@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from service.api.schemas.offsets import LogExplanation, LogSpan
+from service.api.schemas.offsets import AbortedRun, LogExplanation, LogSpan
 from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.owners import Owners, owners_of
@@ -39,7 +39,7 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExp
     if offset < files[0].first:
         raise CommandFailed(f"no file has offset {offset}: the first begins at {files[0].first}")
     begin = 0 if files[0].first == 0 and offset <= HEAD else offset
-    walk, end, truncated_at = SpanBuilder(begin, to), 0, None
+    walk, end, truncated_at, is_whole = SpanBuilder(begin, to), 0, None, True
     for file in files:
         if file.first < end:
             raise CommandFailed(
@@ -47,19 +47,21 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExp
             )
         behind = walk_through(walk, file.data, file.first)
         if behind is None:
-            truncated_at = max(end, walk.next)
+            is_whole = False
+            truncated_at = None if walk.has_all_spans else max(end, walk.next)
             break
         end = behind
         if walk.is_done:
             break
-    if truncated_at is None and offset >= end:
+    if is_whole and offset >= end:
         raise CommandFailed(f"no file has offset {offset}: the last one ends at {end}")
-    walk.finish(end, _NO_LSO, is_whole=truncated_at is None)
+    walk.finish(end, _NO_LSO, is_whole=is_whole)
     if walk.to < to and truncated_at is None and walk.to < end:
         truncated_at = walk.to
     owners = owners_of(file.data for file in opened if file.is_log)
     spans = [_described(span, owners) for span in walk.spans({}, offset)]
-    return LogExplanation(spans=spans, truncated_at=truncated_at, as_of=None), end
+    run = None if walk.only_aborted is None else AbortedRun.of(walk.only_aborted, owners.names.get)
+    return LogExplanation(spans=spans, truncated_at=truncated_at, only_aborted=run, as_of=None), end
 
 
 def _described(span: Span, owners: Owners) -> LogSpan:

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from service.cli.segments.files import records_of
+from service.domain.partitions.batch_offsets import ABORT, COMMIT
 from service.domain.partitions.endings import Decision
-from service.domain.partitions.offset_spans import ABORT, COMMIT
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import NO_RECORD, LogRecord

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from service.domain.partitions.aborted_run import AbortedRun, OnlyAborted
+from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
 OPEN: Final = "open"
@@ -21,9 +24,6 @@ MARKER: Final = "marker"
 GAP: Final = "gap"
 UNKNOWN: Final = "unknown"
 
-COMMIT: Final = "COMMIT"
-ABORT: Final = "ABORT"
-
 MOST_SPANS: Final = 2_000
 
 HEAD: Final = 100
@@ -31,21 +31,6 @@ HEAD: Final = 100
 shows whether a marker ends anything. A topic that was created again begins with markers that do not."""
 
 _FATES: Final = {COMMIT: COMMITTED, ABORT: ABORTED, None: UNKNOWN}
-
-
-class BatchOffsets(NamedTuple):
-    """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
-    control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker.
-    """
-
-    first: int
-    next: int
-    producer_id: int
-    producer_epoch: int
-    is_transactional: bool
-    is_control: bool = False
-    marker: str | None = None
-    timestamp_ms: int = -1
 
 
 class Span(NamedTuple):
@@ -93,11 +78,19 @@ class SpanBuilder:
         self._is_whole = offset == 0
         self._parts: list[_GrowingSpan] = []
         self._waiting: dict[int, list[_GrowingSpan]] = {}
+        self._run = AbortedRun(offset)
+        self.only_aborted: OnlyAborted | None = None
+        """The run of aborted records at the first offset, once the walk is finished; None: there is none."""
+
+    @property
+    def has_all_spans(self) -> bool:
+        """Returns whether all offsets are seen and no transaction among them waits for its marker."""
+        return self.next >= self.to and not self._waiting
 
     @property
     def is_done(self) -> bool:
-        """Returns whether all offsets are seen and no transaction among them waits for its marker."""
-        return self.next >= self.to and not self._waiting
+        """Returns whether the log need not be read any further, for the spans or for the run of aborted records."""
+        return self.has_all_spans and self._run.is_done
 
     @property
     def waiting(self) -> dict[int, int]:
@@ -107,6 +100,7 @@ class SpanBuilder:
 
     def add_batch(self, batch: BatchOffsets) -> None:
         """Adds a piece. Pieces that end before the offsets that are still missing change nothing."""
+        self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             return
         if self.next < self.to:
@@ -129,6 +123,7 @@ class SpanBuilder:
     def add_unreadable(self) -> None:
         """Records that bytes follow which cannot be read: their offsets are unknown, and they may hold the marker of
         any transaction."""
+        self._run.add_unreadable(self.next)
         self._follows_unreadable = True
         self._is_whole = False
         for parts in self._waiting.values():
@@ -136,8 +131,13 @@ class SpanBuilder:
                 part.kind = UNKNOWN
         self._waiting.clear()
 
+    def note_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
+        """Takes the first LSO that the log's leader reported during the walk, with its high watermark."""
+        self._run.end_at_last_stable_offset(last_stable_offset, high_watermark)
+
     def mark_open(self, producer_id: int) -> None:
         """Records that the producer id's transaction is known to be open, so its marker need not be searched for."""
+        self._run.mark_open(producer_id)
         for part in self._waiting.pop(producer_id, ()):
             part.kind = OPEN
 
@@ -148,6 +148,7 @@ class SpanBuilder:
         Every transaction below the LSO is decided. If its marker is missing, compaction has removed the marker, because
         no record of the transaction is left.
         """
+        self.only_aborted = self._run.finish(end, is_whole=is_whole)
         if self.next < self.to:
             self.add_gap(end)
         for parts in self._waiting.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.partitions.offset_spans import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
 
 
 class CommittedRecords:

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from service.domain.findings import kinds
+from service.domain.partitions.batch_offsets import ABORT as ABORT_MARKER
+from service.domain.partitions.batch_offsets import COMMIT as COMMIT_MARKER
 from service.domain.partitions.endings import CLOCKS_MS, Decision, KnownPeriod
-from service.domain.partitions.offset_spans import ABORT as ABORT_MARKER
-from service.domain.partitions.offset_spans import COMMIT as COMMIT_MARKER
 from service.domain.transaction_log.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause, confidence_of_commit
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, SOURCE

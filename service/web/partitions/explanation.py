@@ -85,8 +85,8 @@ class Told(NamedTuple):
 
 class Explanation(NamedTuple):
     """The answer to a question about offsets. `offset`, `to` (exclusive): as asked for. `problem`: one sentence on why
-    there is no answer; else None. `truncated_at`: offset at which reading stopped. `more`: number of spans that are not
-    shown."""
+    there is no answer; else None. `truncated_at`: offset at which the spans end. `more`: number of spans that are not
+    shown. `only_aborted`: the run of aborted records, one sentence; None if there is none."""
 
     offset: int | None
     to: int | None
@@ -95,12 +95,14 @@ class Explanation(NamedTuple):
     as_of_ms: int | None = None
     problem: str | None = None
     more: int = 0
+    only_aborted: str | None = None
 
 
 def explanation_of(offset: int, to: int, explained: Explained) -> Explanation:
     spans = tuple(_told(span) for span in explained.spans[:SPANS_SHOWN])
     more = max(len(explained.spans) - SPANS_SHOWN, 0)
-    return Explanation(offset, to, spans, explained.truncated_at, explained.as_of_ms, None, more)
+    run = None if explained.only_aborted is None else explained.only_aborted.text
+    return Explanation(offset, to, spans, explained.truncated_at, explained.as_of_ms, None, more, run)
 
 
 def _told(span: Span) -> Told:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from service.cli import main
+from tests.helpers.builders import transaction_log as build
 from tests.helpers.builders.batches import ABORT, COMMIT, TRANSACTIONAL, Rec, batch, control_batch
 from tests.helpers.paths import GOLDEN
 from tests.service.wire.dumps import name_of, read_dump, segments
@@ -111,7 +112,8 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     (log,) = (log for log in segments("main/c-late-0") if "4.3.1" in log.parts)
     assert main(["explain", "c-late-0@0", "--to", "99", "--segments", str(log.parent)]) == 0
     out, err = capsys.readouterr()
-    heads, *rows = [line.split("  ") for line in out.splitlines()]
+    rows_of_table, sum_of_aborted = out.split("\n\n")
+    heads, *rows = [line.split("  ") for line in rows_of_table.splitlines()]
     assert heads[0] == "OFFSETS"
     assert [[cell.strip() for cell in row if cell.strip()][:3] for row in rows] == [
         ["0..1", "aborted", "8 epoch 0"],
@@ -119,6 +121,10 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         ["3..4", "open", "8 epoch 0"],
     ]
     assert "ABORT at 2" in out
+    assert " ".join(sum_of_aborted.split()) == (
+        "From 0 on only aborted up to 2: 1 transaction of producer id 8, 2 records; at 3 begins a transaction that is"
+        " open: consumers of committed records wait there until it ends."
+    )
     assert err == "open up to the end of these files, at offset 5\n"
 
 
@@ -187,6 +193,41 @@ def test_damage_is_unknown_and_not_guessed_around(halves: list[Path], capsys: py
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split()[:2] == ["13", "unknown"]
     assert err == "reading stopped at offset 14: start again from there for the rest\n"
+
+
+def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """21,000 offsets of 1,050 transactions: more spans than a table has."""
+    log, offset, nine = bytearray(), 0, [Rec(b"k", b"v", n) for n in range(9)]
+    for number in range(1_050):
+        for _ in range(2):
+            log += batch(nine, offset, producer_id=7 + number % 2, producer_epoch=0, attributes=TRANSACTIONAL)
+            offset += 9
+            log += batch([Rec(b"k", b"v")], offset, producer_id=9, producer_epoch=0, attributes=TRANSACTIONAL)
+            offset += 1
+        log += control_batch(ABORT, offset, producer_id=7 + number % 2, producer_epoch=0)
+        offset += 1
+    log += control_batch(ABORT, offset, producer_id=9, producer_epoch=0)
+    log += batch([Rec(b"k", b"v")], offset + 1)
+    data, coordinators = tmp_path / "data.log", tmp_path / "log.log"
+    data.write_bytes(log)
+    coordinators.write_bytes(build.transition("x", 0, timestamp_ms=1, data=build.value(producer_id=7)))
+    place = ["explain", "@0", "--to", str(offset + 2), "--segments", str(data), str(coordinators)]
+    assert main(place) == 0
+    out, err = capsys.readouterr()
+    assert " ".join(out.split("\n\n")[1].split()) == (
+        f"From 0 on only aborted up to {offset:,}: 1,051 transactions of x, producer id 8, producer id 9,"
+        f" 21,000 records; first readable {offset + 1:,}."
+    )
+    assert err == "reading stopped at offset 8400: start again from there for the rest\n"
+    assert main([*place, "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)["only_aborted"]
+    assert (run["to"], run["records"], run["transactions"]) == (offset + 1, 21_000, 1_051)
+    assert (run["first_readable"], run["ended_by"], run["more_owners"]) == (offset + 1, "readable", 0)
+    assert [(one["transactional_id"], one["transactions"]) for one in run["owners"]] == [
+        ("x", 525),
+        (None, 525),
+        (None, 1),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.offset_spans import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
 from service.domain.partitions.records_ahead import AnyRecords, CommittedRecords
 
 

@@ -14,7 +14,8 @@ from service.api.http.kafka import Kafka
 from service.api.routes import offsets_reading
 from service.api.routes.offsets_reading import Place
 from service.app import create_app
-from service.domain.partitions.offset_spans import BatchOffsets, SpanBuilder
+from service.domain.partitions.batch_offsets import BatchOffsets
+from service.domain.partitions.offset_spans import SpanBuilder
 from service.kafka.metadata import Leader
 from service.web.partitions.explanation import Asked, asked
 from tests.helpers.partitions import WithPartitions, moving_partition
@@ -130,6 +131,12 @@ def test_a_range_of_offsets_is_a_table(explain: Callable[..., PageText]) -> None
     assert "10 to 11 written without a transaction" in told
     assert "12 to 14 still open" in told
     assert "Reading stopped at offset 15" in told
+
+
+def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText]) -> None:
+    told = explain("offset=4").texts
+    assert told["only-aborted"] == "From 4 on only aborted up to 6: 1 transaction of pay, 2 records; first readable 7."
+    assert "only-aborted" not in explain("offset=8").texts
 
 
 def test_the_refresh_of_the_page_asks_kafka_nothing(explain: Callable[..., PageText]) -> None:

@@ -60,7 +60,7 @@ def test_the_answer_and_what_is_typed_survive_the_refresh_that_brings_what_is_ne
 
     def explained(*arguments: object) -> Explained:
         asked.append(1)
-        return Explained([SPAN], None, NOW_MS)
+        return Explained([SPAN], None, None, NOW_MS)
 
     monkeypatch.setattr(partition_page, "explained", explained)
     tab = browse(create_app(cluster.url, "1.2.3", now_ms=Clock()))

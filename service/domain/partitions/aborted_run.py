@@ -1,0 +1,187 @@
+"""Sums up a run of aborted records: from an offset on, up to the first record that read_committed consumers get. Pure.
+
+Such consumers return nothing for the whole run, however long it is, and their position may not move either. The run
+has its own bound, so it goes on where the spans of an explanation end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+
+READABLE: Final = "readable"
+OPEN: Final = "open"
+LOG_END: Final = "log_end"
+BOUND: Final = "bound"
+UNKNOWN: Final = "unknown"
+
+MOST_PIECES: Final = 100_000
+"""Pieces of transactions that are kept for one run: some 20 MB. A piece is a sequence of batches of one transaction
+without others in between."""
+
+
+class OnlyAborted(NamedTuple):
+    """Offsets [first, to) that hold nothing but aborted records, markers and gaps.
+
+    - `records`: number of the aborted records; `transactions`: of the aborted transactions, by producer id.
+    - `ended_by`: what is at `to`. READABLE: a record that read_committed consumers get. OPEN: a transaction that is
+      open, at which they wait. LOG_END: the end of the log. BOUND: reading stopped, so the run may go on. UNKNOWN: a
+      record whose outcome is not known.
+    - `open_producer_id`: of the transaction at `to`, if it is open and its records were read.
+    """
+
+    first: int
+    to: int
+    records: int
+    transactions: dict[int, int]
+    ended_by: str
+    open_producer_id: int | None = None
+
+
+class _Piece(NamedTuple):
+    first: int
+    next: int
+    records: int
+    producer_id: int
+    transaction: int
+
+
+class AbortedRun:
+    """Takes the batches of a log in order, from the one that holds `offset` on, until it `is_done` or the log ends."""
+
+    def __init__(self, offset: int, most_pieces: int = MOST_PIECES) -> None:
+        self._offset = offset
+        self._at = offset
+        self._most_pieces = most_pieces
+        self._end: int | None = None
+        self._ended_by = READABLE
+        self._open_producer: int | None = None
+        self._pending: dict[int, list[_Piece]] = {}
+        self._aborted: list[_Piece] = []
+        self._pieces = self._transactions = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Returns whether the run is read to its end, and nothing in it waits for its marker."""
+        end = self._end
+        return end is not None and self._at >= end and all(p[0].first >= end for p in self._pending.values())
+
+    def add_batch(self, batch: BatchOffsets) -> None:
+        """Adds a batch. Those that were added before, or lie before the offset, change nothing."""
+        if batch.next <= self._at or self.is_done:
+            return
+        first, self._at = max(batch.first, self._at), batch.next
+        if batch.is_control:
+            self._end_transaction(batch)
+        elif batch.records == 0 or (self._end is not None and first >= self._end):
+            return
+        elif batch.is_transactional:
+            self._wait(batch, first)
+        else:
+            self._end_at(first, READABLE)
+
+    def add_unreadable(self, at: int) -> None:
+        """Records that bytes follow which cannot be read: they may hold the marker of any transaction."""
+        waiting = [pieces[0].first for pieces in self._pending.values()]
+        self._end_at(min([*waiting, max(at, self._at)]), UNKNOWN)
+        self._pending.clear()
+
+    def mark_open(self, producer_id: int) -> None:
+        """Records that the producer id's transaction is known to be open."""
+        if pieces := self._pending.pop(producer_id, None):
+            self._end_at(pieces[0].first, OPEN, producer_id)
+
+    def end_at_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
+        """Ends the run at the LSO of the log, if it does not end before: consumers get nothing behind it."""
+        by = OPEN if last_stable_offset < high_watermark else LOG_END
+        self._end_at(max(last_stable_offset, self._offset), by)
+
+    def finish(self, end: int, *, is_whole: bool) -> OnlyAborted | None:
+        """Returns the run; None if it holds no aborted record. `end`: the offset at which reading stopped; `is_whole`:
+        the log was read to its end."""
+        by = LOG_END if is_whole else BOUND
+        self._end_at(max(end, self._at), by)
+        for producer_id, pieces in self._pending.items():
+            self._end_at(pieces[0].first, by if by == BOUND else OPEN, producer_id)
+        to = self._offset if self._end is None else self._end
+        inside = [piece for piece in self._aborted if piece.first < to]
+        if not inside:
+            return None
+        transactions = {(piece.producer_id, piece.transaction) for piece in inside}
+        return OnlyAborted(
+            self._offset,
+            to,
+            sum(_records_before(piece, to) for piece in inside),
+            dict(Counter(producer_id for producer_id, _ in transactions)),
+            self._ended_by,
+            self._open_producer if self._ended_by == OPEN else None,
+        )
+
+    def _wait(self, batch: BatchOffsets, first: int) -> None:
+        pieces = self._pending.setdefault(batch.producer_id, [])
+        records = batch.next - first if batch.records is None else min(batch.records, batch.next - first)
+        if pieces and pieces[-1].next == first:
+            pieces[-1] = pieces[-1]._replace(next=batch.next, records=pieces[-1].records + records)
+            return
+        pieces.append(_Piece(first, batch.next, records, batch.producer_id, -1))
+        self._pieces += 1
+        if self._pieces >= self._most_pieces:
+            self._end_at(batch.next, BOUND)
+
+    def _end_transaction(self, batch: BatchOffsets) -> None:
+        pieces = self._pending.pop(batch.producer_id, [])
+        if not pieces:
+            return
+        if batch.marker == ABORT:
+            self._aborted += [piece._replace(transaction=self._transactions) for piece in pieces]
+            self._transactions += 1
+        else:
+            self._end_at(pieces[0].first, READABLE if batch.marker == COMMIT else UNKNOWN)
+
+    def _end_at(self, offset: int, by: str, producer_id: int | None = None) -> None:
+        """Ends the run at the offset, if it does not end there or before."""
+        if self._end is None or offset < self._end:
+            self._end, self._ended_by, self._open_producer = offset, by, producer_id
+
+
+def _records_before(piece: _Piece, to: int) -> int:
+    """Returns the number of the piece's records below `to`."""
+    return piece.records if piece.next <= to else min(piece.records, to - piece.first)
+
+
+MOST_NAMED: Final = 3
+"""Owners that a sentence names."""
+
+
+def only_aborted_text(
+    first: int,
+    to: int,
+    records: int,
+    transactions: int,
+    owners: Sequence[str],
+    more_owners: int,
+    ended_by: str,
+) -> str:
+    """Returns the sum in one sentence. `owners`: names of those with the most transactions; `more_owners`: number of
+    the others."""
+    whose = ", ".join(owners[:MOST_NAMED])
+    others = more_owners + max(len(owners) - MOST_NAMED, 0)
+    if others:
+        whose += f" and {others:,} more"
+    counted = f"{transactions:,} transaction{'' if transactions == 1 else 's'}"
+    held = f"{records:,} record{'' if records == 1 else 's'}"
+    return f"From {first:,} on only aborted up to {to - 1:,}: {counted} of {whose}, {held}; {_FOLLOWS[ended_by](to)}"
+
+
+_FOLLOWS: Final = {
+    READABLE: lambda to: f"first readable {to:,}.",
+    OPEN: lambda to: (
+        f"at {to:,} begins a transaction that is open: consumers of committed records wait there until it ends."
+    ),
+    LOG_END: lambda to: f"the log ends at {to:,}, so consumers of committed records have nothing to read yet.",
+    BOUND: lambda to: f"reading stopped at its bound: this is true up to {to - 1:,}, and the run may go on.",
+    UNKNOWN: lambda to: f"the outcome of what follows, at {to:,}, is not known.",
+}

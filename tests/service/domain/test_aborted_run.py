@@ -1,0 +1,147 @@
+"""The sum of a run of aborted records: as a consumer of committed records, offset by offset, would find it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from service.domain.partitions.aborted_run import AbortedRun, OnlyAborted, only_aborted_text
+from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+
+
+def data(first: int, producer_id: int, count: int = 1, records: int | None = None) -> BatchOffsets:
+    return BatchOffsets(first, first + count, producer_id, 0, producer_id >= 0, records=records)
+
+
+def marker(at: int, producer_id: int, outcome: str | None) -> BatchOffsets:
+    return BatchOffsets(at, at + 1, producer_id, 0, True, True, outcome)
+
+
+def run_of(batches: list[BatchOffsets], offset: int, lso: int | None = None, most: int = 10_000) -> OnlyAborted | None:
+    run = AbortedRun(offset, most)
+    end = batches[-1].next if batches else offset
+    if lso is not None:
+        run.end_at_last_stable_offset(lso, end)
+    for one in batches:
+        run.add_batch(one)
+    return run.finish(end, is_whole=True)
+
+
+def many_aborted(transactions: int, size: int) -> list[BatchOffsets]:
+    """Transactions of ten producers in turns; the last offset is that of the last marker."""
+    log = []
+    for number in range(transactions):
+        at = number * (size + 1)
+        log += [data(at, number % 10, size), marker(at + size, number % 10, ABORT)]
+    return log
+
+
+def test_a_long_run_is_summed_up_to_the_first_record_that_can_be_read() -> None:
+    log = [*many_aborted(1_030, 20), data(21_630, 99), marker(21_631, 99, COMMIT), data(21_632, -1)]
+    found = run_of(log, 0)
+    assert found == OnlyAborted(0, 21_630, 20_600, dict.fromkeys(range(10), 103), "readable")
+    middle = run_of(log, 30)
+    assert middle is not None
+    assert (middle.to, middle.records, sum(middle.transactions.values())) == (21_630, 20_600 - 29, 1_029)
+
+
+@pytest.mark.parametrize(
+    ("log", "lso", "to", "ended_by"),
+    [
+        ([data(0, 1), marker(1, 1, ABORT)], None, 2, "log_end"),
+        ([data(0, 1), marker(1, 1, ABORT)], 2, 2, "log_end"),
+        ([data(0, 1), marker(1, 1, ABORT), data(2, 2), data(3, -1)], 2, 2, "open"),
+        ([data(0, 1), marker(1, 1, ABORT), data(2, 2)], None, 2, "open"),
+        ([data(0, 1), marker(1, 1, ABORT), data(2, 2), marker(3, 2, None)], None, 2, "unknown"),
+        ([data(0, 1), data(1, 2), marker(2, 1, ABORT), data(3, 1), marker(4, 2, COMMIT)], None, 1, "readable"),
+        (
+            [data(0, 1), marker(1, 1, ABORT), data(2, 2, records=0), marker(3, 2, COMMIT), data(4, -1)],
+            None,
+            4,
+            "readable",
+        ),
+        ([data(0, 1), marker(1, 1, ABORT), data(2, -1, records=0)], None, 3, "log_end"),
+    ],
+)
+def test_what_ends_a_run(log: list[BatchOffsets], lso: int | None, to: int, ended_by: str) -> None:
+    found = run_of(log, 0, lso)
+    assert found is not None
+    assert (found.to, found.records, found.ended_by) == (to, 1, ended_by)
+    assert found.open_producer_id in ((None, 2) if ended_by == "open" else (None,))
+
+
+@pytest.mark.parametrize("log", [[], [data(0, -1)], [data(0, 1), marker(1, 1, COMMIT)], [marker(0, 1, ABORT)]])
+def test_no_run_where_no_aborted_record_comes_first(log: list[BatchOffsets]) -> None:
+    assert run_of(log, 0) is None
+
+
+def test_bytes_that_cannot_be_read_end_a_run() -> None:
+    run = AbortedRun(0)
+    for one in (data(0, 1), marker(1, 1, ABORT), data(2, 2)):
+        run.add_batch(one)
+    run.add_unreadable(3)
+    run.add_batch(marker(4, 2, ABORT))
+    assert run.is_done
+    assert run.finish(5, is_whole=True) == OnlyAborted(0, 2, 1, {1: 1}, "unknown")
+
+
+def test_a_run_has_a_bound_of_its_own_and_is_true_up_to_there() -> None:
+    found = run_of(many_aborted(50, 3), 0, most=20)
+    assert found is not None
+    assert (found.to, found.records, found.ended_by) == (79, 60, "bound")
+    half = AbortedRun(0)
+    for one in many_aborted(50, 3)[:31]:  # reading stopped inside a transaction
+        half.add_batch(one)
+    stopped = half.finish(63, is_whole=False)
+    assert stopped is not None
+    assert (stopped.to, stopped.records, stopped.ended_by) == (60, 45, "bound")
+
+
+def test_it_is_what_a_consumer_finds_offset_by_offset() -> None:
+    for seed in range(500):
+        log = _drawn(Random(seed))
+        fates = _fates(log)
+        offset = Random(seed).randrange(len(fates))
+        expected = next((at for at in range(offset, len(fates)) if fates[at] not in ("aborted", "marker")), len(fates))
+        records = fates[offset:expected].count("aborted")
+        found = run_of(log, offset)
+        assert (0 if found is None else found.records) == records, seed
+        if found is not None:
+            ended_by = "log_end" if expected == len(fates) else fates[expected]
+            assert (found.to, found.ended_by) == (expected, ended_by), seed
+
+
+def _drawn(random: Random) -> list[BatchOffsets]:
+    log: list[BatchOffsets] = []
+    for _ in range(random.randint(1, 40)):
+        at = log[-1].next if log else 0
+        producer_id = random.choice((1, 1, 2, 3))
+        if random.random() < 0.03:
+            log.append(data(at, -1))
+        elif random.random() < 0.4:
+            log.append(marker(at, producer_id, random.choices((ABORT, COMMIT), (9, 1))[0]))
+        else:
+            log.append(data(at, producer_id, random.randint(1, 3)))
+    return log
+
+
+def _fates(log: list[BatchOffsets]) -> list[str]:
+    fates = []
+    for number, one in enumerate(log):
+        ends = [later for later in log[number:] if later.is_control and later.producer_id == one.producer_id]
+        of = {None: "open", ABORT: "aborted", COMMIT: "readable"}[ends[0].marker if ends else None]
+        fate = "marker" if one.is_control else of if one.is_transactional else "readable"
+        fates += [fate] * (one.next - one.first)
+    return fates
+
+
+def test_the_sum_as_a_sentence() -> None:
+    names = ["x", "y", "z", "w"]
+    assert only_aborted_text(0, 21_000, 20_000, 1_030, names[:2], 0, "readable") == (
+        "From 0 on only aborted up to 20,999: 1,030 transactions of x, y, 20,000 records; first readable 21,000."
+    )
+    assert only_aborted_text(5, 7, 1, 1, names, 2, "bound") == (
+        "From 5 on only aborted up to 6: 1 transaction of x, y, z and 3 more, 1 record; reading stopped at its bound:"
+        " this is true up to 6, and the run may go on."
+    )
