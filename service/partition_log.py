@@ -40,8 +40,9 @@ def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
 
 def piece_of(batch: Batch) -> BatchOffsets:
     header = batch.header
-    marker, at_ms = None, header.max_timestamp_ms
+    marker, at_ms = None, header.base_timestamp_ms
     if header.is_control:
+        at_ms = header.max_timestamp_ms
         try:
             record = records.read_control(batch)
         except DecodeError:  # the checksum is good, the record is not: a marker of unknown type

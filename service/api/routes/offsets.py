@@ -139,14 +139,14 @@ def _spans(
     bodies = []
     for span in spans:
         if span.producer_id is None or span.kind == NON_TRANSACTIONAL:
-            bodies.append(Span.with_owner(span, None, None, cluster.name))
+            bodies.append(Span.with_owner(span, None, None, None, cluster.name))
             continue
         if span.producer_id not in past:
             past[span.producer_id] = _past(connection, cluster, span.producer_id, spans)
         owners, decisions = past[span.producer_id]
         owner = owner_at(owners, span.ended_ms)
         name = None if owner is None else owner.transactional_id
-        bodies.append(Span.with_owner(span, name, _cause(span, decisions, hangs, known), cluster.name))
+        bodies.append(Span.with_owner(span, name, _cause(span, decisions, hangs, known), None, cluster.name))
     return bodies
 
 

@@ -14,11 +14,40 @@ from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, 
 from service.domain.partitions import offset_spans
 from service.domain.partitions.aborted_run import READABLE, OnlyAborted, only_aborted_text
 from service.domain.partitions.endings import MarkerCause
+from service.domain.partitions.own_transactions import OwnDecision
 from service.store.display import shown_id
 
 SpanKind = Annotated[
     str, OneOf("committed", "aborted", "open", "hanging", "non_transactional", "marker", "gap", "unknown")
 ]
+
+
+@dataclass(slots=True, kw_only=True)
+class DecisionWithoutMarker(Shape):
+    """The coordinator's decision about the transaction of records, of which no marker is in the partition: lost,
+    skipped, cleaned away, or not written yet."""
+
+    marker: Annotated[
+        Annotated[str, OneOf("COMMIT", "ABORT")] | None, Field(description="The outcome; null if it is not known.")
+    ]
+    at: Annotated[Time | None, Field(description="Time of the decision, by the coordinator's clock.")]
+    confidence: Annotated[Confidence, Field(description="How sure it is that the records are of that transaction.")]
+    may_be_other: Annotated[
+        bool,
+        Field(
+            description="True if some of the records, or all, may be of the transaction whose marker ended them, or of"
+            " one that is open."
+        ),
+    ]
+
+    @staticmethod
+    def of(own: OwnDecision) -> DecisionWithoutMarker:
+        return DecisionWithoutMarker(
+            marker=own.marker,
+            at=text_of_time(own.decided_ms),
+            confidence=own.confidence,
+            may_be_other=own.may_be_other,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,11 +97,24 @@ class LogSpan(Shape):
             " the head of a topic that was created again inside a transaction. Left out otherwise."
         ),
     ] = False
+    decision: Annotated[
+        DecisionWithoutMarker | None,
+        Field(
+            description="The decision about the records' own transaction, where its marker is missing. Left out"
+            " otherwise."
+        ),
+    ] = None
 
     @staticmethod
     def of(
-        span: offset_spans.Span, transactional_id: bytes | None = None, ending: MarkerCause | None = None
+        span: offset_spans.Span,
+        transactional_id: bytes | None = None,
+        ending: MarkerCause | None = None,
+        own: OwnDecision | None = None,
     ) -> LogSpan:
+        """Returns the body of a span. `ending`: the cause of its marker; `own`: the decision about its own transaction
+        if that has no marker."""
+        ending = ending if own is None else own.cause_of(ending)
         name, id_b64 = id_fields(transactional_id)
         cause = None if ending is None else ending.cause
         return LogSpan(
@@ -91,6 +133,7 @@ class LogSpan(Shape):
             confidence=None if cause is None else cause.confidence,
             by_hand=ending is not None and ending.by_hand,
             ends_nothing=span.ends_nothing,
+            decision=None if own is None else DecisionWithoutMarker.of(own),
         )
 
 
@@ -195,13 +238,17 @@ class Span(LogSpan):
 
     @staticmethod
     def with_owner(
-        span: offset_spans.Span, transactional_id: bytes | None, ending: MarkerCause | None, cluster: str
+        span: offset_spans.Span,
+        transactional_id: bytes | None,
+        ending: MarkerCause | None,
+        own: OwnDecision | None,
+        cluster: str,
     ) -> Span:
         """Returns the body of a span. `transactional_id`: None if the owner is not known; `cluster`: the cluster's
         name.
         """
         href = None if transactional_id is None else transaction_link(cluster, transactional_id)
-        return extended(Span, LogSpan.of(span, transactional_id, ending), href=href)
+        return extended(Span, LogSpan.of(span, transactional_id, ending, own), href=href)
 
 
 @dataclass(slots=True, kw_only=True)

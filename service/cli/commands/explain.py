@@ -17,6 +17,7 @@ from service.cli.text import name_of, table
 from service.domain.partitions.aborted_run import only_aborted_text
 from service.domain.partitions.endings import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import OPEN
+from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.settings import Settings
 from service.store.display import printable
@@ -44,7 +45,8 @@ def run(flags: Namespace, settings: Settings) -> int:
         raise CommandFailed(f"--to {to} has to be above the offset {place.offset}")
     end = None
     if flags.segments:
-        explanation, end = explain_segments(flags.segments, place.offset, to)
+        named = None if place.topic is None else (place.topic, place.partition)
+        explanation, end = explain_segments(flags.segments, place.offset, to, named)
         found = json.loads(to_json(explanation))
     elif place.topic is None:
         raise CommandFailed(f"{flags.place!r} has no partition: give TOPIC-PARTITION@OFFSET, or --segments FILE…")
@@ -56,7 +58,8 @@ def run(flags: Namespace, settings: Settings) -> int:
     print(table(_HEADS, [_row(one) for one in found["spans"]]))
     if (run := found.get("only_aborted")) is not None:
         print(f"\n{fill(_only_aborted(run), _WIDTH)}")
-    for text in dict.fromkeys(filter(None, map(_why, found["spans"]))):
+    texts = (*map(_decided, found["spans"]), *map(_why, found["spans"]))
+    for text in dict.fromkeys(filter(None, texts)):
         print(f"\n{fill(text, _WIDTH)}")
     if end is not None and any(one["kind"] == OPEN for one in found["spans"]):
         print(f"open up to the end of these files, at offset {end}", file=sys.stderr)
@@ -84,6 +87,8 @@ def _row(one: dict[str, Any]) -> tuple[object, ...]:
         marker = f"{marker} at {one['marker_offset']}"
     elif one.get("ends_nothing"):
         marker = f"{marker}, ends nothing"
+    elif marker is None and (decision := one.get("decision")) is not None:
+        marker = f"{decision['marker'] or 'decided'}, missing"
     return (
         f"{one['from']}" if last == one["from"] else f"{one['from']}..{last}",
         one["kind"].replace("_", " "),
@@ -105,10 +110,22 @@ def _only_aborted(run: dict[str, Any]) -> str:
     return only_aborted_text(*counts, names, run["more_owners"], run["ended_by"])
 
 
+def _decided(one: dict[str, Any]) -> str | None:
+    """Returns what was decided about the records' own transaction, if its marker is missing."""
+    decision = one.get("decision")
+    if decision is None:
+        return None
+    ended_by = None if one["marker_offset"] is None else f"{one['marker']} at {one['marker_offset']}"
+    return decision_text(
+        decision["marker"], decision["confidence"], may_be_other=decision["may_be_other"], ended_by=ended_by
+    )
+
+
 def _why(one: dict[str, Any]) -> str | None:
     """Returns how the transaction of the records ended, in sentences; None if there is nothing to explain."""
-    if one["kind"] not in ("aborted", "committed"):
-        return None
+    decision = one.get("decision")
+    if one["kind"] not in ("aborted", "committed") or (decision is not None and not decision["may_be_other"]):
+        return None  # the cause is that of another outcome
     if one.get("by_hand"):
         return BY_HAND_TEXT
     if one["cause"] is None:

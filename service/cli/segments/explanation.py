@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from service.api.schemas.offsets import AbortedRun, LogExplanation, LogSpan
 from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
-from service.cli.segments.owners import Owners, owners_of
+from service.cli.segments.transaction_logs import JudgedLogs, LogSegment
+from service.domain.partitions import aborted_run
+from service.domain.partitions.aborted_run import OnlyAborted
 from service.domain.partitions.endings import cause_of_marker
-from service.domain.partitions.offset_spans import HEAD, Span, SpanBuilder
+from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.offset_spans import HEAD, OPEN, UNKNOWN, Span, SpanBuilder
+from service.domain.partitions.own_transactions import OwnDecision, own_decisions
 from service.partition_log import walk_through
 from service.wire.batches import read_batches
 
 _NO_LSO: Final = -1
 """No LSO is known: a transaction without a marker in the files counts as open."""
+
+_DIRECTORY: Final = re.compile(r"(.+)-([0-9]{1,10})")
 
 
 class _Segment(NamedTuple):
@@ -26,9 +33,12 @@ class _Segment(NamedTuple):
     is_log: bool
 
 
-def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExplanation, int]:
+def explain_segments(
+    names: Sequence[str], offset: int, to: int, place: TopicPartition | None
+) -> tuple[LogExplanation, int]:
     """Returns the explanation and the offset up to which the files were read. Names and causes come from segments of
-    the transaction log, if there are some among the files.
+    the transaction log, if there are some among the files. `place`: the partition that the command line names; else it
+    is that of the files' directory.
 
     CommandFailed for a file that cannot be read, files that are not of one partition, an offset that no file has.
     """
@@ -58,21 +68,47 @@ def explain_segments(names: Sequence[str], offset: int, to: int) -> tuple[LogExp
     walk.finish(end, _NO_LSO, is_whole=is_whole)
     if walk.to < to and truncated_at is None and walk.to < end:
         truncated_at = walk.to
-    owners = owners_of(file.data for file in opened if file.is_log)
-    spans = [_described(span, owners) for span in walk.spans({}, offset)]
-    run = None if walk.only_aborted is None else AbortedRun.of(walk.only_aborted, owners.names.get)
-    return LogExplanation(spans=spans, truncated_at=truncated_at, only_aborted=run, as_of=None), end
+    logs = JudgedLogs(
+        (LogSegment(file.path, file.data) for file in opened if file.is_log), place or _place_of(files[0].path)
+    )
+    spans = walk.spans({}, offset)
+    own = {
+        producer_id: own_decisions(spans, logs.transactions(producer_id), walk.before, producer_id)
+        for producer_id in {span.producer_id for span in spans}
+        if producer_id is not None
+    }
+    bodies = [
+        _described(span, logs, own.get(-1 if span.producer_id is None else span.producer_id, {})) for span in spans
+    ]
+    run = None if walk.only_aborted is None else AbortedRun.of(_judged(walk.only_aborted, logs), logs.names.get)
+    return LogExplanation(spans=bodies, truncated_at=truncated_at, only_aborted=run, as_of=None), end
 
 
-def _described(span: Span, owners: Owners) -> LogSpan:
+def _described(span: Span, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> LogSpan:
     if span.producer_id is None:
         return LogSpan.of(span)
-    name = owners.names.get(span.producer_id)
-    decisions = owners.decisions.get(span.producer_id, ())
-    cause = None
+    name, decision, cause = logs.names.get(span.producer_id), own.get(span.first), None
     if span.marker is not None and span.ended_ms is not None and not span.ends_nothing:
-        cause = cause_of_marker(span.marker, span.ended_ms, decisions, None)  # compaction may have removed some
-    return LogSpan.of(span, name, cause)
+        # compaction may have removed some decisions
+        cause = cause_of_marker(span.marker, span.ended_ms, logs.decisions(span.producer_id), None)
+    if decision is not None and span.kind == OPEN and not decision.may_be_other:
+        span = span._replace(kind=UNKNOWN)
+    return LogSpan.of(span, name, cause, decision)
+
+
+def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
+    """Returns the run. A transaction without a marker in the files is open there, unless the id's log has none that
+    is."""
+    if run.open_producer_id is None or run.open_producer_id not in logs.names:
+        return run
+    is_open = any(one.marker is None for one in logs.transactions(run.open_producer_id))
+    return run if is_open else run._replace(ended_by=aborted_run.UNKNOWN)
+
+
+def _place_of(path: Path) -> TopicPartition | None:
+    """Returns the partition by the directory in which a broker keeps its segments; None if that is another one."""
+    found = _DIRECTORY.fullmatch(path.absolute().parent.name)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def _opened(names: Sequence[str]) -> Iterator[_Segment]:

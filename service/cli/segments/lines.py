@@ -4,11 +4,15 @@ reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from service.cli.segments.transaction_logs import JudgedLogs
 from service.cli.text import time_of, topic_partitions
+from service.domain.partitions.endings import cause_of_marker
+from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.states import NAMES
+from service.partition_log import piece_of
 from service.store.display import display_id
 from service.wire.batches import LENGTH_END, Batch, BatchHeader, read_batches
 from service.wire.errors import DecodeError
@@ -26,8 +30,9 @@ _TAGS: Final = {
 """Fields of a value that are shown only where they differ from the number that means "none"."""
 
 
-def log_lines(data: bytes) -> Iterator[str]:
-    """Yields the lines of `__transaction_state`: offset, append time, state, id, then name=value."""
+def log_lines(data: bytes, causes: Mapping[int, Cause]) -> Iterator[str]:
+    """Yields the lines of `__transaction_state`: offset, append time, state, id, then name=value. `causes`: why each
+    record was written, by offset."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch
@@ -39,16 +44,17 @@ def log_lines(data: bytes) -> Iterator[str]:
             except DecodeError as error:
                 yield _undecodable(_span(batch.header), error)
                 continue
-            yield from map(_transition, records)
+            yield from (_transition(record) + _because(causes.get(record.offset)) for record in records)
 
 
-def data_lines(data: bytes) -> Iterator[str]:
-    """Yields the lines of any other topic: offsets, the batch's newest time, its kind, then name=value."""
+def data_lines(data: bytes, logs: JudgedLogs) -> Iterator[str]:
+    """Yields the lines of any other topic: offsets, the batch's newest time, its kind, then name=value. `logs`: what
+    is known about the transactions that the markers end."""
     for batch in _batches(data):
         if isinstance(batch, str):
             yield batch
         elif batch.header.is_control:
-            yield _marker(batch)
+            yield _marker(batch) + _decided(batch, logs)
         else:
             yield _data(batch)
 
@@ -130,6 +136,21 @@ def _marker(batch: Batch) -> str:
     if control.type not in _MARKERS:
         return f"{at} control {by} (not about transactions)"
     return f"{at} {_MARKERS[control.type]} {by} coordinator_epoch={control.coordinator_epoch}"
+
+
+def _decided(batch: Batch, logs: JudgedLogs) -> str:
+    """Returns the id and the cause of a marker, as far as they are known."""
+    piece = piece_of(batch)
+    name = logs.names.get(piece.producer_id)
+    owner = "" if name is None else f" transactional_id={display_id(name)}"
+    if piece.marker is None:
+        return owner
+    ending = cause_of_marker(piece.marker, piece.timestamp_ms, logs.decisions(piece.producer_id), None)
+    return owner + _because(None if ending is None else ending.cause)
+
+
+def _because(cause: Cause | None) -> str:
+    return "" if cause is None else f" cause={cause.code} confidence={cause.confidence}"
 
 
 def _span(header: BatchHeader) -> str:

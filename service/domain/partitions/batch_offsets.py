@@ -10,7 +10,8 @@ ABORT: Final = "ABORT"
 
 class BatchOffsets(NamedTuple):
     """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
-    control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker.
+    control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker, or
+    of the first record.
     `records`: number of records that compaction left; None: as many as offsets.
     """
 

@@ -36,7 +36,9 @@ _FATES: Final = {COMMIT: COMMITTED, ABORT: ABORTED, None: UNKNOWN}
 class Span(NamedTuple):
     """Offsets [first, next) of one kind. `marker`, `marker_offset`, `ended_ms`: of the marker that ended the
     transaction, or of the marker itself; None if there is no marker or it is not known. `ends_nothing`: of a marker
-    whose producer id is known to have nothing open before it: its outcome is that of no record.
+    whose producer id is known to have nothing open before it: its outcome is that of no record. `marker_epoch`: the
+    producer epoch of the marker. `first_ms`: the earliest time of its batches of data, by their producer's clock; -1 if
+    not known.
     """
 
     first: int
@@ -48,6 +50,8 @@ class Span(NamedTuple):
     marker_offset: int | None = None
     ended_ms: int | None = None
     ends_nothing: bool = False
+    marker_epoch: int | None = None
+    first_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -64,6 +68,35 @@ class _GrowingSpan:
     marker_offset: int | None = None
     ended_ms: int | None = None
     ends_nothing: bool = False
+    marker_epoch: int | None = None
+    first_ms: int = -1
+
+
+class BatchesBefore:
+    """The batches in front of the offsets that are explained. `markers`: the last one of each producer id, with no
+    offset missing between it and the offsets; `is_from_start`: the batches begin at the partition's very first offset,
+    and none is missing."""
+
+    def __init__(self) -> None:
+        self.markers: dict[int, BatchOffsets] = {}
+        self.is_from_start = True
+        self._next = 0
+
+    def add(self, batch: BatchOffsets) -> None:
+        if batch.first > self._next:
+            self.add_unreadable()
+        self._next = max(self._next, batch.next)
+        if batch.is_control:
+            self.markers[batch.producer_id] = batch
+
+    def add_unreadable(self) -> None:
+        self.markers.clear()
+        self.is_from_start = False
+
+    def end_at(self, offset: int) -> None:
+        """Ends them at the first offset that is explained."""
+        if offset > self._next:
+            self.add_unreadable()
 
 
 class SpanBuilder:
@@ -78,6 +111,7 @@ class SpanBuilder:
         self._is_whole = offset == 0
         self._parts: list[_GrowingSpan] = []
         self._waiting: dict[int, list[_GrowingSpan]] = {}
+        self.before = BatchesBefore()
         self._run = AbortedRun(offset)
         self.only_aborted: OnlyAborted | None = None
         """The run of aborted records at the first offset, once the walk is finished; None: there is none."""
@@ -102,7 +136,11 @@ class SpanBuilder:
         """Adds a piece. Pieces that end before the offsets that are still missing change nothing."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
+            if not self._parts:
+                self.before.add(batch)
             return
+        if not self._parts and self.next < self.to:
+            self.before.end_at(min(batch.first, self.next))
         if self.next < self.to:
             self.add_gap(batch.first)
         if batch.first < self.to and self.next < self.to:
@@ -124,6 +162,8 @@ class SpanBuilder:
         """Records that bytes follow which cannot be read: their offsets are unknown, and they may hold the marker of
         any transaction."""
         self._run.add_unreadable(self.next)
+        if not self._parts:
+            self.before.add_unreadable()
         self._follows_unreadable = True
         self._is_whole = False
         for parts in self._waiting.values():
@@ -178,7 +218,7 @@ class SpanBuilder:
             self._parts.append(part)
             if batch.is_control:
                 part.kind = MARKER
-                part.marker, part.marker_offset, part.ended_ms = batch.marker, batch.first, batch.timestamp_ms
+                _set_marker(part, batch)
                 part.ends_nothing = self._is_whole and batch.producer_id not in self._waiting
                 self._end_transaction(batch)
             elif batch.is_transactional:
@@ -186,11 +226,13 @@ class SpanBuilder:
             else:
                 part.kind = NON_TRANSACTIONAL
         part.next = self.next = until
+        if not batch.is_control:
+            part.first_ms = batch.timestamp_ms if part.first_ms < 0 else min(part.first_ms, batch.timestamp_ms)
 
     def _end_transaction(self, batch: BatchOffsets) -> None:
         for part in self._waiting.pop(batch.producer_id, ()):
             part.kind = _FATES[batch.marker]
-            part.marker, part.marker_offset, part.ended_ms = batch.marker, batch.first, batch.timestamp_ms
+            _set_marker(part, batch)
 
     @staticmethod
     def _span(part: _GrowingSpan, hanging: Mapping[int, int]) -> Span:
@@ -209,7 +251,14 @@ class SpanBuilder:
             part.marker_offset,
             part.ended_ms,
             part.ends_nothing,
+            part.marker_epoch,
+            part.first_ms,
         )
+
+
+def _set_marker(part: _GrowingSpan, batch: BatchOffsets) -> None:
+    part.marker, part.marker_offset, part.ended_ms = batch.marker, batch.first, batch.timestamp_ms
+    part.marker_epoch = batch.producer_epoch
 
 
 def _continues(part: _GrowingSpan, batch: BatchOffsets) -> bool:

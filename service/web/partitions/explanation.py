@@ -19,6 +19,7 @@ from service.domain.partitions.offset_spans import (
     OPEN,
     UNKNOWN,
 )
+from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import ADMIN
 from service.store.display import shown_id
@@ -57,8 +58,8 @@ _BY_HAND: Final = word_of(ADMIN)._replace(text="a marker by hand")
 
 class Told(NamedTuple):
     """The explanation of offsets `first` to `last`. `who`, `href`: of the transactional id, None if it is unknown.
-    `cause`: as a letter and words. `cause`, `confidence`, `why` and `marker` (COMMIT or ABORT) are None if there is
-    none."""
+    `cause`: as a letter and words. `decided`: what was decided about its own transaction, if that has no marker.
+    `cause`, `confidence`, `why`, `decided` and `marker` (COMMIT or ABORT) are None if there is none."""
 
     first: int
     last: int
@@ -77,6 +78,7 @@ class Told(NamedTuple):
     cause: Word | None
     confidence: str | None
     why: str | None
+    decided: str | None
 
     @property
     def is_one(self) -> bool:
@@ -125,13 +127,23 @@ def _told(span: Span) -> Told:
         cause=_BY_HAND if span.by_hand else None if cause is None else word_of(cause),
         confidence=span.confidence,
         why=_why(span),
+        decided=_decided(span),
     )
 
 
 def _why(span: Span) -> str | None:
     if span.by_hand:
         return BY_HAND_TEXT
+    if span.decision is not None and not span.decision.may_be_other:
+        return None  # the cause is that of another outcome
     return None if span.cause is None or span.confidence is None else why_ended(span.cause, span.confidence)
+
+
+def _decided(span: Span) -> str | None:
+    if (own := span.decision) is None:
+        return None
+    ended_by = None if span.marker_offset is None else f"{span.marker} at {span.marker_offset:,}"
+    return decision_text(own.marker, own.confidence, may_be_other=own.may_be_other, ended_by=ended_by)
 
 
 LAST: Final = 2**63 - 1

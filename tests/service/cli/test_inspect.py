@@ -10,7 +10,8 @@ import pytest
 
 from service.cli import main
 from tests.helpers.builders import transaction_log as build
-from tests.helpers.builders.batches import COMMIT, Rec, batch, control_batch
+from tests.helpers.builders.batches import ABORT, COMMIT, Rec, batch, control_batch
+from tests.helpers.paths import GOLDEN
 from tests.service.wire.dumps import name_of, read_dump, segments
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
@@ -43,7 +44,7 @@ def test_a_line_for_each_transition(log: Path, capsys: pytest.CaptureFixture[str
             continue
         assert f'"transactionalId":"{rest[0]}"' in record.key
         if record.value_size < 0:
-            assert (state, rest[1:]) == ("Expired", [])
+            assert (state, rest[1:]) == ("Expired", ["cause=expired", "confidence=certain"])
             continue
         data = record.fields["data"]
         shown = dict(field.split("=") for field in rest[1:])
@@ -147,6 +148,44 @@ def test_a_terminal_does_not_obey_an_id(tmp_path: Path, capsys: pytest.CaptureFi
     (line,) = lines_of(capsys, log)
     assert " Ongoing \\u{1b}[31m\\u{a}\\x{ff} producer_id=" in line
     assert " partitions=caf\\udce9\\n-1" in line
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
+def test_each_end_has_its_cause(version: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the scenarios of the golden files went."""
+    said: dict[tuple[str, str], tuple[str, str]] = {}
+    for line in lines_of(capsys, *sorted((GOLDEN / version / "main").glob("__transaction_state-*"))):
+        if " Prepare" in line:
+            words = line.split()
+            fields = dict(field.split("=") for field in words[4:])
+            said.setdefault((words[2], words[3]), (fields["cause"], fields["confidence"]))
+    assert said["PrepareCommit", "a-shop-1"] == ("commit", "likely")
+    assert said["PrepareAbort", "a-shop-1"] == ("client_abort", "likely")
+    assert said["PrepareAbort", "f-old"] == ("timeout", "likely")
+    assert said["PrepareAbort", "q-force-1"] in (("admin", "likely"), ("admin", "ambiguous"))
+
+
+def test_a_later_segment_refines_the_cause_of_an_earlier_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def record(offset: int, after_ms: int, status: int, epoch: int) -> bytes:
+        topics = [("orders", [0])] if status in (build.ONGOING, build.PREPARE_ABORT) else ()
+        data = build.value(
+            producer_epoch=epoch, status=status, topics=topics, last_update_ms=AT_MS + after_ms, start_ms=AT_MS
+        )
+        return build.transition("pay", offset, timestamp_ms=AT_MS + after_ms, data=data)
+
+    first, second = tmp_path / "00000000000000000000.log", tmp_path / "00000000000000000003.log"
+    first.write_bytes(
+        record(0, 0, build.ONGOING, 5) + record(1, 20, build.PREPARE_ABORT, 6) + record(2, 23, build.COMPLETE_ABORT, 6)
+    )
+    second.write_bytes(record(3, 120, build.EMPTY, 7))
+    assert lines_of(capsys, first)[1].endswith("cause=fenced confidence=ambiguous")
+    assert lines_of(capsys, second, first)[4].endswith("cause=fenced confidence=likely")
+    data = tmp_path / "orders.log"
+    data.write_bytes(control_batch(ABORT, 9, producer_id=4001, producer_epoch=6, timestamp_ms=AT_MS + 21))
+    (_, line) = lines_of(capsys, data, first, second)[:2]
+    assert line.endswith("coordinator_epoch=3 transactional_id=pay cause=fenced confidence=likely")
 
 
 def test_several_files_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:

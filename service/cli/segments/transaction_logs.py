@@ -1,0 +1,227 @@
+"""Judges segments of the transaction log: causes by offset, owners of producer ids, decisions about transactions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from service.cli.segments.files import records_of
+from service.domain.partitions.batch_offsets import ABORT, COMMIT
+from service.domain.partitions.endings import Decision
+from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.own_transactions import LoggedTransaction
+from service.domain.transaction_log import journal
+from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
+from service.domain.transaction_log.journal import NO_ABORT, LastAbort
+from service.domain.transaction_log.states import (
+    COMPLETE,
+    COMPLETE_COMMIT,
+    EXPIRED,
+    ONGOING,
+    PREPARE_COMMIT,
+    PREPARED,
+    UNKNOWN,
+)
+from service.domain.transaction_log.transitions import is_same_transaction
+from service.wire.batches import read_batches
+from service.wire.errors import DecodeError
+from service.wire.records import Record
+from service.wire.transaction_log import TransactionValue, decode_key, decode_value
+
+
+class LogSegment(NamedTuple):
+    """A segment of the transaction log. Segments of one directory are of one partition of it."""
+
+    path: Path
+    data: bytes
+
+
+def in_order(segments: Iterable[LogSegment]) -> list[LogSegment]:
+    """Returns the segments in the order of their offsets; those without a batch come first."""
+
+    def first_offset(segment: LogSegment) -> int:
+        batch = next(read_batches(segment.data), None)
+        return -1 if batch is None else batch.base_offset
+
+    return sorted(segments, key=first_offset)
+
+
+class JudgedLogs:
+    """What segments of the transaction log show. They come, of each directory, in the order of their offsets.
+
+    Batches and keys that cannot be decoded are skipped; a value that cannot be decoded counts as the state UNKNOWN.
+    `place`: the partition whose records are asked about; None if it is not known.
+    """
+
+    def __init__(self, segments: Iterable[LogSegment], place: TopicPartition | None = None) -> None:
+        self.names: dict[int, bytes] = {}
+        self._causes: dict[Path, dict[int, Cause]] = {}
+        self._endings: dict[int, list[_Ending]] = defaultdict(list)
+        ids: dict[tuple[Path, bytes], _Id] = {}
+        newest_ms: dict[Path, int] = defaultdict(int)
+        for segment in segments:
+            log = _log_of(segment.path)
+            causes = self._causes.setdefault(log, {})
+            for transactional_id, record, value in _records(segment.data):
+                newest_ms[log] = max(newest_ms[log], record.timestamp_ms)
+                one = ids.setdefault((log, transactional_id), _Id(causes))
+                if record.offset <= one.newest.offset:
+                    continue  # in two files
+                if record.producer_id >= 0:
+                    self.names[record.producer_id] = transactional_id
+                if ending := one.add(record, _lists(value, place)):
+                    self._endings[ending.producer_id].append(ending)
+        for (log, _), one in ids.items():
+            one.settle(newest_ms[log])
+            if one.newest.state == ONGOING:
+                open_ = LoggedTransaction(None, one.newest.producer_epoch, one.data_epoch, -1, None, one.lists)
+                self._endings[one.newest.producer_id].append(_Ending(open_, one.newest))
+
+    def causes(self, path: Path) -> Mapping[int, Cause]:
+        """Returns the causes in the log of which the file is a segment, by offset."""
+        return self._causes.get(_log_of(path), {})
+
+    def decisions(self, producer_id: int) -> list[Decision]:
+        """Returns the decisions about transactions of the producer id, whichever partitions they list."""
+        return [
+            Decision(one.logged.marker, one.record.timestamp_ms, one.logged.until_ms, cause)
+            for one in self._endings.get(producer_id, ())
+            if one.logged.marker is not None and (cause := one.cause) is not None
+        ]
+
+    def transactions(self, producer_id: int) -> list[LoggedTransaction]:
+        """Returns the transactions of the producer id, in the order of the log."""
+        return [
+            one.logged._replace(cause=one.cause)
+            for one in self._endings.get(producer_id, ())
+            if one.logged.lists_partition is not False and not one.is_superseded
+        ]
+
+
+@dataclass(slots=True)
+class _Ending:
+    """A transaction by the record that decides it (or completes it, if that one is gone; or has it open). `causes`:
+    those of its log, final once everything is read. `is_superseded`: the decision was made a second time."""
+
+    logged: LoggedTransaction
+    record: LogRecord
+    causes: Mapping[int, Cause] = field(default_factory=dict)
+    is_superseded: bool = False
+
+    @property
+    def producer_id(self) -> int:
+        rotated = self.record.state in COMPLETE and self.record.previous_producer_id != NO_ID
+        return self.record.previous_producer_id if rotated else self.record.producer_id
+
+    @property
+    def cause(self) -> Cause | None:
+        return self.causes.get(self.record.offset)
+
+
+@dataclass(slots=True)
+class _Id:
+    """An id while its records are read. `newest`: its newest record; `lists`: whether that one lists the partition.
+    `data_epoch`: epoch of the transaction that is open in it."""
+
+    causes: dict[int, Cause]
+    newest: LogRecord = NO_RECORD
+    lists: bool | None = None
+    data_epoch: int | None = None
+    _last_abort: LastAbort = NO_ABORT
+    _ending: _Ending | None = None
+
+    def add(self, record: LogRecord, lists: bool | None) -> _Ending | None:
+        """Takes the next record. A later record may refine the cause of an abort. Returns the transaction that it
+        decides or completes, if it is the first record to show that."""
+        before, self.newest, self.lists = self.newest, record, lists
+        judged = journal.judge(self._last_abort, before, record, counts=True)
+        self._last_abort, step = judged.last_abort, judged.transition
+        if judged.revised is not None:
+            offset, cause = judged.revised
+            self.causes[offset] = cause
+        if step.cause is not None and step.confidence is not None:
+            self.causes[record.offset] = Cause(step.cause, step.confidence)
+        if record.state in PREPARED and step.cause is None:
+            return None  # written again
+        earlier, self._ending = self._ending, None
+        if earlier is not None:
+            until_ms = max(record.timestamp_ms, earlier.record.timestamp_ms)
+            earlier.logged = earlier.logged._replace(until_ms=until_ms)
+        is_same = bool(is_same_transaction(before, record))
+        if record.state in PREPARED:
+            self._ending = self._decided(before, record, earlier if is_same else None)
+            return self._ending
+        self.data_epoch = record.producer_epoch if record.state == ONGOING else None
+        if record.state in COMPLETE and not (is_same and before.state in (*PREPARED, record.state)):
+            logged = LoggedTransaction(_outcome(record), record.producer_epoch, None, record.last_update_ms, None, None)
+            return _Ending(logged._replace(until_ms=record.timestamp_ms), record)
+        return None
+
+    def settle(self, now_ms: int) -> None:
+        """Closes the cause of the newest abort if its log was read to a time from which no record changes it."""
+        settles_at_ms = self._last_abort.settles_at_ms
+        if settles_at_ms is not None and settles_at_ms <= now_ms:
+            self.causes[self._last_abort.offset] = journal.settle(self._last_abort).cause
+
+    def _decided(self, before: LogRecord, record: LogRecord, earlier: _Ending | None) -> _Ending:
+        decided_ms, lists = record.timestamp_ms, self.lists if record.partition_count else False
+        if earlier is not None:  # decided again, under another epoch
+            earlier.is_superseded, decided_ms = True, earlier.logged.decided_ms
+            self.data_epoch = earlier.logged.data_epoch
+        elif before.state != ONGOING or not is_same_transaction(before, record):
+            self.data_epoch = None
+        logged = LoggedTransaction(_outcome(record), record.producer_epoch, self.data_epoch, decided_ms, None, lists)
+        return _Ending(logged, record, self.causes)
+
+
+def _outcome(record: LogRecord) -> str:
+    return COMMIT if record.state in (PREPARE_COMMIT, COMPLETE_COMMIT) else ABORT
+
+
+def _lists(value: TransactionValue | None, place: TopicPartition | None) -> bool | None:
+    if value is None or place is None:
+        return None
+    topic, partition = place
+    return any(name == topic and partition in numbers for name, numbers in value.partitions or ())
+
+
+def _log_of(path: Path) -> Path:
+    return path.absolute().parent
+
+
+def _records(data: bytes) -> Iterator[tuple[bytes, LogRecord, TransactionValue | None]]:
+    for batch in read_batches(data):
+        for record in records_of(batch):
+            try:
+                transactional_id = decode_key(record.key)
+            except DecodeError:
+                continue
+            yield transactional_id, *_decoded(record)
+
+
+def _decoded(record: Record) -> tuple[LogRecord, TransactionValue | None]:
+    gone = NO_RECORD._replace(offset=record.offset, timestamp_ms=record.timestamp_ms)
+    if record.value is None:
+        return gone._replace(state=EXPIRED), None
+    try:
+        value = decode_value(record.value)
+    except DecodeError:
+        return gone._replace(state=UNKNOWN), None
+    return LogRecord(
+        record.offset,
+        record.timestamp_ms,
+        -1,
+        value.status,
+        value.producer_id,
+        value.producer_epoch,
+        value.timeout_ms,
+        value.last_update_ms,
+        value.start_ms,
+        value.client_transaction_version,
+        value.previous_producer_id,
+        value.partition_count,
+    ), value

@@ -1,0 +1,220 @@
+"""Finds the transaction that records of a partition belong to where its marker is missing: lost with a leader, skipped,
+cleaned away, or not written yet. Pure.
+
+A marker of a producer id ends everything that the id wrote before it, so a later marker ends such records, too, with
+the outcome of another transaction. What the transaction log proves: which transactions listed the partition, in which
+order, and under which epoch their clients wrote. Times only bound which marker may be that of a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from service.domain.partitions.batch_offsets import BatchOffsets
+from service.domain.partitions.endings import CLOCKS_MS, MarkerCause
+from service.domain.partitions.offset_spans import ABORTED, COMMITTED, GAP, MARKER, OPEN, UNKNOWN, BatchesBefore, Span
+from service.domain.transaction_log.causes import AMBIGUOUS, CERTAIN, LIKELY, Cause
+
+
+class LoggedTransaction(NamedTuple):
+    """A transaction of a producer id as the transaction log has it.
+
+    - `marker`: COMMIT or ABORT; None while it is not decided.
+    - `marker_epoch`: epoch of its markers. `data_epoch`: epoch under which its client wrote; None if not known. Where
+      the end raised the epoch, no other transaction of the producer id has that data epoch.
+    - `decided_ms`, `until_ms`: its markers were written between these times, by the coordinator's clock; `until_ms`
+      None: the log does not show that they are all written.
+    - `lists_partition`: whether it took part in the partition in question; None if not known.
+    """
+
+    marker: str | None
+    marker_epoch: int
+    data_epoch: int | None
+    decided_ms: int
+    until_ms: int | None
+    lists_partition: bool | None
+    cause: Cause | None = None
+
+    @property
+    def has_own_epoch(self) -> bool:
+        return self.data_epoch is not None and self.data_epoch < self.marker_epoch
+
+
+class _Marker(NamedTuple):
+    marker: str | None
+    epoch: int
+    at_ms: int
+
+
+class OwnDecision(NamedTuple):
+    """The decision about the transaction of records, of which no marker is there. `marker`: COMMIT, ABORT, or None if
+    its outcome is not known. `decided_ms`, `cause`: None if not known.
+
+    `confidence`: CERTAIN if the epoch proves that the records are of that transaction; LIKELY if no other one in the
+    log can be theirs; AMBIGUOUS if more than one can. `may_be_other`: some of the records, or all, may be of the
+    transaction whose marker ended them, or of one that is still open.
+    """
+
+    marker: str | None
+    decided_ms: int | None
+    cause: Cause | None
+    confidence: str
+    may_be_other: bool = False
+
+    def cause_of(self, of_marker: MarkerCause | None) -> MarkerCause | None:
+        """Returns the cause to give for the records. `of_marker`: that of the marker that ended them."""
+        if not self.may_be_other:
+            return None if self.cause is None else MarkerCause(self.cause)
+        if of_marker is None or of_marker.cause.confidence != CERTAIN:
+            return of_marker
+        return of_marker._replace(cause=of_marker.cause._replace(confidence=LIKELY))
+
+
+def decision_text(marker: str | None, confidence: str, *, may_be_other: bool, ended_by: str | None) -> str:
+    """Returns what a decision without a marker means for records, in sentences. `ended_by`: the marker that ended them,
+    like `ABORT at 6`; None if none did."""
+    decided = "decided, COMMIT or ABORT is not known" if marker is None else f"decided {marker}"
+    if may_be_other and ended_by is None:
+        return (
+            f"Some of these records may be of an earlier transaction of the same producer id: it was {decided}, and its"
+            " marker is missing here. They will share the outcome of the transaction that is open."
+        )
+    if may_be_other:
+        return (
+            f"The marker ({ended_by}) may cover two transactions of the same producer id: an earlier one that lists"
+            f" this partition was {decided}, and its marker is missing here. Which records are its own is not known."
+        )
+    sure = "" if confidence == CERTAIN else "likely " if confidence == LIKELY else "perhaps "
+    if ended_by is None:
+        return (
+            f"The transaction of these records is {sure}{decided}, its marker is missing here (lost or skipped, cleaned"
+            " away, or not written yet)."
+        )
+    return (
+        f"The transaction of these records was {sure}{decided}, its marker is missing here. The marker of a later"
+        f" transaction of the same producer id ({ended_by}) ended them, with its own outcome."
+    )
+
+
+def own_decisions(
+    spans: Sequence[Span], transactions: Sequence[LoggedTransaction], before: BatchesBefore, producer_id: int
+) -> dict[int, OwnDecision]:
+    """Returns the decisions about records of the producer id without a marker of their own, by the first offset of
+    their span.
+
+    `spans`: of all producers, in order; `before`: the batches in front of them. `transactions`: those of the producer
+    id, in the order of the log, an undecided one last.
+    """
+    possible = [one for one in transactions if one.lists_partition is not False]
+    if not possible:
+        return {}
+    earlier = before.markers.get(producer_id)
+    markers = _markers(spans, earlier, producer_id)
+    matched = _Matched(markers, possible)
+    number = 0 if earlier is None else 1
+    sees_all = before.is_from_start or earlier is not None
+    found = {}
+    for span in spans:
+        if span.producer_id is None and span.kind in (GAP, UNKNOWN):
+            sees_all = False  # a marker may have been there
+        elif span.producer_id != producer_id:
+            continue
+        elif span.kind == MARKER:
+            number, sees_all = number + 1, True
+        elif span.kind in (COMMITTED, ABORTED) or (span.kind in (OPEN, UNKNOWN) and span.marker_offset is None):
+            has_marker = span.marker_offset is not None
+            candidates = [
+                one
+                for one in matched.without_marker(number, before_it=has_marker)
+                if _may_hold(one, span) and (sees_all or one.has_own_epoch)
+            ]
+            decision = _decision(span, candidates, matched.transaction(number) if has_marker else None)
+            if decision is not None:
+                found[span.first] = decision
+    return found
+
+
+def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: int) -> list[_Marker]:
+    """Returns the markers of the producer id, in order: also the one behind the spans that ended the last of them."""
+    found = {} if earlier is None else {-1: _Marker(earlier.marker, earlier.producer_epoch, earlier.timestamp_ms)}
+    for span in spans:
+        if span.producer_id == producer_id and span.marker_offset is not None and span.ended_ms is not None:
+            found[span.marker_offset] = _Marker(span.marker, span.marker_epoch or 0, span.ended_ms)
+    return [found[at] for at in sorted(found)]
+
+
+def _may_hold(one: LoggedTransaction, span: Span) -> bool:
+    """Returns whether the records may be of the transaction. Those whose producer's clock has a time well behind its
+    decision are not: they may be of a topic that was created again since."""
+    is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS
+    is_known = one.lists_partition is not None or span.marker_offset is None
+    return one.data_epoch in (None, span.producer_epoch) and is_known and not is_later
+
+
+def _decision(
+    span: Span, candidates: Sequence[LoggedTransaction], of_marker: LoggedTransaction | None
+) -> OwnDecision | None:
+    decided = [one for one in candidates if one.marker is not None]
+    if not decided:
+        return None
+    if span.marker_offset is None:
+        may_be_other = len(decided) < len(candidates)
+    else:
+        may_be_other = of_marker is not None and of_marker.data_epoch in (None, span.producer_epoch)
+    outcomes = {one.marker for one in decided}
+    marker = decided[0].marker if len(outcomes) == 1 else None
+    if may_be_other or marker is None or any(one.lists_partition is None for one in decided):
+        confidence = AMBIGUOUS
+    else:
+        confidence = CERTAIN if len(decided) == 1 and decided[0].has_own_epoch else LIKELY
+    if len(decided) > 1:
+        return OwnDecision(marker, None, None, confidence, may_be_other)
+    return OwnDecision(marker, decided[0].decided_ms, decided[0].cause, confidence, may_be_other)
+
+
+class _Matched:
+    """Markers and the transactions that they may belong to, matched in order twice: each marker takes the first one
+    that fits and is left, or, from the last marker on, the last one. Where both differ, it is not known which
+    transaction lacks its marker."""
+
+    def __init__(self, markers: Sequence[_Marker], transactions: Sequence[LoggedTransaction]) -> None:
+        self._transactions = transactions
+        indexes = range(len(transactions))
+        self._first = _in_order(markers, indexes, transactions)
+        self._last = _in_order(markers[::-1], indexes[::-1], transactions)[::-1]
+        self._taken = {*self._first, *self._last}
+
+    def transaction(self, number: int) -> LoggedTransaction | None:
+        """Returns the transaction of the marker with that number; None if it is not known."""
+        at = self._first[number]
+        return None if at is None or at != self._last[number] else self._transactions[at]
+
+    def without_marker(self, number: int, *, before_it: bool) -> list[LoggedTransaction]:
+        """Returns the transactions without a marker that come after those of all markers before that number, and, if
+        `before_it`, before those of that marker and the later ones."""
+        lo = max((at + 1 for one in (self._first, self._last) for at in one[:number] if at is not None), default=0)
+        hi = len(self._transactions)
+        if before_it:
+            hi = min((at for one in (self._first, self._last) for at in one[number:] if at is not None), default=hi)
+        return [self._transactions[at] for at in range(lo, hi) if at not in self._taken]
+
+
+def _in_order(
+    markers: Sequence[_Marker], indexes: Sequence[int], transactions: Sequence[LoggedTransaction]
+) -> list[int | None]:
+    found: list[int | None] = []
+    begin = 0
+    for marker in markers:
+        at = next((at for at in range(begin, len(indexes)) if _fits(marker, transactions[indexes[at]])), None)
+        found.append(None if at is None else indexes[at])
+        begin = begin if at is None else at + 1
+    return found
+
+
+def _fits(marker: _Marker, one: LoggedTransaction) -> bool:
+    if marker.marker is None:  # emptied by compaction
+        return one.marker is not None and one.marker_epoch == marker.epoch
+    is_late = one.until_ms is not None and marker.at_ms > one.until_ms + CLOCKS_MS
+    is_in_time = one.decided_ms - CLOCKS_MS <= marker.at_ms and not is_late
+    return one.marker == marker.marker and one.marker_epoch == marker.epoch and is_in_time
