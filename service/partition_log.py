@@ -1,14 +1,19 @@
-"""Turns the bytes of a partition's log into the pieces that spans of offsets are made of."""
+"""Turns bytes of a partition's log, and of records about its transactions, into what explanations are made of."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.offset_spans import SpanBuilder
+from service.domain.partitions.open_entries import Owner
+from service.domain.partitions.own_transactions import LoggedTransaction
+from service.domain.transaction_log.states import ONGOING, PREPARE_COMMIT
 from service.wire import records
 from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.errors import DecodeError
+from service.wire.transaction_log import decode_value
 
 _MARKERS: Final = {records.ABORT: ABORT, records.COMMIT: COMMIT}
 
@@ -60,6 +65,25 @@ def piece_of(batch: Batch) -> BatchOffsets:
         at_ms,
         header.records_count,
     )
+
+
+def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -> list[LoggedTransaction]:
+    """Returns what is kept of the owner's transactions under the producer id: the last one that was decided, and the
+    one that is open."""
+    found = []
+    if owner.ended_value is not None:
+        try:
+            value = decode_value(owner.ended_value)
+        except DecodeError:
+            return []
+        topic, partition = place
+        lists = any(name == topic and partition in numbers for name, numbers in value.partitions or ())
+        marker = COMMIT if owner.ended_state == PREPARE_COMMIT else ABORT
+        found.append(LoggedTransaction(marker, value.producer_epoch, None, value.last_update_ms, None, lists))
+    if owner.state == ONGOING and owner.producer_id == producer_id:
+        epoch = owner.producer_epoch
+        found.append(LoggedTransaction(None, epoch, epoch, -1, None, place in owner.partitions))
+    return found
 
 
 def _behind(broken: BadBatch, position: int) -> int:

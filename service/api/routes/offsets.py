@@ -24,9 +24,12 @@ from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import AbortedRun, Explanation, Span
 from service.domain.partitions import offset_spans
 from service.domain.partitions.aborted_run import OnlyAborted
-from service.domain.partitions.endings import KnownPeriod, MarkerCause, cause_of_marker
+from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
+from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, SpanBuilder
+from service.domain.partitions.own_transactions import OwnDecision, decisions_of_findings, own_decisions
 from service.kafka.client import KafkaClient
+from service.partition_log import logged_transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.decisions import (
     CoordinatorDecisions,
@@ -34,8 +37,10 @@ from service.store.queries.decisions import (
     coordinator_decisions,
     hanging_transactions,
     known_period,
+    lost_commits,
 )
 from service.store.queries.history import Owner, owner_at, read_owners
+from service.store.queries.owners import owners as owners_of
 
 _LAST = 2**63 - 1
 
@@ -104,8 +109,7 @@ def explained(request: Request, cluster: ClusterRow, topic: str, partition: int,
         found, truncated_at = _read(client, place, offset, end)
     # read after the log: a transaction that ended there may have been decided just before
     with store_of(request).read() as connection:
-        hangs = hanging_transactions(connection, cluster.id, topic, partition)
-        spans = _spans(connection, cluster, found, hangs, offset)
+        spans = _spans(connection, cluster, found, (topic, partition), as_of_ms, offset)
         run = _run(connection, cluster, found.only_aborted)
     return Explained(spans, truncated_at, run, as_of_ms)
 
@@ -130,11 +134,14 @@ def _read(client: KafkaClient, place: offsets_reading.Place, offset: int, end: i
 
 
 def _spans(
-    connection: Connection, cluster: ClusterRow, found: SpanBuilder, hangs: Sequence[HangingTransaction], since: int
+    connection: Connection, cluster: ClusterRow, found: SpanBuilder, place: TopicPartition, as_of_ms: int, since: int
 ) -> list[Span]:
-    """Returns the spans from `since` on as bodies, with the owner and the cause of each."""
+    """Returns the spans from `since` on as bodies, with the owner and the cause of each. `as_of_ms`: when reading
+    began."""
+    hangs = hanging_transactions(connection, cluster.id, *place)
     spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open}, since)
     known = known_period(connection, cluster)
+    own = _own_decisions(connection, cluster, spans, found, place, as_of_ms - CLOCKS_MS)
     past: dict[int, _Past] = {}
     bodies = []
     for span in spans:
@@ -146,8 +153,30 @@ def _spans(
         owners, decisions = past[span.producer_id]
         owner = owner_at(owners, span.ended_ms)
         name = None if owner is None else owner.transactional_id
-        bodies.append(Span.with_owner(span, name, _cause(span, decisions, hangs, known), None, cluster.name))
+        cause = _cause(span, decisions, hangs, known)
+        bodies.append(Span.with_owner(span, name, cause, own.get(span.first), cluster.name))
     return bodies
+
+
+def _own_decisions(
+    connection: Connection,
+    cluster: ClusterRow,
+    spans: Sequence[offset_spans.Span],
+    walk: SpanBuilder,
+    place: TopicPartition,
+    until_ms: int,
+) -> dict[int, OwnDecision]:
+    """Returns what was decided before `until_ms` about records whose own marker is missing, by the first offset of
+    their span. The store keeps the last decision of each producer id with its partitions; earlier ones are known from
+    findings."""
+    producers = {span.producer_id for span in spans if span.producer_id is not None and span.kind != NON_TRANSACTIONAL}
+    found: dict[int, OwnDecision] = {}
+    for producer_id, (owner, *others) in owners_of(connection, cluster.id, producers).items():
+        logged = logged_transactions(owner, producer_id, place)
+        if others or any(one.decided_ms > until_ms for one in logged):
+            continue  # the transaction log was replaced; or the marker may have been written after reading began
+        found |= own_decisions(spans, logged, walk.before, producer_id, is_whole=walk.has_every_marker)
+    return found | decisions_of_findings(spans, lost_commits(connection, cluster.id, *place))
 
 
 def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]) -> _Past:

@@ -35,8 +35,8 @@ class DecisionWithoutMarker(Shape):
     may_be_other: Annotated[
         bool,
         Field(
-            description="True if some of the records, or all, may be of the transaction whose marker ended them, or of"
-            " one that is open."
+            description="True if some of the records, or all, may be of another transaction: that whose marker ended"
+            " them, or one that is open, or that the log does not show any more."
         ),
     ]
 

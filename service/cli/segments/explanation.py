@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from service.domain.partitions.aborted_run import OnlyAborted
 from service.domain.partitions.endings import cause_of_marker
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.offset_spans import HEAD, OPEN, UNKNOWN, Span, SpanBuilder
-from service.domain.partitions.own_transactions import OwnDecision, own_decisions
+from service.domain.partitions.own_transactions import LoggedTransaction, OwnDecision, own_decisions
 from service.partition_log import walk_through
 from service.wire.batches import read_batches
 
@@ -73,7 +73,9 @@ def explain_segments(
     )
     spans = walk.spans({}, offset)
     own = {
-        producer_id: own_decisions(spans, logs.transactions(producer_id), walk.before, producer_id)
+        producer_id: own_decisions(
+            spans, logs.transactions(producer_id), walk.before, producer_id, is_whole=walk.has_every_marker
+        )
         for producer_id in {span.producer_id for span in spans}
         if producer_id is not None
     }
@@ -91,9 +93,14 @@ def _described(span: Span, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> 
     if span.marker is not None and span.ended_ms is not None and not span.ends_nothing:
         # compaction may have removed some decisions
         cause = cause_of_marker(span.marker, span.ended_ms, logs.decisions(span.producer_id), None)
-    if decision is not None and span.kind == OPEN and not decision.may_be_other:
+    if decision is not None and span.kind == OPEN and not _may_be_open(span, logs.transactions(span.producer_id)):
         span = span._replace(kind=UNKNOWN)
     return LogSpan.of(span, name, cause, decision)
+
+
+def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:
+    open_epochs = [one.data_epoch for one in transactions if one.marker is None]
+    return span.producer_epoch in open_epochs or None in open_epochs
 
 
 def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:

@@ -14,7 +14,8 @@ from service.domain.partitions.endings import Decision
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.own_transactions import LoggedTransaction
 from service.domain.transaction_log import journal
-from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.causes import COMMIT as COMMITTED
+from service.domain.transaction_log.causes import LIKELY, Cause
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.domain.transaction_log.states import (
@@ -26,7 +27,7 @@ from service.domain.transaction_log.states import (
     PREPARED,
     UNKNOWN,
 )
-from service.domain.transaction_log.transitions import is_same_transaction
+from service.domain.transaction_log.transitions import SLOW_MARKERS_MS, is_same_transaction
 from service.wire.batches import read_batches
 from service.wire.errors import DecodeError
 from service.wire.records import Record
@@ -88,7 +89,7 @@ class JudgedLogs:
     def decisions(self, producer_id: int) -> list[Decision]:
         """Returns the decisions about transactions of the producer id, whichever partitions they list."""
         return [
-            Decision(one.logged.marker, one.record.timestamp_ms, one.logged.until_ms, cause)
+            Decision(one.logged.marker, one.from_ms, one.logged.until_ms, cause)
             for one in self._endings.get(producer_id, ())
             if one.logged.marker is not None and (cause := one.cause) is not None
         ]
@@ -118,7 +119,15 @@ class _Ending:
         return self.record.previous_producer_id if rotated else self.record.producer_id
 
     @property
+    def from_ms(self) -> int:
+        """The time from which its markers were written."""
+        at_ms = self.record.timestamp_ms
+        return at_ms if self.record.state in PREPARED else at_ms - SLOW_MARKERS_MS
+
+    @property
     def cause(self) -> Cause | None:
+        if self.record.state == COMPLETE_COMMIT:
+            return Cause(COMMITTED, LIKELY)  # which does not show the protocol
         return self.causes.get(self.record.offset)
 
 
@@ -157,8 +166,8 @@ class _Id:
             return self._ending
         self.data_epoch = record.producer_epoch if record.state == ONGOING else None
         if record.state in COMPLETE and not (is_same and before.state in (*PREPARED, record.state)):
-            logged = LoggedTransaction(_outcome(record), record.producer_epoch, None, record.last_update_ms, None, None)
-            return _Ending(logged._replace(until_ms=record.timestamp_ms), record)
+            at_ms = record.timestamp_ms
+            return _Ending(LoggedTransaction(_outcome(record), record.producer_epoch, None, at_ms, at_ms, None), record)
         return None
 
     def settle(self, now_ms: int) -> None:
@@ -222,6 +231,6 @@ def _decoded(record: Record) -> tuple[LogRecord, TransactionValue | None]:
         value.last_update_ms,
         value.start_ms,
         value.client_transaction_version,
-        value.previous_producer_id,
+        NO_ID if value.previous_producer_id == value.producer_id else value.previous_producer_id,
         value.partition_count,
     ), value

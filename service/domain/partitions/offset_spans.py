@@ -111,6 +111,8 @@ class SpanBuilder:
         self._is_whole = offset == 0
         self._parts: list[_GrowingSpan] = []
         self._waiting: dict[int, list[_GrowingSpan]] = {}
+        self.has_every_marker = False
+        """Once the walk is finished: each marker that ends one of the spans was read, or is not in the log."""
         self.before = BatchesBefore()
         self._run = AbortedRun(offset)
         self.only_aborted: OnlyAborted | None = None
@@ -188,6 +190,7 @@ class SpanBuilder:
         Every transaction below the LSO is decided. If its marker is missing, compaction has removed the marker, because
         no record of the transaction is left.
         """
+        self.has_every_marker = is_whole or not self._waiting
         self.only_aborted = self._run.finish(end, is_whole=is_whole)
         if self.next < self.to:
             self.add_gap(end)

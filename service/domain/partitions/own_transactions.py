@@ -8,10 +8,10 @@ order, and under which epoch their clients wrote. Times only bound which marker 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from service.domain.partitions.batch_offsets import BatchOffsets
+from service.domain.partitions.batch_offsets import COMMIT, BatchOffsets
 from service.domain.partitions.endings import CLOCKS_MS, MarkerCause
 from service.domain.partitions.offset_spans import ABORTED, COMMITTED, GAP, MARKER, OPEN, UNKNOWN, BatchesBefore, Span
 from service.domain.transaction_log.causes import AMBIGUOUS, CERTAIN, LIKELY, Cause
@@ -52,8 +52,8 @@ class OwnDecision(NamedTuple):
     its outcome is not known. `decided_ms`, `cause`: None if not known.
 
     `confidence`: CERTAIN if the epoch proves that the records are of that transaction; LIKELY if no other one in the
-    log can be theirs; AMBIGUOUS if more than one can. `may_be_other`: some of the records, or all, may be of the
-    transaction whose marker ended them, or of one that is still open.
+    log can be theirs; AMBIGUOUS if more than one can. `may_be_other`: some of the records, or all, may be of another
+    transaction: that whose marker ended them, or one that is still open, or that the log does not show any more.
     """
 
     marker: str | None
@@ -77,8 +77,8 @@ def decision_text(marker: str | None, confidence: str, *, may_be_other: bool, en
     decided = "decided, COMMIT or ABORT is not known" if marker is None else f"decided {marker}"
     if may_be_other and ended_by is None:
         return (
-            f"Some of these records may be of an earlier transaction of the same producer id: it was {decided}, and its"
-            " marker is missing here. They will share the outcome of the transaction that is open."
+            f"These records, or some of them, may be of a transaction of the producer id that was {decided}, and whose"
+            " marker is missing here (lost or skipped, cleaned away, or not written yet)."
         )
     if may_be_other:
         return (
@@ -98,13 +98,19 @@ def decision_text(marker: str | None, confidence: str, *, may_be_other: bool, en
 
 
 def own_decisions(
-    spans: Sequence[Span], transactions: Sequence[LoggedTransaction], before: BatchesBefore, producer_id: int
+    spans: Sequence[Span],
+    transactions: Sequence[LoggedTransaction],
+    before: BatchesBefore,
+    producer_id: int,
+    *,
+    is_whole: bool,
 ) -> dict[int, OwnDecision]:
     """Returns the decisions about records of the producer id without a marker of their own, by the first offset of
     their span.
 
     `spans`: of all producers, in order; `before`: the batches in front of them. `transactions`: those of the producer
-    id, in the order of the log, an undecided one last.
+    id, in the order of the log, an undecided one last. `is_whole`: the partition's log was read until every marker was
+    found, or to its end.
     """
     possible = [one for one in transactions if one.lists_partition is not False]
     if not possible:
@@ -124,14 +130,38 @@ def own_decisions(
             number, sees_all = number + 1, True
         elif span.kind in (COMMITTED, ABORTED) or (span.kind in (OPEN, UNKNOWN) and span.marker_offset is None):
             has_marker = span.marker_offset is not None
+            if not has_marker and not is_whole:
+                continue  # its marker may lie where nothing was read
+            of_marker = matched.transaction(number) if has_marker else None
             candidates = [
                 one
                 for one in matched.without_marker(number, before_it=has_marker)
-                if _may_hold(one, span) and (sees_all or one.has_own_epoch)
+                if _may_hold(one, span, of_marker) and (sees_all or one.has_own_epoch)
             ]
-            decision = _decision(span, candidates, matched.transaction(number) if has_marker else None)
+            decision = _decision(span, candidates, of_marker)
             if decision is not None:
                 found[span.first] = decision
+    return found
+
+
+class LostCommit(NamedTuple):
+    """A finding about records of the producer id from `start_offset` on: a transaction was committed, its marker is
+    missing, and the records end with a later one."""
+
+    producer_id: int
+    start_offset: int
+
+
+def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit]) -> dict[int, OwnDecision]:
+    """Returns the decisions that findings show, by the first offset of the spans between the first record and its
+    marker."""
+    found = {}
+    for one in findings:
+        its = [s for s in spans if s.producer_id == one.producer_id and s.next > one.start_offset and s.kind != MARKER]
+        until = min((s.marker_offset for s in its if s.marker_offset is not None), default=None)
+        for span in its:
+            if span.marker_offset == until and span.kind in (ABORTED, OPEN, UNKNOWN):
+                found[span.first] = OwnDecision(COMMIT, None, None, AMBIGUOUS, may_be_other=True)
     return found
 
 
@@ -144,12 +174,17 @@ def _markers(spans: Sequence[Span], earlier: BatchOffsets | None, producer_id: i
     return [found[at] for at in sorted(found)]
 
 
-def _may_hold(one: LoggedTransaction, span: Span) -> bool:
+def _may_hold(one: LoggedTransaction, span: Span, of_marker: LoggedTransaction | None) -> bool:
     """Returns whether the records may be of the transaction. Those whose producer's clock has a time well behind its
-    decision are not: they may be of a topic that was created again since."""
+    decision are not: they may be of a topic that was created again since. Nor are those that a marker ended before it
+    was decided, as far as clocks show that where the marker's own decision is not known."""
+    if span.ended_ms is not None and of_marker is None and one.decided_ms > span.ended_ms - CLOCKS_MS:
+        return False
     is_later = one.marker is not None and span.first_ms > one.decided_ms + CLOCKS_MS
     is_known = one.lists_partition is not None or span.marker_offset is None
-    return one.data_epoch in (None, span.producer_epoch) and is_known and not is_later
+    epoch = -1 if span.producer_epoch is None else span.producer_epoch
+    is_its_epoch = epoch <= one.marker_epoch if one.data_epoch is None else epoch == one.data_epoch
+    return is_its_epoch and is_known and not is_later
 
 
 def _decision(
@@ -164,6 +199,7 @@ def _decision(
         may_be_other = of_marker is not None and of_marker.data_epoch in (None, span.producer_epoch)
     outcomes = {one.marker for one in decided}
     marker = decided[0].marker if len(outcomes) == 1 else None
+    may_be_other = may_be_other or any(one.data_epoch is None for one in decided)
     if may_be_other or marker is None or any(one.lists_partition is None for one in decided):
         confidence = AMBIGUOUS
     else:

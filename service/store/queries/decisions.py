@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from service.domain.findings import kinds
 from service.domain.partitions.batch_offsets import ABORT as ABORT_MARKER
 from service.domain.partitions.batch_offsets import COMMIT as COMMIT_MARKER
 from service.domain.partitions.endings import CLOCKS_MS, Decision, KnownPeriod
+from service.domain.partitions.own_transactions import LostCommit
 from service.domain.transaction_log.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause, confidence_of_commit
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
@@ -108,6 +109,24 @@ def hanging_transactions(
         for row in rows
         if row.producer_id is not None and row.start_offset is not None
     ]
+
+
+def lost_commits(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[LostCommit]:
+    """Returns the findings about committed records on the partition that ended, or will end, with a later transaction:
+    `lost_records`, and `adopted_records` where they are known to hold such records."""
+    is_adopted = and_(_F.kind == kinds.ADOPTED, _F.severity == kinds.CRITICAL)
+    rows = connection.execute(
+        select(_F.producer_id, _F.start_offset)
+        .where(
+            _F.cluster_id == cluster_id,
+            or_(_F.kind == kinds.LOST_RECORDS, is_adopted),
+            _F.topic == topic,
+            _F.partition == partition,
+        )
+        .order_by(_F.opened_at_ms)
+        .limit(_MOST_ROWS)
+    )
+    return [LostCommit(*row) for row in rows if None not in row]
 
 
 def _by_hand(row: Any) -> tuple[Decision, ...]:

@@ -191,6 +191,13 @@ def test_whole_histories_give_no_doubt(explained: Explained) -> None:
     assert not any("decision" in one for one in spans)
 
 
+def test_a_later_decision_is_not_that_of_records_which_ended_before(explained: Explained) -> None:
+    """The log begins behind the first transaction; the partition ends before the marker of the second."""
+    log = "25000 Ongoing(0) y\n30000 PrepareCommit(0) y\n30003 CompleteCommit(0)"
+    spans = explained(log, [data(0, 120, 3), marker(3, 5_002, ABORT)])
+    assert [(one["kind"], "decision" in one) for one in spans] == [("aborted", False), ("marker", False)]
+
+
 def test_a_topic_that_was_created_again_has_nothing_of_the_past(explained: Explained) -> None:
     log = LOST_COMMIT + "60000 Ongoing(0) y\n61000 PrepareCommit(0) y\n61003 CompleteCommit(0)"
     spans = explained(log, [data(0, 60_100, 2), marker(2, 61_001, COMMIT)])
