@@ -14,6 +14,9 @@ from service.api.http.kafka import Kafka
 from service.api.routes import offsets_reading
 from service.api.routes.offsets_reading import Place
 from service.app import create_app
+from service.domain.findings.finding import Evidence
+from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
+from service.domain.findings.rules import Rule
 from service.domain.partitions.batch_offsets import BatchOffsets
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.kafka.metadata import Leader
@@ -137,6 +140,21 @@ def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText])
     told = explain("offset=4").texts
     assert told["only-aborted"] == "From 4 on only aborted up to 6: 1 transaction of pay, 2 records; first readable 7."
     assert "only-aborted" not in explain("offset=8").texts
+
+
+def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
+    explain: Callable[..., PageText], cluster: WithPartitions
+) -> None:
+    """Committed, and ended by the ABORT of the next transaction of the same producer id and epoch."""
+    lost = LostRecords(
+        "orders", 0, 3, 4, b"pay", "pay", 7, 3, EndedBy.OTHER_TRANSACTION, 6, NOW_MS, (Evidence(NOW_MS, "log", "fact"),)
+    )
+    cluster.see(lost_records(lost, Rule()))
+    for query in ("offset=4", "offset=3&to=10"):
+        told = explain(query).texts["explained"]
+        assert "The marker (ABORT at 6) may cover two transactions of the same producer id" in told, query
+        assert "was decided COMMIT, and its marker is missing here" in told
+    assert "may cover" not in explain("offset=8").texts["explained"]
 
 
 def test_the_refresh_of_the_page_asks_kafka_nothing(explain: Callable[..., PageText]) -> None:
