@@ -3,39 +3,23 @@ skipped, lost and repeated markers; and what is said of records without a marker
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
 import pytest
-from fastapi.testclient import TestClient
 
-from service.api.http.kafka import Kafka
-from service.api.routes import offsets_reading
-from service.api.routes.offsets_reading import Place
-from service.api.schemas.shape import to_json
-from service.app import create_app
-from service.cli.segments.explanation import explain_segments
-from service.domain.reasons.unread import DESCRIBE, NoPermission
-from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import EXPIRED
-from service.kafka.errors import KafkaRefused
-from service.kafka.fetch import FetchedAt
-from service.kafka.metadata import Leader
-from service.wire.columns import Chunk, decode
-from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
-from spark_jobs.fold.transaction_log import fold
-from spark_jobs.fold.transitions import Scope
+from service.wire.batches import Batch as ReadBatch
+from service.wire.batches import read_batches
 from tests.helpers.builders import transaction_log as build
 from tests.helpers.builders.batches import ABORT, COMMIT, TRANSACTIONAL, Rec, batch, control_batch
+from tests.helpers.paths import GOLDEN
 from tests.helpers.stores import SeededCluster
-from tests.service.store.logs import read
 from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord, Protocol
+from tests.worlds.explained import Partition, arrived, assert_same_spans, from_files, live, same_causes, service
 from tests.worlds.history import STEPS, Run, Tally
 from tests.worlds.observer import Observer
 
@@ -59,17 +43,11 @@ class _Unjudged(Run):
 
 
 class History(NamedTuple):
-    """The bytes of a drawn history. `log`: of the transaction log, from offset `lo` on; `data`: of the partition."""
+    """A drawn history. `log`: bytes of the transaction log."""
 
     cluster: Cluster
-    topic: str
+    partition: Partition
     log: bytes
-    lo: int
-    data: list[bytes]
-    last_stable_offset: int
-
-    def fetched(self, offset: int) -> bytes:
-        return b"".join(self.data[offset : offset + 7])
 
 
 class Told(NamedTuple):
@@ -89,8 +67,8 @@ def history_of(seed: int, lo: int) -> History:
         run.step()
     own = seed * 100_000
     log = b"".join(_record(one, seed, lo, own) for one in cluster.log if not one.is_removed)
-    data = [_batch(one, own) for one in cluster.data]
-    return History(cluster, f"y{seed}", log, lo, data, _last_stable_offset(cluster.data))
+    data = b"".join(_batch(one, own) for one in cluster.data)
+    return History(cluster, Partition.of(f"y{seed}", data), log)
 
 
 def _record(one: LogRecord, seed: int, lo: int, own: int) -> bytes:
@@ -130,32 +108,6 @@ def _batch(one: Batch, own: int) -> bytes:
     )
 
 
-def _last_stable_offset(data: Sequence[Batch]) -> int:
-    begins: dict[int, int] = {}
-    for one in data:
-        if one.is_marker:
-            begins.pop(one.producer_id, None)
-        elif one.producer_id >= 0:
-            begins.setdefault(one.producer_id, one.offset)
-    return min(begins.values(), default=len(data))
-
-
-class _Silent(Kafka):
-    """Lends a client that is never asked: what it would answer is played by the test."""
-
-    @contextmanager
-    def asking(self, cluster: Any) -> Iterator[Any]:
-        yield None
-
-
-def applied(log: bytes, lo: int, hi: int) -> LogBatch:
-    """Returns what executors hand to the driver of these bytes."""
-    columns = decode([Chunk(0, lo, hi, log)])
-    rows = [*folded_to_rows(fold(columns, Scope(frozenset({0})))), reads_to_rows([read(lo, hi)])]
-    (found,) = batches_from_rows(pa.Table.from_batches(rows))
-    return found
-
-
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
     """Each history from its beginning and from another offset, explained live and from files."""
@@ -165,97 +117,61 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
     for seed in range(HISTORIES):
         one = history_of(seed, lo)
         hi = lo + len(one.cluster.log)
-        cluster.writer.apply(applied(one.log, lo, hi), now_ms)
-        histories.append(one)
+        cluster.writer.apply(arrived(one.log, lo, hi), now_ms)
         lo = hi
-    with pytest.MonkeyPatch.context() as patch:
-        app = create_app(cluster.url, "1.2.3", now_ms=lambda: now_ms)
-        app.state.kafka = _Silent(None)
-        with TestClient(app) as client:
-            yield [
-                Told(one, _live(client, one, offset, patch), _from_files(folder, one, offset))
-                for one in histories
-                for offset in {0, Random(one.topic).randrange(len(one.data) or 1)}
-                if one.data
-            ]
+        if one.cluster.data:
+            histories.append(one)
+    found = []
+    with pytest.MonkeyPatch.context() as patch, service(cluster.url, now_ms) as client:
+        for one in histories:
+            files = _files(folder, one)
+            for offset in {0, Random(one.partition.topic).randrange(len(one.cluster.data))}:
+                answers = live(client, one.partition, offset, patch), from_files(files, one.partition, offset)
+                found.append(Told(one, *answers))
+    yield found
     cluster.close()
 
 
-def _live(client: TestClient, one: History, offset: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    def fetch(_: object, place: Place, at: int, max_bytes: int) -> FetchedAt:
-        return FetchedAt(one.topic, 0, 0, len(one.data), one.last_stable_offset, 0, one.fetched(at))
-
-    def refuse(*_: object) -> None:
-        raise KafkaRefused(NoPermission(one.topic, (DESCRIBE,)))
-
-    patch.setattr(offsets_reading, "find", lambda *_: Place(one.topic, 0, Leader(1, 5), 0, len(one.data)))
-    patch.setattr(offsets_reading, "_fetch", fetch)
-    patch.setattr(offsets_reading, "describe_producers", refuse)
-    path = f"/api/v1/clusters/orders/partitions/{one.topic}/0/offsets/{offset}"
-    answer = client.get(path, params={"to": len(one.data)})
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-def _from_files(folder: Path, one: History, offset: int) -> dict[str, Any]:
+def _files(folder: Path, one: History) -> list[Path]:
     files = []
-    for name, content in ((f"{one.topic}-0", b"".join(one.data)), (f"__transaction_state-0/{one.topic}", one.log)):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name, content in ((one.partition.topic, one.partition.data), (f"{one.partition.topic}-log", one.log)):
+        (folder / name).mkdir()
         files.append(folder / name / f"{0:020}.log")
         files[-1].write_bytes(content)
-    explanation, _ = explain_segments(list(map(str, files)), offset, len(one.data), None)
-    found: dict[str, Any] = json.loads(to_json(explanation))
-    return found
-
-
-SAME: Final = ("from", "to", "producer_id", "producer_epoch", "transactional_id", "marker", "marker_offset", "ended_at")
+    return files
 
 
 def test_spans_are_the_same(told: list[Told]) -> None:
-    for one, live, files in told:
-        assert [[span[name] for name in SAME] for span in live["spans"]] == [
-            [span[name] for name in SAME] for span in files["spans"]
-        ], one.topic
-        for span, other in zip(live["spans"], files["spans"], strict=True):
-            is_decided = (span["kind"], other["kind"]) == ("open", "unknown") and "decision" in other
-            assert span["kind"] == other["kind"] or is_decided, (one.topic, span, other)
+    for one, of_service, of_files in told:
+        assert_same_spans(of_service, of_files, one.partition.topic)
 
 
 def test_causes_are_the_same(told: list[Told]) -> None:
-    """But for two: the store counts ordinary commits by minute, so how sure they are is known from the log alone; and
-    only the store has every decision of a period, so that it knows a marker by hand."""
-    compared: Counter[str] = Counter()
-    for one, live, files in told:
-        for span, other in zip(live["spans"], files["spans"], strict=True):
-            if "decision" in span or "decision" in other or span.get("by_hand"):
-                continue
-            assert span["cause"] == other["cause"], (one.topic, span, other)
-            if span["cause"] != "commit":
-                assert span["confidence"] == other["confidence"], (one.topic, span, other)
-            compared[span["cause"]] += 1
+    compared: Counter[str | None] = Counter()
+    for one, of_service, of_files in told:
+        compared.update(same_causes(of_service, of_files, one.partition.topic))
     assert min(compared[cause] for cause in ("commit", "client_abort", "timeout", "fenced")) > 10, compared
 
 
 def test_sums_are_the_same(told: list[Told]) -> None:
     compared: Counter[str] = Counter()
-    for one, live, files in told:
-        if live["spans"][0]["from"] > one.last_stable_offset:
-            assert live["only_aborted"] is None, "consumers of committed records are not there yet"
+    for one, of_service, of_files in told:
+        if of_service["spans"][0]["from"] > one.partition.last_stable_offset:
+            assert of_service["only_aborted"] is None, "consumers of committed records are not there yet"
             continue
-        run, other = live["only_aborted"], files["only_aborted"]
+        run, other = of_service["only_aborted"], of_files["only_aborted"]
         if run is not None and other is not None and run["ended_by"] == "open":
-            assert other["ended_by"] in ("open", "unknown"), (one.topic, run, other)
+            assert other["ended_by"] in ("open", "unknown"), (one.partition.topic, run, other)
             other = other | {"ended_by": "open"}
-        assert run == other, one.topic
+        assert run == other, one.partition.topic
         compared["none" if run is None else run["ended_by"]] += 1
     assert min(compared[ended_by] for ended_by in ("none", "open", "readable")) > 3, compared
 
 
 def test_what_is_said_of_a_missing_marker_is_true(told: list[Told]) -> None:
     said: Counter[str] = Counter()
-    for one, live, files in told:
-        for answer in (live, files):
+    for one, of_service, of_files in told:
+        for answer in (of_service, of_files):
             for span in answer["spans"]:
                 if (decision := span.get("decision")) is None or decision["may_be_other"]:
                     continue
@@ -267,5 +183,30 @@ def test_what_is_said_of_a_missing_marker_is_true(told: list[Told]) -> None:
                     for one_ in batches
                 )
                 said[decision["confidence"]] += 1
-                assert is_true, (one.topic, span)
+                assert is_true, (one.partition.topic, span)
     assert min(said["certain"], said["likely"]) > 5, said
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
+def test_the_bytes_of_real_brokers(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = GOLDEN / version / "main"
+    logs = sorted(group.glob("__transaction_state-*"))
+    segments = {int(log.name.rpartition("-")[2]): (log / f"{0:020}.log").read_bytes() for log in logs}
+    newest = [one for data in segments.values() for one in read_batches(data) if isinstance(one, ReadBatch)]
+    times = [one.header.max_timestamp_ms for one in newest]
+    now_ms = max(times) + 60_000
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    cluster = SeededCluster(url, partitions=max(segments) + 1, started_ms=min(times))
+    for number, data in segments.items():
+        ends = [one.header.next_offset for one in read_batches(data) if isinstance(one, ReadBatch)]
+        cluster.writer.apply(arrived(data, 0, ends[-1], number), now_ms)
+    compared: Counter[str | None] = Counter()
+    with service(url, now_ms) as client:
+        for segment in sorted(group.glob("[a-z]*-0/*.log")):
+            partition = Partition.of(segment.parent.name.removesuffix("-0"), segment.read_bytes())
+            first = next(iter(read_batches(partition.data))).base_offset
+            answers = live(client, partition, first, monkeypatch), from_files([segment, *logs], partition, first)
+            assert_same_spans(*answers, partition.topic)
+            compared.update(same_causes(*answers, partition.topic))
+    cluster.close()
+    assert compared["commit"] > 5 < compared["client_abort"], compared

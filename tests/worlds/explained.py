@@ -1,0 +1,142 @@
+"""Explains the bytes of a partition as the service does, from a store and a broker that is played, and from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.http.kafka import Kafka
+from service.api.routes import offsets_reading
+from service.api.routes.offsets_reading import Place
+from service.api.schemas.shape import to_json
+from service.app import create_app
+from service.cli.segments.explanation import explain_segments
+from service.domain.reasons.unread import DESCRIBE, NoPermission
+from service.domain.transaction_log.facts import LogBatch
+from service.kafka.errors import KafkaRefused
+from service.kafka.fetch import FetchedAt
+from service.kafka.metadata import Leader
+from service.partition_log import piece_of
+from service.wire.batches import Batch, read_batches
+from service.wire.columns import Chunk, decode
+from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
+from spark_jobs.fold.transaction_log import fold
+from spark_jobs.fold.transitions import Scope
+from tests.service.store.logs import read
+
+AT_ONCE: Final = 1_000
+"""Bytes of one fetch, so that reading takes several."""
+
+SAME: Final = ("from", "to", "producer_id", "producer_epoch", "transactional_id", "marker", "marker_offset", "ended_at")
+"""Fields of a span that are the same, live and from files. So is `kind`, but for a decided transaction without marker:
+the files do not have the LSO, which shows that it is still open."""
+
+
+class Partition(NamedTuple):
+    """Partition 0 of a topic, in bytes, and the LSO that its leader has."""
+
+    topic: str
+    data: bytes
+    high_watermark: int
+    last_stable_offset: int
+
+    @staticmethod
+    def of(topic: str, data: bytes) -> Partition:
+        pieces = [piece_of(one) for one in read_batches(data) if isinstance(one, Batch)]
+        begins: dict[int, int] = {}
+        for one in pieces:
+            if one.is_control:
+                begins.pop(one.producer_id, None)
+            elif one.is_transactional:
+                begins.setdefault(one.producer_id, one.first)
+        end = pieces[-1].next if pieces else 0
+        return Partition(topic, data, end, min(begins.values(), default=end))
+
+    def fetched(self, at: int) -> bytes:
+        """Returns what a leader answers: from the batch on that holds the offset, with at least one whole batch."""
+        batches = [one for one in read_batches(self.data) if isinstance(one, Batch)]
+        begin = next(one.position for one in batches if one.header.next_offset > at)
+        first = next(one for one in batches if one.position == begin)
+        return self.data[begin : begin + max(AT_ONCE, first.size)]
+
+
+class _Silent(Kafka):
+    """Lends a client that is never asked."""
+
+    @contextmanager
+    def asking(self, cluster: Any) -> Iterator[Any]:
+        yield None
+
+
+@contextmanager
+def service(url: str, now_ms: int) -> Iterator[TestClient]:
+    """Yields a client of a service with that store."""
+    app = create_app(url, "1.2.3", now_ms=lambda: now_ms)
+    app.state.kafka = _Silent(None)
+    with TestClient(app) as client:
+        yield client
+
+
+def live(client: TestClient, one: Partition, offset: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Returns what the service answers about the offsets from there to the end of the partition."""
+
+    def fetch(_: object, place: Place, at: int, max_bytes: int) -> FetchedAt:
+        return FetchedAt(one.topic, 0, 0, one.high_watermark, one.last_stable_offset, 0, one.fetched(at))
+
+    def refuse(*_: object) -> None:
+        raise KafkaRefused(NoPermission(one.topic, (DESCRIBE,)))
+
+    patch.setattr(offsets_reading, "find", lambda *_: Place(one.topic, 0, Leader(1, 5), 0, one.high_watermark))
+    patch.setattr(offsets_reading, "_fetch", fetch)
+    patch.setattr(offsets_reading, "describe_producers", refuse)
+    path = f"/api/v1/clusters/orders/partitions/{one.topic}/0/offsets/{offset}"
+    answer = client.get(path, params={"to": one.high_watermark})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def from_files(files: Sequence[Path], one: Partition, offset: int) -> dict[str, Any]:
+    """Returns the same from segment files."""
+    explanation, _ = explain_segments(list(map(str, files)), offset, one.high_watermark, (one.topic, 0))
+    found: dict[str, Any] = json.loads(to_json(explanation))
+    return found
+
+
+def arrived(log: bytes, lo: int, hi: int, partition: int = 0) -> LogBatch:
+    """Returns what executors hand to the driver of these bytes of the transaction log."""
+    columns = decode([Chunk(partition, lo, hi, log)])
+    rows = [
+        *folded_to_rows(fold(columns, Scope(frozenset({partition})))),
+        reads_to_rows([read(lo, hi, partition=partition)]),
+    ]
+    (found,) = batches_from_rows(pa.Table.from_batches(rows))
+    return found
+
+
+def assert_same_spans(live_answer: dict[str, Any], files: dict[str, Any], topic: str) -> None:
+    assert [[span[name] for name in SAME] for span in live_answer["spans"]] == [
+        [span[name] for name in SAME] for span in files["spans"]
+    ], topic
+    for span, other in zip(live_answer["spans"], files["spans"], strict=True):
+        is_decided = (span["kind"], other["kind"]) == ("open", "unknown") and "decision" in other
+        assert span["kind"] == other["kind"] or is_decided, (topic, span, other)
+
+
+def same_causes(live_answer: dict[str, Any], files: dict[str, Any], topic: str) -> Iterator[str | None]:
+    """Compares the causes, and yields them. The store counts ordinary commits by minute, so how sure they are is known
+    from the log alone; and only the store has every decision of a period, so that it knows a marker by hand."""
+    for span, other in zip(live_answer["spans"], files["spans"], strict=True):
+        if "decision" in span or "decision" in other or span.get("by_hand"):
+            continue
+        assert span["cause"] == other["cause"], (topic, span, other)
+        if span["cause"] != "commit":
+            assert span["confidence"] == other["confidence"], (topic, span, other)
+        yield span["cause"]
