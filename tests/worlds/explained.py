@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ from spark_jobs.fold.transaction_log import fold
 from spark_jobs.fold.transitions import Scope
 from tests.service.store.logs import read
 
-AT_ONCE: Final = 1_000
+AT_ONCE: Final = 4_000
 """Bytes of one fetch, so that reading takes several."""
 
 SAME: Final = ("from", "to", "producer_id", "producer_epoch", "transactional_id", "marker", "marker_offset", "ended_at")
@@ -44,12 +45,14 @@ class Partition(NamedTuple):
 
     topic: str
     data: bytes
+    batches: list[Batch]
     high_watermark: int
     last_stable_offset: int
 
     @staticmethod
     def of(topic: str, data: bytes) -> Partition:
-        pieces = [piece_of(one) for one in read_batches(data) if isinstance(one, Batch)]
+        batches = [one for one in read_batches(data) if isinstance(one, Batch)]
+        pieces = list(map(piece_of, batches))
         begins: dict[int, int] = {}
         for one in pieces:
             if one.is_control:
@@ -57,14 +60,12 @@ class Partition(NamedTuple):
             elif one.is_transactional:
                 begins.setdefault(one.producer_id, one.first)
         end = pieces[-1].next if pieces else 0
-        return Partition(topic, data, end, min(begins.values(), default=end))
+        return Partition(topic, data, batches, end, min(begins.values(), default=end))
 
     def fetched(self, at: int) -> bytes:
         """Returns what a leader answers: from the batch on that holds the offset, with at least one whole batch."""
-        batches = [one for one in read_batches(self.data) if isinstance(one, Batch)]
-        begin = next(one.position for one in batches if one.header.next_offset > at)
-        first = next(one for one in batches if one.position == begin)
-        return self.data[begin : begin + max(AT_ONCE, first.size)]
+        first = self.batches[bisect_right(self.batches, at, key=lambda one: one.header.next_offset)]
+        return self.data[first.position : first.position + max(AT_ONCE, first.size)]
 
 
 class _Silent(Kafka):

@@ -210,3 +210,42 @@ def test_the_bytes_of_real_brokers(version: str, tmp_path: Path, monkeypatch: py
             compared.update(same_causes(*answers, partition.topic))
     cluster.close()
     assert compared["commit"] > 5 < compared["client_abort"], compared
+
+
+def test_a_run_of_20_000_aborted_records_has_the_same_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More transactions than an answer has spans."""
+    log, data, offset = b"", b"", 0
+    states_of_one = ((build.ONGOING, 0), (build.PREPARE_ABORT, 50), (build.COMPLETE_ABORT, 60))
+    for number in range(1_030):
+        at_ms, producer_id = BEGAN_MS + number * 200, 7 + number % 2
+        for step, (status, after_ms) in enumerate(states_of_one):
+            value = build.value(
+                producer_id=producer_id,
+                producer_epoch=0,
+                status=status,
+                topics=[] if status == build.COMPLETE_ABORT else [("long", [0])],
+                last_update_ms=at_ms + after_ms,
+                start_ms=at_ms,
+            )
+            name = "xy"[number % 2]
+            log += build.transition(name, 3 * number + step, timestamp_ms=at_ms + after_ms, data=value)
+        own = {"producer_id": producer_id, "producer_epoch": 0}
+        records = [Rec(b"k", b"v", delta) for delta in range(20)]
+        data += batch(records, offset, timestamp_ms=at_ms, attributes=TRANSACTIONAL, base_sequence=0, **own)  # type: ignore[arg-type]
+        data += control_batch(ABORT, offset + 20, timestamp_ms=at_ms + 55, **own)
+        offset += 21
+    data += batch([Rec(b"k", b"v")], offset)
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", started_ms=BEGAN_MS)
+    now_ms = BEGAN_MS + 1_030 * 200 + 60_000
+    cluster.writer.apply(arrived(log, 0, 3 * 1_030), now_ms)
+    one = History(Cluster(Random(0), Protocol.OLD, can_skip=False), Partition.of("long", data), log)
+    with service(cluster.url, now_ms) as client:
+        of_service = live(client, one.partition, 0, monkeypatch)
+    of_files = from_files(_files(tmp_path, one), one.partition, 0)
+    cluster.close()
+    assert of_service["only_aborted"] == of_files["only_aborted"]
+    run = of_service["only_aborted"]
+    assert (run["to"], run["records"], run["transactions"], run["ended_by"]) == (21_630, 20_600, 1_030, "readable")
+    assert [(one["transactional_id"], one["transactions"]) for one in run["owners"]] == [("x", 515), ("y", 515)]
+    assert_same_spans(of_service, of_files, "long")
+    assert of_service["truncated_at"] == of_files["truncated_at"] == 21_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -61,7 +61,7 @@ class JudgedLogs:
     def __init__(self, segments: Iterable[LogSegment], place: TopicPartition | None = None) -> None:
         self.names: dict[int, bytes] = {}
         self._causes: dict[Path, dict[int, Cause]] = {}
-        self._endings: dict[int, list[_Ending]] = defaultdict(list)
+        endings: dict[int, list[_Ending]] = defaultdict(list)
         ids: dict[tuple[Path, bytes], _Id] = {}
         newest_ms: dict[Path, int] = defaultdict(int)
         for segment in segments:
@@ -75,32 +75,27 @@ class JudgedLogs:
                 if record.producer_id >= 0:
                     self.names[record.producer_id] = transactional_id
                 if ending := one.add(record, _lists(value, place)):
-                    self._endings[ending.producer_id].append(ending)
+                    endings[ending.producer_id].append(ending)
         for (log, _), one in ids.items():
             one.settle(newest_ms[log])
             if one.newest.state == ONGOING:
                 open_ = LoggedTransaction(None, one.newest.producer_epoch, one.data_epoch, -1, None, one.lists)
-                self._endings[one.newest.producer_id].append(_Ending(open_, one.newest))
+                endings[one.newest.producer_id].append(_Ending(open_, one.newest))
+        self._decisions = {producer_id: _decisions(some) for producer_id, some in endings.items()}
+        self._transactions = {producer_id: _transactions(some) for producer_id, some in endings.items()}
 
     def causes(self, path: Path) -> Mapping[int, Cause]:
         """Returns the causes in the log of which the file is a segment, by offset."""
         return self._causes.get(_log_of(path), {})
 
-    def decisions(self, producer_id: int) -> list[Decision]:
+    def decisions(self, producer_id: int) -> Sequence[Decision]:
         """Returns the decisions about transactions of the producer id, whichever partitions they list."""
-        return [
-            Decision(one.logged.marker, one.from_ms, one.logged.until_ms, cause)
-            for one in self._endings.get(producer_id, ())
-            if one.logged.marker is not None and (cause := one.cause) is not None
-        ]
+        return self._decisions.get(producer_id, ())
 
-    def transactions(self, producer_id: int) -> list[LoggedTransaction]:
-        """Returns the transactions of the producer id, in the order of the log."""
-        return [
-            one.logged._replace(cause=one.cause)
-            for one in self._endings.get(producer_id, ())
-            if one.logged.lists_partition is not False and not one.is_superseded
-        ]
+    def transactions(self, producer_id: int) -> Sequence[LoggedTransaction]:
+        """Returns the transactions of the producer id that may have taken part in the partition, in the order of the
+        log."""
+        return self._transactions.get(producer_id, ())
 
 
 @dataclass(slots=True)
@@ -185,6 +180,22 @@ class _Id:
             self.data_epoch = None
         logged = LoggedTransaction(_outcome(record), record.producer_epoch, self.data_epoch, decided_ms, None, lists)
         return _Ending(logged, record, self.causes)
+
+
+def _decisions(endings: Iterable[_Ending]) -> list[Decision]:
+    return [
+        Decision(one.logged.marker, one.from_ms, one.logged.until_ms, cause)
+        for one in endings
+        if one.logged.marker is not None and (cause := one.cause) is not None
+    ]
+
+
+def _transactions(endings: Iterable[_Ending]) -> list[LoggedTransaction]:
+    return [
+        one.logged._replace(cause=one.cause)
+        for one in endings
+        if one.logged.lists_partition is not False and not one.is_superseded
+    ]
 
 
 def _outcome(record: LogRecord) -> str:

@@ -117,9 +117,9 @@ def cause_of_marker(
     abort`, or another tool that sends WriteTxnMarkers. None: the cause cannot be known.
     """
     fitting = [
-        (_distance(decision, at_ms), -decision.from_ms, decision)
+        (distance_ms, -decision.from_ms, decision)
         for decision in decisions
-        if decision.marker == marker and _distance(decision, at_ms) <= CLOCKS_MS
+        if decision.marker == marker and (distance_ms := _distance(decision, at_ms)) <= CLOCKS_MS
     ]
     if fitting:
         distance_ms, _, decision = min(fitting, key=lambda fit: fit[:2])
