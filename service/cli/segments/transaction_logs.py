@@ -28,6 +28,7 @@ from service.domain.transaction_log.states import (
     UNKNOWN,
 )
 from service.domain.transaction_log.transitions import SLOW_MARKERS_MS, is_same_transaction
+from service.domain.worlds.transactions import TV2
 from service.wire.batches import read_batches
 from service.wire.errors import DecodeError
 from service.wire.records import Record
@@ -179,7 +180,9 @@ class _Id:
         elif before.state != ONGOING or not is_same_transaction(before, record):
             self.data_epoch = None
         logged = LoggedTransaction(_outcome(record), record.producer_epoch, self.data_epoch, decided_ms, None, lists)
-        return _Ending(logged, record, self.causes)
+        is_raised = self.data_epoch is not None and self.data_epoch < record.producer_epoch
+        by_tv2 = min(before.client_transaction_version, record.client_transaction_version) >= TV2
+        return _Ending(logged._replace(has_own_epoch=is_raised and by_tv2), record, self.causes)
 
 
 def _decisions(endings: Iterable[_Ending]) -> list[Decision]:

@@ -21,11 +21,12 @@ class LoggedTransaction(NamedTuple):
     """A transaction of a producer id as the transaction log has it.
 
     - `marker`: COMMIT or ABORT; None while it is not decided.
-    - `marker_epoch`: epoch of its markers. `data_epoch`: epoch under which its client wrote; None if not known. Where
-      the end raised the epoch, no other transaction of the producer id has that data epoch.
+    - `marker_epoch`: epoch of its markers. `data_epoch`: epoch under which its client wrote; None if not known.
     - `decided_ms`, `until_ms`: its markers were written between these times, by the coordinator's clock; `until_ms`
       None: the log does not show that they are all written.
     - `lists_partition`: whether it took part in the partition in question; None if not known.
+    - `has_own_epoch`: it began and ended under TV2, which raises the epoch at each end, so no other transaction of the
+      producer id has its data epoch.
     """
 
     marker: str | None
@@ -35,10 +36,7 @@ class LoggedTransaction(NamedTuple):
     until_ms: int | None
     lists_partition: bool | None
     cause: Cause | None = None
-
-    @property
-    def has_own_epoch(self) -> bool:
-        return self.data_epoch is not None and self.data_epoch < self.marker_epoch
+    has_own_epoch: bool = False
 
 
 class _Marker(NamedTuple):
@@ -203,7 +201,7 @@ def _decision(
     if may_be_other or marker is None or any(one.lists_partition is None for one in decided):
         confidence = AMBIGUOUS
     else:
-        confidence = CERTAIN if len(decided) == 1 and decided[0].has_own_epoch else LIKELY
+        confidence = CERTAIN if len(candidates) == 1 and decided[0].has_own_epoch else LIKELY
     if len(decided) > 1:
         return OwnDecision(marker, None, None, confidence, may_be_other)
     return OwnDecision(marker, decided[0].decided_ms, decided[0].cause, confidence, may_be_other)
