@@ -23,7 +23,7 @@ from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import AbortedRun, Explanation, Span
 from service.domain.partitions import offset_spans
-from service.domain.partitions.aborted_run import OnlyAborted
+from service.domain.partitions.aborted_run import BOUND, OnlyAborted
 from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, SpanBuilder
@@ -126,8 +126,10 @@ def _read(client: KafkaClient, place: offsets_reading.Place, offset: int, end: i
     """Returns what was read, and the offset at which a bound stopped the reading or None. Offsets near the head of the
     log are read from its start, if that is quickly done."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
-        from_start = SpanBuilder(0, end)
-        if offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None:
+        from_start = SpanBuilder(0, end, run_from=offset)
+        is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None
+        run = from_start.only_aborted
+        if is_whole and (run is None or run.ended_by != BOUND):
             return from_start, None
     found = SpanBuilder(offset, end)
     return found, offsets_reading.read(client, place, found)
@@ -139,12 +141,15 @@ def _spans(
     """Returns the spans from `since` on as bodies, with the owner and the cause of each. `as_of_ms`: when reading
     began."""
     hangs = hanging_transactions(connection, cluster.id, *place)
-    spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open}, since)
+    spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
     known = known_period(connection, cluster)
     own = _own_decisions(connection, cluster, spans, found, place, as_of_ms - CLOCKS_MS)
     past: dict[int, _Past] = {}
     bodies = []
-    for span in spans:
+    for whole in spans:
+        if whole.next <= since:
+            continue
+        span = whole._replace(first=max(whole.first, since))
         if span.producer_id is None or span.kind == NON_TRANSACTIONAL:
             bodies.append(Span.with_owner(span, None, None, None, cluster.name))
             continue
@@ -154,7 +159,7 @@ def _spans(
         owner = owner_at(owners, span.ended_ms)
         name = None if owner is None else owner.transactional_id
         cause = _cause(span, decisions, hangs, known)
-        bodies.append(Span.with_owner(span, name, cause, own.get(span.first), cluster.name))
+        bodies.append(Span.with_owner(span, name, cause, own.get(whole.first), cluster.name))
     return bodies
 
 

@@ -49,7 +49,7 @@ def explain_segments(
     if offset < files[0].first:
         raise CommandFailed(f"no file has offset {offset}: the first begins at {files[0].first}")
     begin = 0 if files[0].first == 0 and offset <= HEAD else offset
-    walk, end, truncated_at, is_whole = SpanBuilder(begin, to), 0, None, True
+    walk, end, truncated_at, is_whole = SpanBuilder(begin, to, run_from=offset), 0, None, True
     for file in files:
         if file.first < end:
             raise CommandFailed(
@@ -71,7 +71,7 @@ def explain_segments(
     logs = JudgedLogs(
         (LogSegment(file.path, file.data) for file in opened if file.is_log), place or _place_of(files[0].path)
     )
-    spans = walk.spans({}, offset)
+    spans = walk.spans({})
     own = {
         producer_id: own_decisions(
             spans, logs.transactions(producer_id), walk.before, producer_id, is_whole=walk.has_every_marker
@@ -80,16 +80,21 @@ def explain_segments(
         if producer_id is not None
     }
     bodies = [
-        _described(span, logs, own.get(-1 if span.producer_id is None else span.producer_id, {})) for span in spans
+        _described(span, offset, logs, own.get(-1 if span.producer_id is None else span.producer_id, {}))
+        for span in spans
+        if span.next > offset
     ]
     run = None if walk.only_aborted is None else AbortedRun.of(_judged(walk.only_aborted, logs), logs.names.get)
     return LogExplanation(spans=bodies, truncated_at=truncated_at, only_aborted=run, as_of=None), end
 
 
-def _described(span: Span, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> LogSpan:
+def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> LogSpan:
+    """Returns the part of the span from `since` on as a body. `own`: by the first offset of whole spans."""
+    decision, cause = own.get(span.first), None
+    span = span._replace(first=max(span.first, since))
     if span.producer_id is None:
         return LogSpan.of(span)
-    name, decision, cause = logs.names.get(span.producer_id), own.get(span.first), None
+    name = logs.names.get(span.producer_id)
     if span.marker is not None and span.ended_ms is not None and not span.ends_nothing:
         # compaction may have removed some decisions
         cause = cause_of_marker(span.marker, span.ended_ms, logs.decisions(span.producer_id), None)

@@ -102,8 +102,9 @@ class BatchesBefore:
 class SpanBuilder:
     """Takes pieces in the order of the log, from the one that holds `offset` on, until it `is_done` or the log ends."""
 
-    def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS) -> None:
-        """Starts a walk over the offsets [offset, to), with `to` above `offset`."""
+    def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS, run_from: int | None = None) -> None:
+        """Starts a walk over the offsets [offset, to), with `to` above `offset`. `run_from`: where the run of aborted
+        records begins, if not at `offset`."""
         self.to = to
         self.next = offset
         self._most_spans = most_spans
@@ -114,9 +115,9 @@ class SpanBuilder:
         self.has_every_marker = False
         """Once the walk is finished: each marker that ends one of the spans was read, or is not in the log."""
         self.before = BatchesBefore()
-        self._run = AbortedRun(offset)
+        self._run = AbortedRun(offset if run_from is None else run_from)
         self.only_aborted: OnlyAborted | None = None
-        """The run of aborted records at the first offset, once the walk is finished; None: there is none."""
+        """The run of aborted records, once the walk is finished; None: there is none."""
 
     @property
     def has_all_spans(self) -> bool:
@@ -203,11 +204,10 @@ class SpanBuilder:
                 part.kind = OPEN if is_open else UNKNOWN
         self._waiting.clear()
 
-    def spans(self, hanging: Mapping[int, int], since: int = 0) -> list[Span]:
-        """Returns the spans from `since` on, in order, without holes. `hanging`: the start offset of a transaction that
-        is known to hang, by producer id."""
-        spans = [self._span(part, hanging) for part in self._parts if part.next > since]
-        return [one._replace(first=max(one.first, since)) for one in spans]
+    def spans(self, hanging: Mapping[int, int]) -> list[Span]:
+        """Returns the spans, in order, without holes. `hanging`: the start offset of a transaction that is known to
+        hang, by producer id."""
+        return [self._span(part, hanging) for part in self._parts]
 
     def _add(self, batch: BatchOffsets) -> None:
         part = self._parts[-1] if self._parts else None
