@@ -95,13 +95,16 @@ class Batch:
     None while none was."""
 
 
+BEGIN_MS: Final = 1_790_000_000_000
+
+
 class Cluster:
     """The model of a cluster. `can_skip`: when it sends markers, the coordinator takes a partition without a leader for
     a deleted one (4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
         self.random, self.protocol, self.can_skip = random, protocol, can_skip
-        self.now_ms = 1_000_000
+        self.now_ms = BEGIN_MS
         self.coordinator_skew_ms, self.leader_skew_ms = random.randint(-3000, 3000), random.randint(-3000, 3000)
         self.client_skew_ms = random.randint(-3000, 3000)
         self.log: list[LogRecord] = []

@@ -33,6 +33,8 @@ ZOMBIE = "zombie"
 
 DAY_MS = 86_400_000
 SCAN_MS = 10_000
+BEGIN_MS = 1_790_000_000_000
+"""The time at which a life begins: numbers near 0 are no times of transactions."""
 LAST_CLIENT_EPOCH, LAST_EPOCH = 32_766, 32_767
 COPIED = 0.05
 """Probability that an EndTxn was sent twice, and one copy is late."""
@@ -99,14 +101,14 @@ class Coordinator:
     rng: Random
     broker: Broker
     version: int
-    now_ms: int = 1_000_000
+    now_ms: int = BEGIN_MS
     skewed: bool = True
     log: list[LogRecord] = field(default_factory=list)
     truth: dict[int, str] = field(default_factory=dict)
     aborts: int = 0
     memory: Memory = field(default_factory=Memory)
     next_pid: int = 100
-    next_scan_ms: int = 1_000_000 + SCAN_MS
+    next_scan_ms: int = BEGIN_MS + SCAN_MS
     transaction: int = 0
     copies: list[EndCopy] = field(default_factory=list)
     loses: bool = False
