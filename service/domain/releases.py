@@ -27,10 +27,8 @@ _LAST_KNOWN: Final = 33
 
 FIRST_OF_38: Final = 20
 """The level of `metadata.version` that Kafka 3.8 brought."""
-SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
-"""KAFKA-20734: the versions whose coordinators were seen to treat a participant without leader as deleted; a committed
-transaction then hangs. No feature level tells them from later patch releases."""
 _SKIPPING: Final = frozenset({"4.3", "4.4"})
+"""Releases of which a version was seen to skip markers (`service.domain.reasons.hanging.SKIPPING`)."""
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:

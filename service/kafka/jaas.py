@@ -34,7 +34,7 @@ class Login(NamedTuple):
 
 
 class _Token(NamedTuple):
-    text: str
+    word: str
     is_mark: bool
 
 
@@ -47,20 +47,20 @@ def parse(text: str) -> Login:
     module = next(tokens, _END)
     if module.is_mark:
         raise ValueError("no login module in it")
-    if next(tokens, _END).text.lower() not in _FLAGS:
-        named = module.text if module.text.endswith("LoginModule") else "the first word"
+    if next(tokens, _END).word.lower() not in _FLAGS:
+        named = module.word if module.word.endswith("LoginModule") else "the first word"
         raise ValueError(f"no control flag (required) behind {named}")
     options: dict[str, str] = {}
     for name in tokens:
         if name == _Token(";", is_mark=True):
             if next(tokens, None) is not None:
                 raise ValueError("more than one login module")
-            return Login(module.text, options)
+            return Login(module.word, options)
         is_given = not name.is_mark and next(tokens, _END) == _Token("=", is_mark=True)
         value = next(tokens, _END) if is_given else _END
         if value.is_mark:
-            raise ValueError(f"no value for {name.text if name.text in _NAMED else 'an option'}")
-        options[name.text] = value.text
+            raise ValueError(f"no value for {name.word if name.word in _NAMED else 'an option'}")
+        options[name.word] = value.word
     raise ValueError("no semicolon at its end")
 
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
-from service.domain.releases import SKIPPING
 
 
 class HangCause(StrEnum):
@@ -42,6 +41,9 @@ _NOT_THERE: Final = {
     False: "was never written here",
     True: "was never written here, or was lost with a leader",
 }
+SKIPPING: Final = "4.3.0, 4.3.1 and 4.4.0"
+"""KAFKA-20734: the versions whose coordinators were seen to treat a participant without leader as deleted; a committed
+transaction then hangs. No feature level tells them from later patch releases."""
 _SKIPS: Final = f"; coordinators of Kafka {SKIPPING} skip the marker of a partition without a leader (KAFKA-20734)"
 _SKIPPED: Final = {True: _SKIPS, False: "", None: f"{_SKIPS}; whether these do is not known"}
 _MISSING: Final = (HangCause.NO_MARKER, HangCause.NO_MARKER_OR_OUTSIDE)

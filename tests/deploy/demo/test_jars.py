@@ -78,7 +78,7 @@ def test_other_pins_do_not_meet_the_jars_of_the_old_ones(downloads: list[Path]) 
 
 
 def test_a_version_that_is_not_pinned_names_those_that_are() -> None:
-    with pytest.raises(jars.JarsError, match=r"Kafka 1\.0\.0 is not pinned here: choose one of 3\.9\.2, 4\.3\.1"):
+    with pytest.raises(jars.JarsError, match=r"Kafka 1\.0\.0 is not pinned here: choose one of 3\.3\.2, .*, 4\.4\.0"):
         jars.fetch("1.0.0")
 
 

@@ -90,9 +90,10 @@ def test_what_ends_by_itself_or_is_not_there_is_not_acknowledged(here: Guarded) 
 
 def test_the_form_of_the_page_is_for_operators_and_for_what_stays(here: Guarded) -> None:
     page = f"/clusters/orders/findings/{lost(here)['id']}"
-    form = 'id="acknowledge"'
+    form = f'action="{page}/acknowledge"'
     assert [form in here.ask(who, page).text for who in ("viewer", "operator")] == [False, True]
-    assert form not in here.ask("operator", f"/clusters/orders/findings/{here.finding()}").text
+    assert "txnscope acknowledge" in here.ask("viewer", page).text
+    assert 'id="acknowledge"' not in here.ask("operator", f"/clusters/orders/findings/{here.finding()}").text
     sent = basic("ann", PASSWORD) | OURS
     short = here.client.post(f"{page}/acknowledge", content="reason=+a+", headers=sent)
     assert (short.status_code, short.headers["Content-Type"]) == (422, "text/html; charset=utf-8")
