@@ -68,7 +68,7 @@ class ClientSettings:
 
     @property
     def has_secret(self) -> bool:
-        """Whether a password, a client secret or a private key is among the properties as they are written."""
+        """True if a password, a client secret or a private key is among the properties as they are written."""
         written = providers.without_variables(dict(self.properties))
         return any(
             (key in _SECRETS and value.strip()) or (key == keys.JAAS and _SECRET_OPTION.search(value))

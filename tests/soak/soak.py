@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     roll_to: str | None = None
     """The version to which the brokers are upgraded, one after another."""
     all_partitions: bool = False
-    """Whether every marker is compared with its decision."""
+    """True if every marker is compared with its decision (`--partitions all`)."""
 
 
 class Result(NamedTuple):

@@ -22,7 +22,7 @@ _LONG_TIMEOUT_MS: Final = 900_000
 
 
 class TwoPhase(Enum):
-    """How sure it is that the transaction is of a two-phase sink, which commits it after a checkpoint."""
+    """Confidence that the transaction is of a two-phase sink, which commits it after a checkpoint."""
 
     NO = "no"
     LIKELY = "likely"

@@ -91,8 +91,8 @@ class Compared(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """What the ended logs of a partition say. `own`: by decision, its marker there; `unclear`: decisions of which
-    nothing can be told; `later`: decisions that were made after these logs had ended."""
+    """The result of matching the ended logs of a partition with decisions. `own`: by decision, its marker there;
+    `unclear`: decisions of which nothing can be told; `later`: decisions that were made after these logs had ended."""
 
     own: dict[Decision, SeenMarker]
     gone: list[GoneRecords]

@@ -82,8 +82,8 @@ class Contradiction(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """What the markers of one partition say. `own`: by decision, the last one that is as decided; `unclear`: decisions
-    of which nothing can be told there."""
+    """The result of matching the markers of one partition with decisions. `own`: by decision, the last one that is as
+    decided; `unclear`: decisions of which nothing can be told there."""
 
     own: dict[Decision, SeenMarker]
     contradictions: frozenset[Contradiction]

@@ -34,7 +34,7 @@ MOST_TORN: Final = 1_000
 """Bound on the torn transactions that wait for the judge; the counter counts all of them."""
 
 MOST_KEPT: Final = 1_000
-"""Bound on the markers, and on the producer ids with records, of a log that ended; of more, nothing is told."""
+"""Bound on the markers of a log that ended, and on its producer ids with records. One with more is not compared."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"

@@ -18,6 +18,7 @@ from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums, minut
 from service.domain.transaction_log.states import SOURCE, TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
+from service.store.queries.without_log import without_log
 from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import coordinator_states, transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects
@@ -28,7 +29,6 @@ from service.store.writers.marker_audit import keep_decisions
 from service.store.writers.range_plan import Plan, Step, plan, select_runs
 from service.store.writers.runs import EndedTotals, FoldedFacts, by_id, slices_by_id
 from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
-from service.store.writers.without_log import without_log
 
 RUNS_AT_ONCE: Final = 10_000
 """Maximum number of runs (about as many ids) that the first read writes in one transaction: it locks for a quarter

@@ -287,7 +287,7 @@ def test_a_topic_that_goes_with_its_marker_unread_tears_nothing(audited: Audited
 
 
 def test_records_of_an_earlier_transaction_whose_marker_is_missing_tear_no_later_one(audited: Audited) -> None:
-    """The first one's marker was skipped on b (KAFKA-20734); it is told long before the topic goes."""
+    """The first one's marker was skipped on b (KAFKA-20734); the finding comes long before the topic goes."""
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0))
     audited.read("b", ("data", 0))

@@ -1,4 +1,4 @@
-"""What one partition that cannot be read costs the others in a round of the judge's questions."""
+"""The prober reads all partitions that it can, also where one of them cannot be read."""
 
 from __future__ import annotations
 
