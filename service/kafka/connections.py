@@ -89,8 +89,10 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
                 late = kafka.errors.KafkaTimeoutError("no answer in time")
                 failure = failure or ServerFailure(f"{server.host}:{server.port}", late)
             except Exception as e:
-                failure = ServerFailure(f"{server.host}:{server.port}", e)
-                if _is_lasting(e):
+                is_lasting = _is_lasting(e)
+                if failure is None or is_lasting or time.monotonic() < deadline:  # what we cut off tells less
+                    failure = ServerFailure(f"{server.host}:{server.port}", e)
+                if is_lasting:
                     break
             self.update_backoff(server.node_id)
         raise failure or ServerFailure("", kafka.errors.KafkaTimeoutError("no time to ask"))

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaConnectionError
 
 from deploy.demo.broker import Broker
 from service.kafka import client as client_module
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
+from service.kafka.connections import Connections
 from service.kafka.ends import EndsWatcher
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import TopicLayout, topic_layout
@@ -100,6 +102,19 @@ class TestFirstContact:
         with serving(Served()) as one, serving(Served()) as two, pytest.raises(KafkaUnavailable) as failure:
             KafkaClient(ClientSettings.load(f"{one},{two}", None))
         assert re.fullmatch(f"{one},{two} does not answer: ({one}|{two}): it closed the connection", str(failure.value))
+
+    def test_an_attempt_that_the_limit_cuts_off_does_not_hide_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        failures = [KafkaConnectionError("it closed the connection"), KafkaConnectionError("Connection timed out")]
+
+        async def fail(connections: Connections, server: str, timeout_ms: float) -> None:
+            failure = failures.pop(0)
+            if not failures:
+                time.sleep(timeout_ms / 1000)
+            raise failure
+
+        monkeypatch.setattr(Connections, "_learn_brokers", fail)
+        with pytest.raises(KafkaUnavailable, match="it closed the connection"):
+            KafkaClient(ClientSettings.load("127.0.0.1:9", None))
 
 
 def tls(folder: Path, trusted: Path | None = None) -> Path:
