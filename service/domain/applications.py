@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -106,6 +107,7 @@ class FlinkName(NamedTuple):
         return f"{self.prefix}-{self.subtask}-{self.number}"
 
 
+@lru_cache(maxsize=1024)  # the same ids are looked at in every round of judgement
 def flink_name(name: str) -> FlinkName | None:
     """Returns the parts of an id that has the form of a KafkaSink's, whoever made it."""
     found = _FLINK.fullmatch(name)

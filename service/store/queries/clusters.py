@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, exists, func, or_, select
 
 from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
@@ -111,6 +111,18 @@ _STATUSES = (
 _STATES = select(coordinator_states.c.partition, coordinator_states.c.state, coordinator_states.c.ids).where(
     coordinator_states.c.cluster_id == bindparam("cluster_id"), coordinator_states.c.ids != 0
 )
+_HAS_UNDECODABLE = select(
+    or_(
+        exists().where(
+            coordinator_states.c.cluster_id == bindparam("cluster_id"),
+            coordinator_states.c.state == UNKNOWN,
+            coordinator_states.c.ids != 0,
+        ),
+        exists().where(
+            left_behind_records.c.cluster_id == bindparam("cluster_id"), left_behind_records.c.state == UNKNOWN
+        ),
+    )
+)
 _GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_gaps.c.id.desc()).limit(GAPS_SHOWN)
 _L = log_partitions.c
 
@@ -173,11 +185,7 @@ def state_counts(connection: Connection, cluster_id: int) -> list[StateCount]:
 
 def has_undecodable(connection: Connection, cluster_id: int) -> bool:
     """Returns whether the newest record of some id in some partition of the transaction log cannot be decoded."""
-    if any(one.state == UNKNOWN for one in state_counts(connection, cluster_id)):
-        return True
-    of_cluster = left_behind_records.c.cluster_id == cluster_id
-    found = select(left_behind_records.c.partition).where(of_cluster, left_behind_records.c.state == UNKNOWN)
-    return connection.execute(found.limit(1)).first() is not None
+    return bool(connection.scalar(_HAS_UNDECODABLE, {"cluster_id": cluster_id}))
 
 
 def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:

@@ -35,6 +35,7 @@ PARTICIPANTS: Final = Upsert(open_participants)
 STATES: Final = Upsert(coordinator_states, add=("ids",))
 
 _CLOSE = delete(open_participants).where(_O.cluster_id == bindparam("cluster"), _O.transactional_id == bindparam("key"))
+_OTHERS_OF_CLUSTER = select(_L.partition).where(_L.cluster_id == bindparam("cluster")).limit(1)
 _DROP = delete(left_behind_records).where(
     _L.cluster_id == bindparam("cluster"), _L.transactional_id == bindparam("key"), _L.partition == bindparam("place")
 )
@@ -171,4 +172,4 @@ def delete_others(connection: Connection, cluster_id: int, partition: int) -> No
 
 def _has_others(connection: Connection, cluster_id: int) -> bool:
     """Returns whether any id of the cluster has a record that does not count: in most clusters none ever has."""
-    return connection.execute(select(_L.partition).where(_L.cluster_id == cluster_id).limit(1)).first() is not None
+    return connection.execute(_OTHERS_OF_CLUSTER, {"cluster": cluster_id}).first() is not None
