@@ -56,7 +56,7 @@ MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
 FETCH_TIMEOUT_MS = 5_000  # after that another broker may lead; nothing else is read while it lasts
 PATIENCE_S = 20.0  # without any progress
 PATIENCE_AGAIN_S = 1.0  # on a retry of the task by Spark: the first try was patient
-PATIENCE_ERROR_S = 5.0  # with a leader that answers with an error which no other leader explains
+PATIENCE_ERROR_S = 5.0  # with an error that no other leader explains, or a topic that was deleted meanwhile
 
 
 def read_ranges(
@@ -94,6 +94,7 @@ class RangeReader(ABC):
         self._records = dict.fromkeys(self._ranges, 0)
         self._bytes = dict.fromkeys(self._ranges, 0)
         self._suspects: set[tuple[int, int]] = set()
+        self._is_deleted = False
         self._last_progress = time.monotonic()
         task = TaskContext.get()
         self._patience_s = PATIENCE_AGAIN_S if task is not None and task.attemptNumber() else PATIENCE_S
@@ -129,7 +130,7 @@ class RangeReader(ABC):
 
     def _patience_with(self, failure: KafkaUnavailable | None) -> float:
         error = failure.reason.error if failure is not None and isinstance(failure.reason, ErrorAnswer) else None
-        is_lasting = error is not None and error not in errors.TRANSIENT
+        is_lasting = error is not None and (error not in errors.TRANSIENT or self._is_deleted)
         return min(self._patience_s, PATIENCE_ERROR_S) if is_lasting else self._patience_s
 
     def _why_unreadable(self, failure: KafkaUnavailable | None) -> Reason:
@@ -190,6 +191,7 @@ class RangeReader(ABC):
         except KafkaUnavailable:
             close_client(self._settings)
             return
+        self._is_deleted = layout is None or all(layout.topic_id != r.topic_id for r in self._ranges.values())
         for p, r in self._ranges.items():
             if layout is not None and layout.topic_id == r.topic_id and p in layout.leaders:
                 self._leader[p] = (layout.leaders[p].node, layout.leaders[p].epoch)

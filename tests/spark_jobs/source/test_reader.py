@@ -13,10 +13,12 @@ from service.domain.transaction_log.facts import LogBatch, RangeRead
 from service.kafka import errors
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import Fetched, PartitionFetch
+from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import reader
 from tests.helpers.builders import transaction_log as build
+from tests.helpers.waiting import LIMIT_S
 
 SETTINGS = ClientSettings.load("nowhere:9092", None)
 
@@ -120,3 +122,23 @@ def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkey
     assert {tuple(one) for one in asked[1:]} == {(0,)}, "the others are read already"
     because = ErrorAnswer(1, "a fetch of topic-0 at offset 0", errors.CORRUPT_MESSAGE)
     assert failure.value.reason == PartitionsUnreadable("topic", (0,), (0,), because)
+
+
+@pytest.mark.parametrize("topic_id", [None, "created again"])
+def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
+    monkeypatch: pytest.MonkeyPatch, topic_id: str | None
+) -> None:
+    def answer(
+        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
+    ) -> list[Fetched]:
+        return [Fetched(w.partition, errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, b"") for w in wanted]
+
+    layout = None if topic_id is None else TopicLayout("topic", topic_id, {0: Leader(1, 0)})
+    monkeypatch.setattr(reader, "fetch", answer)
+    monkeypatch.setattr(reader, "topic_layout", lambda *_: layout)
+    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setattr(reader, "PATIENCE_S", LIMIT_S)
+    monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
+    ranges = [RangeRead(0, "T", 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, None)]
+    with pytest.raises(KafkaUnavailable, match="with error 3"):
+        list(reader.read_ranges(SETTINGS, "topic", ranges))
