@@ -6,10 +6,10 @@ import json
 import subprocess
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deploy.demo.broker import Broker
 from tests.clients.libraries import Connect
@@ -17,26 +17,45 @@ from tests.helpers.brokers import free_port
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest
 
-GROUP: Final = "east-1"
-CONNECTORS: Final = ("orders", "order-lines")
+
+class Deployment(NamedTuple):
+    """A group of one worker. `settings`: in addition to those that it needs."""
+
+    group: str
+    connectors: tuple[str, ...]
+    settings: Mapping[str, str] = {}
+
+    def task_id(self, connector: str) -> str:
+        return f"{self.group}-{connector}-0"
+
+
+AS_IT_COMES: Final = Deployment("east-1", ("orders", "order-lines"))
+PATIENT: Final = Deployment("west-1", ("payments",), {"request.timeout.ms": "45000"})
+"""Fences with its own timeout, by which the round does not look like an administrator's."""
+DEPLOYMENTS: Final = (AS_IT_COMES, PATIENT)
 ROUNDS: Final = 3
 
 
 class Worker:
     """The worker, and the files that its connectors read."""
 
-    def __init__(self, broker: Broker, app: Ingest, directory: Path) -> None:
-        self._app, self._directory = app, directory
-        self._connect = Connect(broker.bootstrap, directory, GROUP, free_port())
+    def __init__(self, deployment: Deployment, broker: Broker, app: Ingest, directory: Path) -> None:
+        directory.mkdir()
+        self._deployment, self._app, self._directory = deployment, app, directory
+        self._connect = Connect(broker.bootstrap, directory, deployment.group, free_port(), deployment.settings)
         self._lines: Counter[str] = Counter()
+
+    @property
+    def _tasks(self) -> list[str]:
+        return [self._deployment.task_id(name) for name in self._deployment.connectors]
 
     def live(self) -> None:
         with self._running() as process:
-            for name in CONNECTORS:
+            for name in self._deployment.connectors:
                 self._configure(name, 0)
             self._deliver()
             for number in range(1, ROUNDS + 1):
-                for name in CONNECTORS:
+                for name in self._deployment.connectors:
                     self._configure(name, number)
                 self._deliver()
             process.kill()
@@ -59,8 +78,8 @@ class Worker:
 
     def _deliver(self) -> None:
         """New lines for every connector, until all of them are committed."""
-        before = {task: self._app.counts().get(task, (0, 0))[0] for task in map(task_id, CONNECTORS)}
-        for name in CONNECTORS:
+        before = {task: self._app.counts().get(task, (0, 0))[0] for task in self._tasks}
+        for name in self._deployment.connectors:
             self._lines[name] += 1
             with (self._directory / f"{name}.txt").open("a") as file:
                 file.write(f"line {self._lines[name]}\n")
@@ -91,7 +110,3 @@ class Worker:
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
-
-
-def task_id(connector: str) -> str:
-    return f"{GROUP}-{connector}-0"

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -150,12 +151,14 @@ class Spring:
 
 @dataclass(frozen=True)
 class Connect:
-    """A Kafka Connect worker that writes what its source connectors read exactly once; REST on `port`."""
+    """A Kafka Connect worker that writes what its source connectors read exactly once; REST on `port`. `more`: settings
+    beside those that it needs."""
 
     bootstrap: str
     directory: Path
     group: str
     port: int
+    more: Mapping[str, str]
 
     def command(self) -> list[str]:
         """Writes the worker's settings down as well."""
@@ -182,6 +185,7 @@ class Connect:
             "session.timeout.ms": "6000",  # a worker that was killed is missed after 6 s instead of 10 s
             **topics,
             **replication,
+            **self.more,
         }
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +29,7 @@ from service.domain.transaction_log import states
 from service.store.queries.applications import behaviours
 from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.client import READY, Client
-from tests.clients.connect_worker import CONNECTORS, GROUP, ROUNDS, Worker, task_id
+from tests.clients.connect_worker import DEPLOYMENTS, ROUNDS, Worker
 from tests.clients.libraries import NotHere, Spring
 from tests.helpers.brokers import free_port
 from tests.helpers.brokers import transactional_ids as listed_ids
@@ -70,12 +71,15 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         Broker("4.3.1", free_port(), directory / "kafka") as broker,
         ingesting(broker.bootstrap, directory) as app,
     ):
-        for topic, partitions in {SOURCE: PARTITIONS, TARGET: 1, **dict.fromkeys(CONNECTORS, 2)}.items():
+        connectors = [name for one in DEPLOYMENTS for name in one.connectors]
+        for topic, partitions in {SOURCE: PARTITIONS, TARGET: 1, **dict.fromkeys(connectors, 2)}.items():
             create_topic(broker.bootstrap, topic, partitions)
         with ThreadPoolExecutor() as pool:
-            connecting = pool.submit(Worker(broker, app, directory).live)
+            workers = [Worker(one, broker, app, directory / one.group) for one in DEPLOYMENTS]
+            connecting = [pool.submit(worker.live) for worker in workers]
             absent = pool.submit(relay, broker, app, directory).result()
-            connecting.result()
+            for one in connecting:
+                one.result()
         wait_until_equal(lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "an open transaction")
         app.wait_until_read()
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
@@ -133,9 +137,23 @@ def test_nothing_is_found(seen: Seen) -> None:
 
 
 def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
-    assert seen.makers[f"connect-cluster-{GROUP}"] == Application(CONNECT, GROUP, None, LEADER)
-    for name in CONNECTORS:
-        assert seen.makers[task_id(name)] == Application(CONNECT, name, "0", PER_TASK)
+    for deployed in DEPLOYMENTS:
+        assert seen.makers[f"connect-cluster-{deployed.group}"] == Application(CONNECT, deployed.group, None, LEADER)
+        for name in deployed.connectors:
+            assert seen.makers[deployed.task_id(name)] == Application(CONNECT, name, "0", PER_TASK)
+
+
+def test_each_worker_fenced_its_tasks_with_its_own_timeout(seen: Seen) -> None:
+    fences = {
+        deployed.group: {
+            record.timeout_ms
+            for name in deployed.connectors
+            for record, after in pairwise(seen.history[deployed.task_id(name)])
+            if record.state == after.state == states.EMPTY and record.timeout_ms != after.timeout_ms
+        }
+        for deployed in DEPLOYMENTS
+    }
+    assert fences == {"east-1": {30_000}, "west-1": {45_000}}
 
 
 def test_a_producer_for_each_partition_is_recognised(seen: Seen) -> None:
@@ -148,4 +166,4 @@ def test_counts_are_those_of_the_log(seen: Seen) -> None:
     in_log = {name: Counter(one.state for one in records) for name, records in seen.history.items()}
     expected = {name: (n[states.COMPLETE_COMMIT], n[states.COMPLETE_ABORT]) for name, n in in_log.items()}
     assert {name: (row.commits, sum(aborts_of(row).values())) for name, row in seen.rows.items()} == expected
-    assert all(expected[task_id(name)][0] > ROUNDS for name in CONNECTORS)
+    assert all(expected[one.task_id(name)][0] > ROUNDS for one in DEPLOYMENTS for name in one.connectors)
