@@ -7,9 +7,10 @@ in the row are for people.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, Update, select, text, update
+from sqlalchemy import Connection, Engine, Row, Update, bindparam, select, text, update
 
 from service.processes.identity import host_and_pid
 from service.store.errors import LeaseLost
@@ -20,6 +21,14 @@ EXPIRES_AFTER_MS: Final = 10_000
 """Time without a renewal, as a waiting driver measures it, after which the lease may be taken."""
 
 _FREE: Final = Upsert(leases)
+_IF_HELD: Final = update(leases).where(
+    leases.c.cluster_id == bindparam("held_cluster"),
+    leases.c.epoch == bindparam("held_epoch"),
+    leases.c.released.is_(False),
+)
+_CHECK: Final = _IF_HELD.values(epoch=bindparam("held_epoch"))
+_RENEW: Final = _IF_HELD.values(renewed_at_ms=bindparam("now_ms"))
+_RELEASE: Final = _IF_HELD.values(released=True)
 
 _END_STOPPED_WRITER: Final = text(
     "SELECT pg_terminate_backend(session.pid)"
@@ -78,7 +87,7 @@ def check(connection: Connection, lease: Lease) -> None:
     """Raises LeaseLost if another epoch holds the lease, or it was released. Call it first in every writing
     transaction: from then on nobody can take the lease until the transaction ends. A check does not renew the lease,
     because a write does not prove that every part of the job makes progress."""
-    _require(connection, lease, _if_held(lease).values(epoch=lease.epoch))
+    _require(connection, lease, _CHECK, {})
 
 
 def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
@@ -87,17 +96,17 @@ def renew(engine: Engine, lease: Lease, now_ms: int) -> None:
     Errors as `check`.
     """
     with engine.begin() as connection:
-        _require(connection, lease, _if_held(lease).values(renewed_at_ms=now_ms))
+        _require(connection, lease, _RENEW, {"now_ms": now_ms})
 
 
 def release(engine: Engine, lease: Lease) -> None:
     """Releases the lease, so that the next driver can take it at once; does nothing if the lease was lost already."""
     with engine.begin() as connection:
-        connection.execute(_if_held(lease).values(released=True))
+        connection.execute(_RELEASE, _held(lease))
 
 
-def _require(connection: Connection, lease: Lease, if_held: Update) -> None:
-    if connection.execute(if_held).rowcount == 1:
+def _require(connection: Connection, lease: Lease, if_held: Update, values: Mapping[str, int]) -> None:
+    if connection.execute(if_held, {**_held(lease), **values}).rowcount == 1:
         return
     row = connection.execute(select(leases).where(leases.c.cluster_id == lease.cluster_id)).one_or_none()
     now = "gone" if row is None else f"{_name(row.owner)} at epoch {row.epoch}{', released' if row.released else ''}"
@@ -112,7 +121,5 @@ def _renewal_in(row: Row[Any]) -> Renewal | None:
     return None if row.released else Renewal(row.owner, row.epoch, row.renewed_at_ms)
 
 
-def _if_held(lease: Lease) -> Update:
-    return update(leases).where(
-        leases.c.cluster_id == lease.cluster_id, leases.c.epoch == lease.epoch, leases.c.released.is_(False)
-    )
+def _held(lease: Lease) -> dict[str, int]:
+    return {"held_cluster": lease.cluster_id, "held_epoch": lease.epoch}

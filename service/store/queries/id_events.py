@@ -42,11 +42,12 @@ _EVENTS = select(
     _S.cause,
     _S.confidence,
 )
+_NEWEST = select(func.max(_S.id))
 
 
 def newest_sequence(connection: Connection) -> int:
     """Returns the highest number of a row in all history (0 for none); rows get rising numbers."""
-    return connection.scalar(select(func.max(_S.id))) or 0
+    return connection.scalar(_NEWEST) or 0
 
 
 def new_events(connection: Connection, cluster_id: int, after: int, up_to: int) -> NewEvents:

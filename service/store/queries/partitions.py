@@ -61,6 +61,8 @@ _OF_CLUSTER = _D.cluster_id == bindparam("cluster_id")
 _IS_STALLED = and_(_OF_CLUSTER, _D.stalled_since_ms.is_not(None))
 _STALLED = _ROWS.where(_IS_STALLED).order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(bindparam("limit"))
 _COUNT_STALLED = select(func.count()).where(_IS_STALLED)
+_STALLED_ENDS = _ENDS.where(_IS_STALLED).order_by(_D.stalled_since_ms).limit(STALLED_SAMPLES_READ)
+_ENDS_OF_OFFSETS = _ENDS.where(_OF_CLUSTER, _D.topic == OFFSETS_TOPIC)
 _GONE = _ROWS.where(_OF_CLUSTER, _D.is_gone.is_(True))
 _IS_UNRESPONSIVE = select(exists().where(_OF_CLUSTER, _EXISTS, _D.leader >= 0, _D.why_code != NoPermission.code))
 _LOOKED_AT = select(_W.looked_at_ms).where(_W.cluster_id == bindparam("cluster_id"))
@@ -221,8 +223,7 @@ def read_affected_groups(connection: Connection, cluster_id: int) -> list[Affect
 def stalled_samples(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
     """Returns the stalled partitions, the longest stalled first, STALLED_SAMPLES_READ at most; if there are any, all
     partitions of `__consumer_offsets` too."""
-    below = _ENDS.where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
-    found = _by_place(connection.execute(below.order_by(_D.stalled_since_ms).limit(STALLED_SAMPLES_READ)))
+    found = _by_place(connection.execute(_STALLED_ENDS, {"cluster_id": cluster_id}))
     return found | _of_offsets_topic(connection, cluster_id) if found else {}
 
 
@@ -232,7 +233,7 @@ def offsets_partitions(ends: Mapping[TopicPartition, LsoSample]) -> int | None:
 
 
 def _of_offsets_topic(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
-    return _by_place(connection.execute(_ENDS.where(_D.cluster_id == cluster_id, _D.topic == OFFSETS_TOPIC)))
+    return _by_place(connection.execute(_ENDS_OF_OFFSETS, {"cluster_id": cluster_id}))
 
 
 def _by_place(rows: Iterable[Any]) -> dict[TopicPartition, LsoSample]:
