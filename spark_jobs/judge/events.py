@@ -23,8 +23,8 @@ from service.store.many_rows import batched
 from service.store.queries import id_events, judge_inputs
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
+from spark_jobs.judge.ended_transactions import topic_text
 from spark_jobs.judge.makers import Makers
-from spark_jobs.judge.resolution import topic_text
 
 IDS_OF_BURST: Final = 200
 

@@ -28,23 +28,24 @@ from service.domain.findings.hanging import (
     can_still_write,
     entry_identity,
     is_certain,
-    may_write_unlisted,
-    subject_of,
 )
-from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
-from service.domain.partitions.state import PartitionState
+from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, lists, will_end
 from service.domain.reasons.decided import ForeignRecords
 from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
 from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryQuery, entry_query
-from service.domain.worlds.order import Sample, decode
+from service.domain.worlds.order import Sample
 from service.domain.worlds.verdict import Verdict, World, undecided
 from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
+from spark_jobs.judge.ended_transactions import may_have_grown
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
 FACTS_TAKE_MS: Final = 10_000
 """Time (ms) for which a finding waits for the facts about its entry while Kafka neither gives nor refuses them."""
+
+GROWN_AGAIN_MS: Final = 5_000
+"""Least interval of reading the facts of an entry that goes on growing."""
 
 ASK_AGAIN_MS: Final = 5_000
 """Interval of asking coordinators about unsuspected entries: long transactions are many, and ids may be hidden."""
@@ -61,9 +62,10 @@ class HangingCase:
     `has_log`: the transaction log can be read. Without it the coordinators are asked, at `coordinators_asked_ms` last.
 
     `busy_until_ms`: until then the coordinator completed an earlier transaction of the owner; -1 if none is known of.
-    `busy_with`: the start of that transaction while it goes on. `grown_ms`: when the owner last wrote a record under
-    TV2 and the entry's epoch, because its transaction may have written to the entry without listing the partition; or
-    when it became known.
+    `busy_with`: the start of that transaction while it goes on. `grown_ms`: when a record of the owner last showed that
+    a transaction may have written to the entry (`may_have_grown`), or when the owner became known.
+
+    `read_newest_ms`: the timestamp of the entry's newest record when the facts were last read; None before.
 
     `is_without_facts`: the facts about the entry were asked for, and Kafka did not give them.
     """
@@ -87,6 +89,7 @@ class HangingCase:
     busy_until_ms: int = -1
     busy_with: int | None = None
     grown_ms: int = -1
+    read_newest_ms: int | None = None
     is_without_facts: bool = False
 
     @property
@@ -106,6 +109,12 @@ class HangingCase:
     def holds_committed(self) -> bool:
         """Returns whether records of a committed transaction are proven to be in the entry."""
         return self.decision.verdict.decision == World.COMMIT or self.decision.verdict.holds_committed
+
+    @property
+    def reported(self) -> Verdict:
+        """Returns the verdict to report. An open transaction that lists the partition may write at any time."""
+        is_listed = self.owner is not None and lists(self.entry, self.owner)
+        return self.decision.reported(self.grown_ms, is_growing=is_listed)
 
     @property
     def proofs(self) -> tuple[Evidence, ...]:
@@ -172,12 +181,16 @@ class HangingCase:
         the owner also names the subject: the entry may have been seen before the record of its id was read."""
         if owner is None:
             return
-        if self.owner is None or (may_write_unlisted(self.entry, owner) and self.owner.offset != owner.offset):
+        if may_have_grown(self.entry, self.owner, owner):
             self.grown_ms = now_ms
         self.owner = owner
         self._note_completion(owner, now_ms)
         if not self.is_unowned and can_be_of(self.entry, owner):
             self._name_subject(owner)
+
+    def note_newest(self, entry: Entry) -> None:
+        """Notes the newest record of the entry, as it was seen now."""
+        self.entry = self.entry._replace(last_timestamp_ms=entry.last_timestamp_ms)
 
     def _note_completion(self, owner: Owner, now_ms: int) -> None:
         """Notes until when the coordinator completed the transaction that it was at when the entry was written. Later
@@ -315,7 +328,9 @@ class HangingCase:
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:
         """Returns the facts to be read for a verdict; None while there is no reason to read them."""
-        if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms, self.grown_ms):
+        is_longer = self.read_newest_ms not in (None, self.entry.last_timestamp_ms)
+        is_again = is_longer and now_ms - self.decision.read_at_ms >= GROWN_AGAIN_MS
+        if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms, now_ms if is_again else self.grown_ms):
             return None
         # without owner: unread yet, or remembered from before a restart and not seen again yet
         if self.owner is None and (not self.is_unowned or self.subject.transactional_id is not None):
@@ -325,8 +340,10 @@ class HangingCase:
 
     def apply_verdict(self, verdict: Verdict, asked: EntryQuery, at_ms: int) -> bool:
         """Applies a verdict. Returns False if it contradicts an earlier one: the decision is unknown from then on."""
+        has_grown = self.decision.read_at_ms < self.grown_ms or self.read_newest_ms not in (None, asked.newest_ms)
         was_contradicted = self.decision.verdict.is_contradiction
-        self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep)
+        self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep, has_grown=has_grown)
+        self.read_newest_ms = asked.newest_ms
         if self.is_foreign:
             self.subject = self.subject._replace(transactional_id=None)
         return was_contradicted or not self.decision.verdict.is_contradiction
@@ -342,59 +359,3 @@ class HangingCase:
 def _seen_open(entry: Entry) -> Evidence:
     where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
     return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")
-
-
-def new_case(
-    row: PartitionState,
-    entry: Entry,
-    relation: Relation,
-    now_ms: int,
-    findings: Mapping[Subject, Finding],
-    *,
-    has_log: bool,
-) -> HangingCase:
-    """Returns a new case. `findings`: the open ones; one of them may be about the entry, from before a restart."""
-    is_first = entry.start_offset == row.last_stable_offset
-    case = HangingCase(
-        entry=entry,
-        owner=relation.holder,
-        subject=subject_of(entry, relation.owner),
-        topic_id=row.topic_id,
-        stalled_since_ms=row.stalled_since_ms if is_first else None,
-        samples=decode(row.samples),
-        log_start=row.log_start,
-        last_stable_offset=row.last_stable_offset,
-        high_watermark=row.high_watermark,
-        begun_ms=now_ms,
-    )
-    place = entry_identity(case.subject)
-    for subject, finding in findings.items():
-        if entry_identity(subject) == place:
-            case.recall(finding)
-    if not has_log:
-        case.continue_without_log(findings)
-    return case
-
-
-def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingCase:
-    """Returns the case of an entry that hung before a restart and is not in the store now. Its end is yet unknown."""
-    subject = finding.subject
-    start = subject.start_offset or 0
-    entry = Entry(
-        subject.topic or "",
-        subject.partition or 0,
-        subject.producer_id or 0,
-        subject.producer_epoch or 0,
-        start,
-        coordinator_epoch=-1,
-        last_timestamp_ms=-1,
-        records=None,
-        bytes=None,
-        first_seen_ms=now_ms,
-        seen_at_ms=now_ms,
-    )
-    case = HangingCase(entry, None, subject, "", None, (), -1, -1, high_watermark=start, begun_ms=now_ms)
-    case.recall(finding)
-    if not has_log:
-        case.continue_without_log(())
-    return case

@@ -40,7 +40,8 @@ from service.store.queries import partitions as read_partitions
 from service.store.queries.clusters import LogRead, log_read
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
-from spark_jobs.judge.hanging_case import HangingCase, case_of_finding, new_case
+from spark_jobs.judge.hanging_case import HangingCase
+from spark_jobs.judge.new_cases import case_of_finding, new_case
 from spark_jobs.judge.partition_prober import (
     Answers,
     CoordinatorAnswers,
@@ -312,6 +313,7 @@ class OpenEntryObserver:
         for _, (entry, relation) in current.shown:
             case = self._cases.get(entry_key(entry))
             if relation.is_unowned and case is not None and case.has_log:
+                case.note_newest(entry)
                 case.note_owner(relation.holder, current.now_ms)
                 case.discard_log_read_before(self._log_from_ms(case, current.context, current.now_ms))
                 case.apply_log_read(current.read.read_to, current.now_ms)

@@ -11,18 +11,16 @@ from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, can_still_write, observe
-from service.domain.partitions.endings import EndedTransaction, resolution_of
+from service.domain.partitions.endings import resolution_of
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.partitions.state import PartitionState
-from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.store import audit
-from service.store.display import display_id, printable
+from service.store.display import display_id
 from service.store.queries.judged_partitions import JudgedEntry
 from service.store.queries.owners import owners
-from service.wire.errors import DecodeError
-from service.wire.transaction_log import decode_value
+from spark_jobs.judge.ended_transactions import ended_of
 from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.source.watched import is_over
 
@@ -84,29 +82,6 @@ def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, 
     return context.known_until_ms.get(owner.log_partition, -1) < closed_ms
 
 
-def ended_of(owner: Owner) -> EndedTransaction | None:
-    """Returns the owner's last transaction that ended, from the stored bytes of its PrepareX; None if none was seen, or
-    the bytes cannot be decoded."""
-    if owner.ended_value is None:
-        return None
-    try:
-        value = decode_value(owner.ended_value)
-    except DecodeError:
-        return None
-    return EndedTransaction(
-        is_commit=owner.ended_state == PREPARE_COMMIT,
-        producer_epoch=value.producer_epoch,
-        start_ms=value.start_ms,
-        at_ms=value.last_update_ms,  # a PrepareX is stamped as it is written
-        partitions=frozenset((topic_text(topic), p) for topic, ids in value.partitions or () for p in ids),
-    )
-
-
-def topic_text(topic: str) -> str:
-    """Returns a topic's name as the store shows it."""
-    return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
-
-
 def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -> Observation:
     """Returns the observation of a hanging entry, as it is known by now. `bootstrap`: servers for the command."""
     transactional_id = case.subject.transactional_id
@@ -118,7 +93,7 @@ def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -
         case.log_start,
         case.last_stable_offset,
         case.evidence,
-        case.decision.verdict,
+        case.reported,
         context.groups.waiting_for([case.entry.topic_partition], case.entry.producer_id),
         context.groups.pending(case.entry.topic_partition, case.entry.producer_id),
     )

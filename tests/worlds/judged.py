@@ -95,8 +95,11 @@ class Judged:
     """An application that starts now. `name`: the name of its cluster; if the store has that cluster already, the
     application continues with it."""
 
-    def __init__(self, store: Store, cluster: Cluster, observer: Observer, name: str, skew_ms: int) -> None:
-        """`skew_ms`: the error of our host's clock."""
+    def __init__(
+        self, store: Store, cluster: Cluster, observer: Observer, name: str, skew_ms: int, log_partitions: int
+    ) -> None:
+        """`skew_ms`: the error of our host's clock. `log_partitions`: number of partitions of the transaction log."""
+        self._log_partitions = log_partitions
         self._store, self._cluster, self._observer, self._skew_ms = store, cluster, observer, skew_ms
         self._id = clusters.bind(store.engine, name, f"kafka-{name}", self.now_ms)
         held = lease.acquire(store.engine, self._id, "driver", self.now_ms)
@@ -157,6 +160,7 @@ class Judged:
             counts=lo >= self._counted_from,
             missing=len(gone),
             hole_end=gone[-1] + 1 if gone else 0,
+            topic_partitions=self._log_partitions,
         )
         entries = [_entry(one) for one in cluster.log[lo:hi] if not one.is_removed]
         self._log.apply(batch(entries, read), self.now_ms)

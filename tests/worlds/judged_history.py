@@ -18,6 +18,10 @@ from tests.worlds.observer import Observer, open_entries
 
 BEGINS_MS: Final = 1_790_000_000_000
 JUDGED_BLOCK: Final = 50
+HASHED_AMONG: Final = 4
+"""Number of partitions of the transaction log among which `id` hashes to the one that has it."""
+GROWN_TO: Final = 5
+"""Number of partitions since some were added: what `id` has is left behind, and its coordinator has not restarted."""
 ROUNDS: Final = 4
 """Number of rounds of the judge in a longer pause."""
 LAST_ROUNDS: Final = 10
@@ -30,10 +34,11 @@ EARLY_MS: Final = 100
 class JudgedRun(Run):
     """A history that all of txnscope judges. `name`: begins the names of its clusters in the store. `app`: the
     application that was started last; None before the first start. `starts`: number of clusters that were begun.
-    `is_over`: the last round has come."""
+    `is_over`: the last round has come. `log_partitions`: number of partitions of the transaction log."""
 
     store: Store
     name: str
+    log_partitions: int
     app: Judged | None = None
     starts: int = 0
     confirmed: set[tuple[int, int]] = field(default_factory=set)
@@ -44,7 +49,9 @@ class JudgedRun(Run):
         Run.begin(self)
         self.starts += self.starts == 0 or self.random.random() < 0.3
         skew_ms = self.random.choice((0, 0, -10_000, 10_000))
-        self.app = Judged(self.store, self.cluster, self.observer, f"{self.name}-{self.starts}", skew_ms)
+        self.app = Judged(
+            self.store, self.cluster, self.observer, f"{self.name}-{self.starts}", skew_ms, self.log_partitions
+        )
 
     def end(self) -> None:
         if not self.observer.is_running:
@@ -109,7 +116,10 @@ def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:
     random = Random(seed)
     cluster = drawn_cluster(random)
     cluster.now_ms = BEGINS_MS
-    run = JudgedRun(cluster, Observer(cluster), random, tally, store=store, name=f"history-{seed}")
+    partitions = GROWN_TO if seed % 4 == 0 else HASHED_AMONG
+    run = JudgedRun(
+        cluster, Observer(cluster), random, tally, store=store, name=f"history-{seed}", log_partitions=partitions
+    )
     run.play(seed)
     return run
 

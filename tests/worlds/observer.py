@@ -14,7 +14,8 @@ from service.domain.worlds.verdict import Verdict
 from spark_jobs.source.samples import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
 
-LOG_PARTITION: Final = 7
+LOG_PARTITION: Final = 3
+"""The partition of four in which the coordinator of `id` looks for it."""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,8 @@ JUDGED_HISTORIES = 25
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695)
 """Seeds of histories in which a wrong marker was once named, with the model of that time."""
+ONCE_WRONG_IN_TIME = (208, 556, 660)
+"""Seeds of histories in which a marker that had been right was still named when the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
 """Seeds of histories in which an entry was once confirmed as hanging, and ended by itself."""
 
@@ -46,6 +48,12 @@ def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: P
 @pytest.mark.parametrize("seed", ONCE_CONFIRMED)
 def test_what_all_of_txnscope_once_took_for_hanging(seed: int, tmp_path: Path) -> None:
     """A coordinator that has just become the leader has a high watermark below records that were acknowledged."""
+    with opened_store(tmp_path) as store:
+        draw_judged(store, seed, Tally())
+
+
+@pytest.mark.parametrize("seed", ONCE_WRONG_IN_TIME)
+def test_a_marker_is_taken_back_while_the_entry_may_grow(seed: int, tmp_path: Path) -> None:
     with opened_store(tmp_path) as store:
         draw_judged(store, seed, Tally())
 

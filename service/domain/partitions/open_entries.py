@@ -83,16 +83,17 @@ def will_end(entry: Entry, owner: Owner | DescribedOwner) -> bool:
     """Returns whether the owner's open transaction will end the entry. Any marker of the producer id with an epoch not
     below the batch's ends it (`ProducerAppendInfo`), and the coordinator will write one to every partition that the
     owner's open transaction lists. Of an Ongoing that was left behind that is not known."""
-    return _lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
+    return lists(entry, owner) and not (isinstance(owner, Owner) and owner.is_left_open)
 
 
 def is_left_behind(entry: Entry, owner: Owner | None) -> bool:
     """Returns whether the entry belongs to an Ongoing transaction in a partition of the log where its coordinator does
     not look for it: only one that has not restarted since partitions were added still ends it."""
-    return owner is not None and owner.is_left_open and _lists(entry, owner)
+    return owner is not None and owner.is_left_open and lists(entry, owner)
 
 
-def _lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
+def lists(entry: Entry, owner: Owner | DescribedOwner) -> bool:
+    """Returns whether the owner's open transaction lists the entry's partition, under an epoch that ends the entry."""
     return (
         owner.producer_id == entry.producer_id
         and owner.state in OPEN

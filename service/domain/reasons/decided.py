@@ -35,6 +35,14 @@ class FactsNotRead(Reason):
 
 
 @dataclass(frozen=True)
+class HasGrown(Reason):
+    """A transaction may have written to the entry since the facts were read; they are read again."""
+
+    code = "has_grown"
+    sentence = "a transaction may have written to it since its facts were read; they are being read again"
+
+
+@dataclass(frozen=True)
 class NoLogAccess(Reason):
     """The transaction log cannot be read."""
 

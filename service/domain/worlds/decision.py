@@ -1,5 +1,6 @@
 """The decision about an open entry, over all readings of its facts: it may become known, and it never flips. A known
-decision becomes unknown only where the entry has grown since, or is not its id's (`Verdict.overrules`).
+decision becomes unknown only where the entry has grown or may have grown since, or is not its id's
+(`Verdict.overrules`).
 
 | state        | holds from | is read again |
 |--------------|------------|---------------|
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from service.domain.reasons.decided import Contradiction, FactsNotRead, NoLogAccess
+from service.domain.reasons.decided import Contradiction, FactsNotRead, HasGrown, NoLogAccess
 from service.domain.worlds.verdict import Verdict, World, undecided
 
 READ_AGAIN_MS: Final = 30_000
@@ -68,6 +69,13 @@ class Decision:
         """Returns the verdict to report."""
         return NOT_READ if self.state is State.PRELIMINARY else self.newest
 
+    def reported(self, grown_ms: int, *, is_growing: bool = False) -> Verdict:
+        """Returns the verdict to report. `grown_ms`: as in `is_due`; until the facts are read again, and while
+        `is_growing`, records of a transaction that commits may be in the entry."""
+        found = self.verdict
+        is_stale = self.state is State.KNOWN and (is_growing or self.read_at_ms < grown_ms)
+        return undecided(HasGrown()) if is_stale and found.decision in (World.ABORT, World.NONE) else found
+
     @property
     def was_listed(self) -> bool:
         """Returns whether a transaction that had added the partition, and has ended, wrote the entry. Then no client
@@ -102,14 +110,19 @@ class Decision:
                 is_stale = self.read_at_ms < unowned_ms or now_ms - self.read_at_ms >= READ_AGAIN_MS
                 return is_stale or not self.is_deep
 
-    def after(self, verdict: Verdict, at_ms: int, unowned_ms: int | None, *, is_deep: bool) -> Decision:
-        """Returns the decision after a reading at `at_ms`. `unowned_ms`: as in `is_due`; `is_deep`: as in the class."""
+    def after(
+        self, verdict: Verdict, at_ms: int, unowned_ms: int | None, *, is_deep: bool, has_grown: bool = False
+    ) -> Decision:
+        """Returns the decision after a reading at `at_ms`. `unowned_ms`: as in `is_due`; `is_deep`: as in the class;
+        `has_grown`: the reading before was of fewer records, or might have been."""
         if unowned_ms is None or at_ms < unowned_ms:
             is_first = self.state in (State.UNREAD, State.PRELIMINARY)
             return self._to(State.PRELIMINARY, verdict) if is_first else self
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return self
+            case State.KNOWN if has_grown and self.newest.decision != World.COMMIT:
+                pass  # a marker that was right for some of the records may be wrong for all of them
             case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision and not verdict.overrules:
                 if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
                     question = Contradiction(self.newest.why, verdict.why)

@@ -15,11 +15,13 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.open_entries import Owner
+from service.domain.reasons.decided import HasGrown
 from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryQuery
-from service.domain.worlds.verdict import Verdict, World
-from spark_jobs.judge.hanging_case import FACTS_TAKE_MS, HangingCase
+from service.domain.worlds.verdict import UNKNOWN, Verdict, World, undecided
+from spark_jobs.judge.hanging_case import FACTS_TAKE_MS, GROWN_AGAIN_MS, HangingCase
 from spark_jobs.judge.resolution import observed
+from tests.helpers.builders import transaction_log
 from tests.service.domain.findings.test_open_entries import ENTRY, KNOWN, NOW_MS, OWNER
 from tests.service.domain.test_decision import READINGS, verdict
 
@@ -92,6 +94,67 @@ def test_a_decision_from_before_a_restart_stays_while_its_facts_cannot_be_read()
     case.confirmation = UNOWNED
     assert case.facts_to_read(NOW_MS) is not None, "it is derived again, once"
     assert case.decision.verdict.decision == World.COMMIT
+
+
+ENDED = transaction_log.value(producer_id=7, producer_epoch=4, status=states.PREPARE_COMMIT, topics=[("orders", [3])])
+GROWTH = {
+    "TV2, and its epoch is the entry's": IDLE._replace(client_transaction_version=2, offset=56),
+    "an ended transaction listed the partition": IDLE._replace(
+        offset=57, ended_offset=56, ended_state=states.PREPARE_COMMIT, ended_value=ENDED
+    ),
+}
+
+
+def known_to_be_of_none() -> HangingCase:
+    case = unowned()
+    case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
+    assert case.reported.decision == World.NONE
+    return case
+
+
+@pytest.mark.parametrize("owner", GROWTH.values(), ids=GROWTH)
+def test_no_marker_is_named_while_a_transaction_may_have_written_to_the_entry_since(owner: Owner) -> None:
+    case = known_to_be_of_none()
+    case.note_owner(owner, NOW_MS + 1)
+    assert case.reported == undecided(HasGrown())
+    assert observed(case, KNOWN, "broker:9092", NOW_MS + 1).command is None
+    case.apply_verdict(verdict(World.COMMIT, World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
+    assert case.reported.decision == UNKNOWN, "the earlier reading was of fewer records"
+
+
+def test_a_marker_is_named_again_once_the_facts_are_read_again() -> None:
+    case = known_to_be_of_none()
+    case.note_owner(GROWTH["an ended transaction listed the partition"], NOW_MS + 1)
+    case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
+    assert case.reported.decision == World.NONE
+    assert case.facts_to_read(NOW_MS + 60_000) is None
+
+
+def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
+    case = known_to_be_of_none()
+    elsewhere = transaction_log.value(producer_id=7, producer_epoch=4, topics=[("other", [0])])
+    for number in range(1, 4):
+        ended = {"ended_offset": 55 + number, "ended_state": states.PREPARE_COMMIT, "ended_value": elsewhere}
+        case.note_owner(IDLE._replace(offset=56 + number, **ended), NOW_MS + number)
+        assert case.reported.decision == World.NONE
+    assert case.facts_to_read(NOW_MS + 60_000) is None
+
+
+def test_no_marker_is_named_while_a_transaction_that_was_left_behind_lists_the_partition() -> None:
+    case = known_to_be_of_none()
+    case.note_owner(OWNER._replace(offset=56, is_left_behind=True), NOW_MS + 1)
+    case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
+    assert case.reported == undecided(HasGrown())
+
+
+def test_an_entry_with_a_newer_record_is_read_again() -> None:
+    case = known_to_be_of_none()
+    case.note_newest(ENTRY._replace(last_timestamp_ms=ENTRY.last_timestamp_ms + 1))
+    assert case.facts_to_read(NOW_MS + GROWN_AGAIN_MS - 1) is None
+    asked = facts_of(case, NOW_MS + GROWN_AGAIN_MS)
+    assert asked.newest_ms == ENTRY.last_timestamp_ms + 1
+    case.apply_verdict(verdict(World.COMMIT, World.NONE), asked, NOW_MS + GROWN_AGAIN_MS)
+    assert case.reported.decision == UNKNOWN
 
 
 @given(st.lists(st.tuples(READINGS, st.booleans(), st.booleans()), max_size=12))

@@ -1,0 +1,49 @@
+"""Decodes the last transaction that ended under a producer id; tells whether it may have written to an open entry."""
+
+from __future__ import annotations
+
+from service.domain.findings.hanging import may_write_unlisted
+from service.domain.partitions.endings import EndedTransaction
+from service.domain.partitions.open_entries import Entry, Owner, lists
+from service.domain.transaction_log.states import PREPARE_COMMIT
+from service.store.display import printable
+from service.wire.errors import DecodeError
+from service.wire.transaction_log import decode_value
+
+
+def ended_of(owner: Owner) -> EndedTransaction | None:
+    """Returns the owner's last transaction that ended, from the stored bytes of its PrepareX; None if none was seen, or
+    the bytes cannot be decoded."""
+    if owner.ended_value is None:
+        return None
+    try:
+        value = decode_value(owner.ended_value)
+    except DecodeError:
+        return None
+    return EndedTransaction(
+        is_commit=owner.ended_state == PREPARE_COMMIT,
+        producer_epoch=value.producer_epoch,
+        start_ms=value.start_ms,
+        at_ms=value.last_update_ms,  # a PrepareX is stamped as it is written
+        partitions=frozenset((topic_text(topic), p) for topic, ids in value.partitions or () for p in ids),
+    )
+
+
+def topic_text(topic: str) -> str:
+    """Returns a topic's name as the store shows it."""
+    return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
+def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
+    """Returns whether a transaction may have written to the entry since the owner was in the state `before` (None: not
+    known): under TV2 any of the entry's epoch, else one that lists the partition and whose marker is missing."""
+    if before is None:
+        return True
+    if before.offset == owner.offset:
+        return False
+    if may_write_unlisted(entry, owner) or lists(entry, owner):
+        return True
+    if owner.ended_offset in (None, before.ended_offset):
+        return False
+    ended = ended_of(owner)
+    return ended is None or (entry.topic_partition in ended.partitions and ended.producer_epoch >= entry.producer_epoch)
