@@ -134,8 +134,8 @@ def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
     case = known_to_be_of_none()
     elsewhere = transaction_log.value(producer_id=7, producer_epoch=4, topics=[("other", [0])])
     for number in range(1, 4):
-        ended = {"ended_offset": 55 + number, "ended_state": states.PREPARE_COMMIT, "ended_value": elsewhere}
-        case.note_owner(IDLE._replace(offset=56 + number, **ended), NOW_MS + number)
+        ended = IDLE._replace(ended_offset=55 + number, ended_state=states.PREPARE_COMMIT, ended_value=elsewhere)
+        case.note_owner(ended._replace(offset=56 + number), NOW_MS + number)
         assert case.reported.decision == World.NONE
     assert case.facts_to_read(NOW_MS + 60_000) is None
 
