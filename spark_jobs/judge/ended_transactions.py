@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.domain.findings.hanging import may_write_unlisted
 from service.domain.partitions.endings import EndedTransaction
 from service.domain.partitions.open_entries import Entry, Owner, lists
-from service.domain.transaction_log.states import PREPARE_COMMIT
+from service.domain.transaction_log.states import OPEN, PREPARE_COMMIT
 from service.store.display import printable
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
@@ -32,6 +32,12 @@ def ended_of(owner: Owner) -> EndedTransaction | None:
 def topic_text(topic: str) -> str:
     """Returns a topic's name as the store shows it."""
     return printable(topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
+def may_grow(entry: Entry, owner: Owner) -> bool:
+    """Returns whether the owner's open transaction may write to the entry at any time: it lists the partition, or is of
+    the entry's epoch under TV2."""
+    return lists(entry, owner) or (owner.state in OPEN and may_write_unlisted(entry, owner))
 
 
 def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:

@@ -29,7 +29,7 @@ from service.domain.findings.hanging import (
     entry_identity,
     is_certain,
 )
-from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, lists, will_end
+from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
 from service.domain.reasons.decided import ForeignRecords
 from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
 from service.domain.worlds.decision import Decision, State
@@ -38,7 +38,7 @@ from service.domain.worlds.order import Sample
 from service.domain.worlds.verdict import Verdict, World, undecided
 from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
-from spark_jobs.judge.ended_transactions import may_have_grown
+from spark_jobs.judge.ended_transactions import may_grow, may_have_grown
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 
 FACTS_TAKE_MS: Final = 10_000
@@ -112,9 +112,9 @@ class HangingCase:
 
     @property
     def reported(self) -> Verdict:
-        """Returns the verdict to report. An open transaction that lists the partition may write at any time."""
-        is_listed = self.owner is not None and lists(self.entry, self.owner)
-        return self.decision.reported(self.grown_ms, is_growing=is_listed)
+        """Returns the verdict to report: unknown while the entry may grow, or may have grown since the reading."""
+        is_growing = self.owner is not None and may_grow(self.entry, self.owner)
+        return self.decision.reported(self.grown_ms, is_growing=is_growing)
 
     @property
     def proofs(self) -> tuple[Evidence, ...]:

@@ -36,10 +36,10 @@ class FactsNotRead(Reason):
 
 @dataclass(frozen=True)
 class HasGrown(Reason):
-    """A transaction may have written to the entry since the facts were read; they are read again."""
+    """A transaction of the id may have written to the entry since the facts were read, or may do so at any time."""
 
     code = "has_grown"
-    sentence = "a transaction may have written to it since its facts were read; they are being read again"
+    sentence = "a transaction of its id may have written to it since its facts were read; they are read again"
 
 
 @dataclass(frozen=True)

@@ -140,9 +140,14 @@ def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
     assert case.facts_to_read(NOW_MS + 60_000) is None
 
 
-def test_no_marker_is_named_while_a_transaction_that_was_left_behind_lists_the_partition() -> None:
+@pytest.mark.parametrize(
+    "owner",
+    [OWNER._replace(is_left_behind=True), OWNER._replace(partitions=(("other", 0),), client_transaction_version=2)],
+    ids=["it lists the partition, and was left behind", "TV2, and its epoch is the entry's"],
+)
+def test_no_marker_is_named_while_an_open_transaction_may_write_to_the_entry(owner: Owner) -> None:
     case = known_to_be_of_none()
-    case.note_owner(OWNER._replace(offset=56, is_left_behind=True), NOW_MS + 1)
+    case.note_owner(owner._replace(offset=56), NOW_MS + 1)
     case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
     assert case.reported == undecided(HasGrown())
 
