@@ -99,8 +99,13 @@ class JudgedRun(Run):
         self.confirmed.add(key)
         if self.cluster.is_foreign(batches) and key in self.decided and not self.is_over:
             return  # an orphan so far: its producer id was assigned a moment ago, and is being read
-        if not self.will_be_closed(key[0], batches):
+        if not (self.will_be_closed(key[0], batches) or self._is_being_added(batches)):
             self.check(batches, finding.decision or UNKNOWN, finding)
+
+    def _is_being_added(self, batches: list[Batch]) -> bool:
+        """Returns whether an old client has just written, and its AddPartitionsToTxn is on the way. A finding of before
+        says that the producer has to be stopped before a marker is written."""
+        return self._is_early(batches) and self.cluster.txn is not None and JUDGED not in self.cluster.txn.listed
 
     def _is_under_way(self, batches: list[Batch]) -> bool:
         """Returns whether the entry's own transaction is open, or its marker is due."""
