@@ -100,6 +100,8 @@ class HangingCase:
     def is_reportable(self, now_ms: int) -> bool:
         """Returns whether step 2 holds, and it is known whether the owner can have written the entry. Where the facts
         for that cannot be had, the producer id alone names the owner."""
+        if self.decision.state is State.RECALLED and self.reported != self.decision.verdict:
+            return True  # the finding of before the restart names a marker that may be wrong by now
         if self.unowned_ms is None:
             return False
         is_read = self.owner is None or not self.has_log or self.decision.state is not State.UNREAD
@@ -181,7 +183,8 @@ class HangingCase:
         the owner also names the subject: the entry may have been seen before the record of its id was read."""
         if owner is None:
             return
-        if may_have_grown(self.entry, self.owner, owner):
+        is_known = self.owner is None and self.subject.transactional_id == owner.transactional_id  # from a finding
+        if not is_known and may_have_grown(self.entry, self.owner, owner):
             self.grown_ms = now_ms
         self.owner = owner
         self._note_completion(owner, now_ms)

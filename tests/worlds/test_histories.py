@@ -17,7 +17,7 @@ JUDGED_HISTORIES = 25
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695)
 """Seeds of histories in which a wrong marker was once named, with the model of that time."""
-ONCE_WRONG_IN_TIME = (208, 556, 660, 1225)
+ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524)
 """Seeds of histories in which a marker that had been right was still named when the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
 """Seeds of histories in which an entry was once confirmed as hanging, and ended by itself."""

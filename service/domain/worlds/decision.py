@@ -73,7 +73,7 @@ class Decision:
         """Returns the verdict to report. `grown_ms`: as in `is_due`; until the facts are read again, and while
         `is_growing`, records of a transaction that commits may be in the entry."""
         found = self.verdict
-        is_stale = self.state is State.KNOWN and (is_growing or self.read_at_ms < grown_ms)
+        is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
         return undecided(HasGrown()) if is_stale and found.decision in (World.ABORT, World.NONE) else found
 
     @property

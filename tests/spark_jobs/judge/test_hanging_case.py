@@ -152,6 +152,27 @@ def test_no_marker_is_named_while_an_open_transaction_may_write_to_the_entry(own
     assert case.reported == undecided(HasGrown())
 
 
+def test_a_marker_of_before_a_restart_is_taken_back_where_the_producer_id_got_an_owner() -> None:
+    """The partition may not answer for long after the restart: the steps are not repeated until then."""
+    orphan = unowned(None)
+    orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
+    case = new(None)
+    case.recall(stored(orphan))
+    assert not case.is_reportable(NOW_MS), "the finding of before stays as it is"
+    case.note_owner(IDLE, NOW_MS + 1)
+    assert case.is_reportable(NOW_MS + 1)
+    assert case.reported == undecided(HasGrown())
+
+
+def test_a_marker_of_before_a_restart_stays_where_its_owner_is_read_again() -> None:
+    case = new(None)
+    case.subject = subject_of(ENTRY, IDLE)
+    case.recall(stored(known_to_be_of_none()))
+    case.note_owner(IDLE, NOW_MS + 1)
+    assert case.reported.decision == World.NONE
+    assert not case.is_reportable(NOW_MS + 1)
+
+
 def test_an_entry_with_a_newer_record_is_read_again() -> None:
     case = known_to_be_of_none()
     case.note_newest(ENTRY._replace(last_timestamp_ms=ENTRY.last_timestamp_ms + 1))
