@@ -73,7 +73,8 @@ _ENDS: Final = {
     (ADMIN, LIKELY): (
         "Ended by an administrator: forceTerminateTransaction of kafka-transactions.sh, or fenceProducers. The sign"
         " is the timeout that they leave in the log, and that no application was back within 10 s. A framework that"
-        " fences its own ids (Kafka Connect) and then does not start them leaves the same."
+        " fences its own ids (Kafka Connect) and then does not start them leaves the same, and so does an application"
+        " that was started with just that timeout and had nothing to write."
     ),
     (UNATTRIBUTED, AMBIGUOUS): (
         "The log does not show who aborted it: the previous record is gone (compacted away), or fits none of"

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from service.domain.transaction_log.facts import NO_ID, LogRecord
 from service.domain.transaction_log.states import (
+    ADMIN_TIMEOUTS_MS,
     COMPLETE,
     COMPLETE_ABORT,
     EMPTY,
@@ -41,9 +42,6 @@ PID_ROTATED: Final = "pid_rotated"
 CERTAIN: Final = "certain"
 LIKELY: Final = "likely"
 AMBIGUOUS: Final = "ambiguous"
-
-ADMIN_TIMEOUTS_MS: Final = frozenset({1, 30_000})
-"""The timeouts that `fenceProducers` and `forceTerminateTransaction` leave on the id (KAFKA-16047)."""
 
 FOLLOWS_WITHIN_MS: Final = 3_000
 """Time within which Empty follows a fence: its InitProducerId is retried at least once a second until the abort is
@@ -161,7 +159,8 @@ def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord)
             return Cause(CLIENT_ABORT, LIKELY)
     if cause.is_open and cause.code == ADMIN and after_ms <= RETURNS_WITHIN_MS and _is_application(before, after):
         return Cause(FENCED, AMBIGUOUS)
-    if cause[:2] == (CLIENT_ABORT, AMBIGUOUS) and before.state == COMPLETE_ABORT and _goes_on(before, after):
+    goes_on = _goes_on(before, after) or _asks_for_the_same(before, after)
+    if cause[:2] == (CLIENT_ABORT, AMBIGUOUS) and before.state == COMPLETE_ABORT and goes_on:
         return Cause(CLIENT_ABORT, LIKELY)
     return settled(cause)
 
@@ -194,15 +193,17 @@ def _asks_for_the_same(complete: LogRecord, after: LogRecord) -> bool:
 
 
 def _is_application(admin: LogRecord, after: LogRecord) -> bool:
-    """Returns whether the record after an administrator's Empty is the application, back with a timeout of its own."""
-    return admin.state == EMPTY and _is_next_init(admin, after) and after.timeout_ms not in ADMIN_TIMEOUTS_MS
+    """Returns whether the record after an Empty with an administrator's timeout is the application's. It is back with a
+    timeout of its own, or the Empty was its own: the admin API never begins a transaction."""
+    is_back = _is_next_init(admin, after) and after.timeout_ms not in ADMIN_TIMEOUTS_MS
+    return admin.state == EMPTY and (is_back or _goes_on(admin, after))
 
 
-def _goes_on(complete: LogRecord, after: LogRecord) -> bool:
-    """Returns whether the aborted client continues with the epoch that the abort left. After a fence an InitProducerId
-    would have raised the epoch first."""
-    bump = after.producer_epoch - complete.producer_epoch
+def _goes_on(before: LogRecord, after: LogRecord) -> bool:
+    """Returns whether the client with the epoch of `before` continues. `before`: CompleteAbort, after which a fence
+    would have raised the epoch first, or Empty."""
+    bump = after.producer_epoch - before.producer_epoch
     begins = after.state == ONGOING and bump == 0
     aborts_nothing = after.state == PREPARE_ABORT and after.partition_count == 0 and bump == 1
-    same_producer = after.producer_id == complete.producer_id
-    return same_producer and (begins or aborts_nothing or _asks_for_the_same(complete, after))
+    is_same_producer = after.producer_id == before.producer_id
+    return is_same_producer and (begins or aborts_nothing)

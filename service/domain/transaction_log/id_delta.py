@@ -79,7 +79,7 @@ def judge_records(
         if is_plain:
             delta.transitions.append(judged.transition)
         else:
-            _add_pair(delta, earlier, later, judged, counts)
+            _add_pair(delta, earlier, later, judged, counts, full_history=full_history)
     return delta
 
 
@@ -125,14 +125,16 @@ def _count_markers(delta: IdDelta, before: LogRecord, after: LogRecord) -> None:
         delta.durations.append((COMMIT, MARKER, added.marker_ms))
 
 
-def _add_pair(delta: IdDelta, before: LogRecord, after: LogRecord, judged: JudgedPair, counts: bool) -> None:
+def _add_pair(
+    delta: IdDelta, before: LogRecord, after: LogRecord, judged: JudgedPair, counts: bool, *, full_history: bool
+) -> None:
     delta.last_abort = judged.last_abort
     if judged.revised is not None:
         delta.revised.append(judged.revised)
     newest = delta.transitions[-1].offset if delta.transitions else None
     if judged.decision is not None and judged.decision.offset != newest:  # else it was odd, and has its row already
         delta.transitions.append(judged.decision)
-    if judged.is_notable:
+    if judged.is_notable or (full_history and before.state != states.NEVER_SEEN):
         delta.transitions.append(judged.transition)
     for cause, completed_at_ms in judged.aborts:
         word = COUNTED_AS[cause]

@@ -62,6 +62,9 @@ CONFIG_DEFAULTS: Final[dict[str, str]] = {
 TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
 """The timeout of a transaction that an external coordinator ends (KIP-939). Such a transaction never times out."""
 
+ADMIN_TIMEOUTS_MS: Final = (1, 30_000)
+"""The timeouts that `fenceProducers` and `forceTerminateTransaction` leave on the id (KAFKA-16047)."""
+
 ABORT_SLACK_MS: Final = 5_000
 """Allowance for the difference between two clocks, and for the time that writing an abort takes."""
 

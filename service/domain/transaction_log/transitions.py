@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from service.domain.transaction_log.facts import NO_ID, LogRecord
 from service.domain.transaction_log.states import (
+    ADMIN_TIMEOUTS_MS,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
@@ -115,10 +116,14 @@ def is_prepared_again(before: Any, after: Any) -> Any:
 
 def is_plain(before: Any, after: Any) -> Any:
     """Returns whether this is a step of an ordinary commit that gets no row of its own. Takes records, or columns of
-    them."""
+    them. The first transaction after an Empty with an administrator's timeout is no plain step: it shows that no
+    administrator wrote that Empty (`causes.refine`)."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)
-    is_idle = (before.state == EMPTY) | (before.state == COMPLETE_COMMIT)
+    of_application: Any = True
+    for timeout_ms in ADMIN_TIMEOUTS_MS:
+        of_application &= before.timeout_ms != timeout_ms
+    is_idle = ((before.state == EMPTY) & of_application) | (before.state == COMPLETE_COMMIT)
     begins = (after.state == ONGOING) & is_idle & same_producer
     grows = (after.state == ONGOING) & (before.state == ONGOING) & goes_on
     commits = (after.state == PREPARE_COMMIT) & (before.state == ONGOING) & goes_on

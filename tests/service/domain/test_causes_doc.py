@@ -109,4 +109,4 @@ def test_the_words_and_times_are_those_of_the_code() -> None:
     assert f"within {causes.RETURNS_WITHIN_MS // 1_000} s of the CompleteAbort" in TEXT
     assert f"at most {journal.SETTLES_AFTER_MS // 1_000} s after it completed" in TEXT
     assert f"or {journal.ADMIN_SETTLES_AFTER_MS // 1_000} s with such an Empty record" in TEXT
-    assert {f"{timeout:,} ms" for timeout in causes.ADMIN_TIMEOUTS_MS} <= set(re.findall(r"[\d,]+ ms", TEXT))
+    assert {f"{timeout:,} ms" for timeout in states.ADMIN_TIMEOUTS_MS} <= set(re.findall(r"[\d,]+ ms", TEXT))

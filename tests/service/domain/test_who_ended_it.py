@@ -106,6 +106,24 @@ A_FENCE = [
     pytest.param(
         f"{SOON} Empty(7,7) timeout=30000\n{SOON + 300} tombstone", "admin likely", "admin likely", id="admin, gone"
     ),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=30000\n{SOON + 300} Ongoing(7,7)",
+        "fenced ambiguous",
+        "fenced ambiguous",
+        id="an application with an administrator's timeout: the admin API begins no transaction",
+    ),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=30000\n{SOON + 300} Ongoing(7,6)",
+        "admin likely",
+        "admin likely",
+        id="admin, and somebody else begins",
+    ),
+    pytest.param(
+        f"{SOON} Empty(7,7) timeout=30000\n{SOON + 10_000} Ongoing(7,7)",
+        "admin likely",
+        "admin likely",
+        id="an application with an administrator's timeout that begins later",
+    ),
     pytest.param(f"{LATE} Empty(7,7)", "client_abort ambiguous", "fenced ambiguous", id="Empty too late for a fence"),
     pytest.param(f"{LATE} Empty(7,7) timeout=1", "client_abort ambiguous", "fenced ambiguous", id="admin much later"),
     pytest.param(f"{SOON} Empty(7,8)", "client_abort ambiguous", "fenced ambiguous", id="Empty, but not the next one"),

@@ -143,6 +143,7 @@ def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -
     log: list[Entry] = []
     for minute in (3, 3, 2, 1):
         log += committed(len(log), minutes_ago(minute) + 1_000 * len(log))
+        log += aborted(len(log), minutes_ago(minute) + 1_000 * len(log))
     every_step = tuple(Step(0, b"pay", before.record, after.record) for before, after in pairwise(log))
     writer.apply(batch(log, read(0, len(log)))._replace(steps=every_step), NOW_MS)
     assert shown(walk(cluster.engine, cluster.id)) == list(reversed(range(1, len(log))))
