@@ -58,7 +58,8 @@ TO_DO: Final = {
         " producer."
     ),
     (CLIENT_ABORT, AMBIGUOUS): (
-        "look in the client's log. Or in the coordinator's: a fence logs Initialized transactionalId … there (INFO)."
+        "look in the client's log. The coordinator's has nothing more than this log: it writes Initialized"
+        " transactionalId … with each Empty record, whoever ended the transaction before."
     ),
     (TIMEOUT, LIKELY): (
         "find what took so long (garbage collection, a slow sink, a batch too large), make transactions smaller, or"
@@ -84,9 +85,10 @@ TO_DO: Final = {
 
 PROOFS: Final = {
     TIMEOUT: "Completed rollback of ongoing transaction for transactionalId … due to timeout",
-    FENCED: "Initialized transactionalId …",
 }
-"""For each cause, the line in the coordinator's own log that proves it."""
+"""For each cause, the line in the coordinator's own log that proves it. A fence leaves none: "Initialized
+transactionalId …" comes with each Empty record (`TransactionCoordinator.handleInitProducerId`), also where the client
+aborted before."""
 
 
 def word_of(cause: str) -> Word:
