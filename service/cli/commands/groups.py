@@ -20,8 +20,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _row(one: dict[str, Any]) -> tuple[object, ...]:
     where = f" (__consumer_offsets-{one['offsets_partition']})" if one["offsets_partition"] is not None else ""
-    is_at_lso = one["committed_offset"] == one["last_stable_offset"]  # there it only has to stand a little longer
-    is_likely = one["relation"] == "stopped" and one["confidence"] == "likely" and not is_at_lso
+    is_likely = one["relation"] == "stopped" and one["confidence"] == "likely"
     return (
         one["group"],
         f"{one['topic']}-{one['partition']}",

@@ -36,8 +36,8 @@ def blocked_groups(
     context: Context,
     as_of_ms: int,
 ) -> list[Observation]:
-    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS; not of those
-    that will stop, because they read on. `known`: findings; the open ones describe the transactions that block.
+    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS since there was
+    something to wait for; not of those that will stop, because they read on. `known`: findings; the open ones describe the transactions that block.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) it is reported once the partition has been stalled for LONG_AFTER_MS.
@@ -46,7 +46,8 @@ def blocked_groups(
     found = []
     for affected in affected_groups:
         waits = affected.is_blocked and affected.relation != WILL_STOP
-        if waits and affected.offset.unchanged_ms >= COMMIT_EXPECTED_MS:
+        unchanged_ms = affected.offset.unchanged_ms if affected.is_pending else affected.waits_ms
+        if waits and unchanged_ms >= COMMIT_EXPECTED_MS:
             behind = _blockers(affected, blockers.get(affected.stalled_partition, ()))
             cause = _cause(behind, causes)
             if cause.has_finding or as_of_ms - affected.stalled_since_ms >= LONG_AFTER_MS:
@@ -185,7 +186,7 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
 
 def _behind(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
     _, topic, partition = affected.key
-    waits = "is blocked" if affected.offset.committed_offset == affected.stalled_lso else "is probably blocked"
+    waits = "is blocked" if affected.confidence == kinds.CERTAIN else "is probably blocked"
     return (
         f"{waits} on {topic}-{partition}: at offset {affected.stalled_lso} {cause.text} stops"
         f" read_committed consumers{_doubt(affected)}",
@@ -195,12 +196,14 @@ def _behind(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
 
 
 def _doubt(affected: AffectedGroup) -> str:
-    """Returns the text on what the relation of a group rests on, if its offset is not the LSO."""
+    """Returns the text on what the relation of a group rests on, if that is not certain."""
     offset = affected.offset.committed_offset
     if offset < 0:
         return "; the group has members on the partition and has committed no offset"
     if offset > affected.stalled_lso and affected.offset.isolation is None:
         return "; the group is above that offset and does not move, although there are records that it could read"
+    if affected.confidence != kinds.CERTAIN and affected.offset.isolation is None:
+        return "; the group does not move, and Kafka does not report its isolation level"
     return ""
 
 

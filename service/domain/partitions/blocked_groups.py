@@ -9,14 +9,15 @@ group does while the LSO is stalled, and from the records that it could read:
 | any | has no members | inactive |
 | above the LSO | has moved on there since the LSO came to this offset | reads_uncommitted |
 | above the LSO | does not move for STOPPED_AFTER_MS although there are records for it | stopped, likely |
-| the LSO | | stopped |
+| the LSO | | stopped; certain only of a share group that reads committed records |
 | below the LSO | has no record left to read before the LSO (known from the bytes) | stopped, likely |
 | below the LSO | has moved in the last STOPPED_AFTER_MS | will_stop, likely |
 | below the LSO | does not move, and has records left, or they could not be read | unknown |
 | none | has had members on the partition for STOPPED_AFTER_MS | stopped, likely |
 | an open transaction contains it | | unstable_offsets |
 
-Everything else is unknown. A group that has records left before the LSO does not wait for the transaction at the LSO,
+Everything else is unknown. A group at the LSO that reads uncommitted records may not have read on yet, or be stuck at
+that very record: it is never certain to wait for the transaction. A group that has records left before the LSO does not wait for the transaction at the LSO,
 even if it does not move: a slow application, a broken consumer and a paused one look the same. A share group is judged
 by the level that Kafka reports: with read_uncommitted it waits for no transaction.
 
@@ -121,6 +122,12 @@ class AffectedGroup(NamedTuple):
         return self.relation in BLOCKED
 
     @property
+    def waits_ms(self) -> int:
+        """Returns for how long the offset has not moved since the partition stalled. Before that the group may have
+        been idle, with nothing to read."""
+        return waits_ms(self.offset, self.stalled_since_ms)
+
+    @property
     def is_pending(self) -> bool:
         """Returns whether the offset is part of an open transaction on `stalled_partition`. A member that starts waits
         for that transaction."""
@@ -135,6 +142,11 @@ class AffectedGroup(NamedTuple):
         """Returns the producer id of the open transaction that the group waits for. None if the group waits for the
         transaction that holds the LSO of `stalled_partition`, or for any that is open there."""
         return self.offset.producer_id if self.is_pending else None
+
+
+def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
+    """Returns for how long the offset has not moved since the partition stalled at `since_ms`; 0 if it has not."""
+    return 0 if since_ms is None else one.observed_at_ms - max(one.standing_since_ms, since_ms)
 
 
 def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:
@@ -208,7 +220,8 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[str, str]:
     if one.committed_offset < 0:
         return _without_offset(one, own)
     if one.committed_offset == lso or (one.committed_offset > lso and one.isolation == LEVEL_COMMITTED):
-        return STOPPED, _confidence(one)
+        is_sure = one.isolation == LEVEL_COMMITTED and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
+        return STOPPED, CERTAIN if is_sure and one.members is not None else LIKELY
     if one.committed_offset > lso:
         return _above(one, lso)
     if one.has_records_ahead is False and one.lso == lso:
@@ -219,8 +232,7 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[str, str]:
 def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[str, str]:
     """Returns the relation of a group that has members on the partition and has committed nothing there. A group that
     reads commits soon; only one that keeps its offsets elsewhere never does."""
-    since_ms = max(one.standing_since_ms, own.stalled_since_ms or one.observed_at_ms)
-    is_waiting = bool(one.members) and one.observed_at_ms - since_ms >= STOPPED_AFTER_MS
+    is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (STOPPED if is_waiting else UNKNOWN), LIKELY
 
 
@@ -234,7 +246,8 @@ def _above(one: GroupOffset, lso: int) -> tuple[str, str]:
 
 
 def _confidence(one: GroupOffset) -> str:
-    """Returns the confidence. A group that is reading may not have committed yet, so a short time proves little."""
+    """Returns the confidence that pending offsets block the group. A group that is reading may not have committed yet,
+    so a short time proves little."""
     return CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else LIKELY
 
 

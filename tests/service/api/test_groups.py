@@ -195,7 +195,7 @@ def test_a_table_for_people(cluster: WithPartitions, ask: Ask) -> None:
     code, out, err = ask()
     heads, at, below, _, eos, _ = out.splitlines()
     assert (code, heads.split()[:4]) == (0, ["GROUP", "PARTITION", "RELATION", "COMMITTED"])
-    assert at.split() == ["at", "orders-0", "stopped", "100", "100", "0", "10", "2", NOW]
+    assert at.split() == ["at", "orders-0", "stopped,", "likely", "100", "100", "0", "10", "2", NOW]
     assert below.split()[-2] == "-"
     assert f"unstable_offsets (__consumer_offsets-{HOME})" in eos
     assert err == f"5 rows as of {NOW}\n"

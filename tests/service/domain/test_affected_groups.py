@@ -51,7 +51,7 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
     ("one", "relation", "confidence"),
     [
         (offset(LSO), STOPPED, LIKELY),  # it may read on and not have committed yet
-        (offset(LSO, STOPPED_AFTER_MS), STOPPED, CERTAIN),
+        (offset(LSO, 10 * STOPPED_AFTER_MS), STOPPED, LIKELY),  # or it reads uncommitted, and is stuck at that record
         (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, LIKELY),
         (offset(LSO - 1), WILL_STOP, LIKELY),
         (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, LIKELY),
@@ -108,6 +108,14 @@ def test_nobody_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> 
 def test_short_transactions_make_no_victims() -> None:
     assert seen(offset(LSO), LsoSample(LSO, HW, NOW_MS - STALLED_AFTER_MS + 1)) == []
     assert len(seen(offset(LSO), LsoSample(LSO, HW, NOW_MS - STALLED_AFTER_MS))) == 1
+
+
+def test_a_share_group_is_certain_to_wait_once_the_partition_has_been_stalled_for_long() -> None:
+    """It may have stood there, idle, for hours before that."""
+    idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED)
+    young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
+    assert [one.confidence for one in seen(idle, young)] == [LIKELY]
+    assert [one.confidence for one in seen(idle)] == [CERTAIN]
 
 
 def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:

@@ -193,7 +193,7 @@ def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartit
         assert words in ruler
     assert "group tail not known to wait" in ruler
     assert "100 begins here hanging pay never no: the LSO is here" in ruler, "the same spans as a table"
-    assert "settlement orders-0 stopped 100" in ruler
+    assert "settlement orders-0 stopped likely: does not read on 100" in ruler
     assert 'href="/clusters/orders/partitions/orders/0?offset=100"' in page.html, "evidence leads to its record"
 
 

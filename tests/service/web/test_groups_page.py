@@ -57,7 +57,7 @@ def seen(cluster: WithPartitions) -> WithPartitions:
 def test_each_relation_with_both_lags(seen: WithPartitions) -> None:
     page = page_of(seen.url, PATH)
     assert page.texts["group-at-orders-0"] == (
-        "at orders-0 stopped 100 for 0.0 s 100 0 clients measure to the LSO 10 2"
+        "at orders-0 stopped likely: does not read on 100 for 0.0 s 100 0 clients measure to the LSO 10 2"
     ), "never a lag of 0 without saying to where it is measured"
     assert "will stop 5 offsets to go 95 for 0.0 s 100 5 15 unknown" in page.texts["group-below-orders-0"]
     assert "unknown beyond the LSO, and has not moved there 110" in page.texts["group-beyond-orders-0"]

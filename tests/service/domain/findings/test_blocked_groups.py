@@ -138,6 +138,19 @@ def test_who_may_still_move_has_none_yet(relation: str) -> None:
     assert len(found([victim(relation, stood_ms=COMMIT_EXPECTED_MS)], blocker(HANGING, place))) == 1
 
 
+def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
+    """A reader of uncommitted records that had read everything reads on at once, and commits some seconds later."""
+    idle = 100 * M
+    assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(HANGING)) == []
+    assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(HANGING))) == 1
+
+
+def test_where_the_isolation_level_is_not_known_the_title_says_so() -> None:
+    (one,) = found([victim()._replace(confidence=kinds.LIKELY)], blocker(HANGING))
+    assert one.summary.startswith("billing is probably blocked on orders-0: at offset 100 the hanging transaction of")
+    assert "Kafka does not report its isolation level" in one.summary
+
+
 def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_it_heals() -> None:
     one = blocker(OPENED, timeout_ms=5 * M)
     assert found([victim(stalled_ms=M - 1)], one) == []
