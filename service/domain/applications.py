@@ -154,14 +154,17 @@ def application_of(
     """Returns the maker of the id. `siblings`: those of `sibling_names` that exist, or more. `topics`: the cluster's
     topics and their numbers of partitions."""
     others = {other.name: other for other in siblings if other.name != one.name}
-    if (connect := _connect(one.name, others)) != NOTHING:
+    if (streams := _STREAMS.fullmatch(one.name)) and (found := _streams(streams, others)) != NOTHING:
+        return found
+    flink = flink_name(one.name)
+    if (connect := _connect(one.name, others)) != NOTHING and flink is None:
         return connect
-    if streams := _STREAMS.fullmatch(one.name):
-        return _streams(streams, others)
+    if flink is not None:
+        sink = _flink(one, flink, others)
+        # the name of a group of workers may begin that of a job: by its name this may then be either
+        return sink if connect == NOTHING or sink.strategy is not None else NOTHING
     if streams := _STREAMS_TASK.fullmatch(one.name):
         return _streams_task(one, streams, others)
-    if flink := flink_name(one.name):
-        return _flink(one, flink, others)
     if spring := _SPRING.fullmatch(one.name):
         return _spring(spring, others, topics or {})
     return NOTHING

@@ -37,7 +37,8 @@ def blocked_groups(
     as_of_ms: int,
 ) -> list[Observation]:
     """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS since there was
-    something to wait for; not of those that will stop, because they read on. `known`: findings; the open ones describe the transactions that block.
+    something to wait for; not of those that will stop, because they read on. `known`: findings; the open ones
+    describe the transactions that block.
 
     A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
     is within its timeout, or cannot be judged) it is reported once the partition has been stalled for LONG_AFTER_MS.

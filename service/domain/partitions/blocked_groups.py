@@ -17,9 +17,10 @@ group does while the LSO is stalled, and from the records that it could read:
 | an open transaction contains it | | unstable_offsets |
 
 Everything else is unknown. A group at the LSO that reads uncommitted records may not have read on yet, or be stuck at
-that very record: it is never certain to wait for the transaction. A group that has records left before the LSO does not wait for the transaction at the LSO,
-even if it does not move: a slow application, a broken consumer and a paused one look the same. A share group is judged
-by the level that Kafka reports: with read_uncommitted it waits for no transaction.
+that very record: it is never certain to wait for the transaction. A group that has records left before the LSO does not
+wait for the transaction at the LSO, even if it does not move: a slow application, a broken consumer and a paused one
+look the same. A share group is judged by the level that Kafka reports: with read_uncommitted it waits for no
+transaction.
 
 A group on a data partition waits for whichever transaction holds the LSO. A group with pending offsets waits for the
 transaction that contains them, wherever the LSO is; if the batches of that transaction could not be read, for any that

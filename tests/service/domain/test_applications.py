@@ -200,7 +200,7 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
         ("connect-cluster-east-1", ("east-1-jdbc-0",), 60_000, Application(CONNECT, "east-1", None, LEADER)),
         ("connect-cluster-east-1", (), 60_000, Application(CONNECT)),
         ("east-my-jdbc-0", ("connect-cluster-east",), 60_000, Application(CONNECT, "my-jdbc", "0", PER_TASK)),
-        ("east-jdbc-1-0", ("connect-cluster-east",), FLINK_TIMEOUT_MS, Application(CONNECT, "jdbc-1", "0", PER_TASK)),
+        ("east-jdbc-1-0", ("connect-cluster-east",), FLINK_TIMEOUT_MS, NOTHING),  # or a subtask of Flink
         (
             "east-1-jdbc-0",
             ("connect-cluster-east", "connect-cluster-east-1"),
@@ -244,3 +244,21 @@ def test_siblings_are_few() -> None:
         found = sibling_names(name)
         assert len(found) <= 24
         assert name not in found
+
+
+def test_the_leader_of_connect_does_not_hide_a_flink_job_of_the_same_name() -> None:
+    """A team calls its group of workers and its jobs alike. What is said of a task of Connect, to start it again, would
+    discard the transaction of a two-phase sink."""
+    leader = named("connect-cluster-flink")
+    for log, strategy in ((INCREMENTING_LOG, INCREMENTING), (POOLING_LOG, POOLING)):
+        renamed = log.replace("flink-0", "flink-etl-0")
+        known = behaviours(renamed) | leader
+        for name in known.keys() - leader.keys():
+            assert maker(name, known) == Application(FLINK, "flink-etl", "0", strategy)
+    for timeout_ms in (60_000, FLINK_TIMEOUT_MS):  # by its name it may be a task of a connector with a number, too
+        assert maker("flink-etl-0-1", named("flink-etl-0-1", timeout_ms=timeout_ms) | leader) == NOTHING
+
+
+def test_the_leader_of_connect_does_not_hide_kafka_streams() -> None:
+    name = f"east-app-{UUID}-1"
+    assert maker(name, named(name, "connect-cluster-east")) == Application(STREAMS, "east-app", "1", PER_THREAD)
