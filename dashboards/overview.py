@@ -129,8 +129,9 @@ _HAPPENS: Final = [
     ),
     lines(
         "Aborts by cause",
-        "client: the application itself. timeout: it took too long. fenced: another producer started with the same id."
-        " admin: ended by hand. unattributed: the log does not show the cause. Many timeouts at once are the trace of"
+        "client: the application itself. timeout: it took too long. fenced: InitProducerId came for the id, mostly of a"
+        " producer that started, sometimes of the same one after an error. admin: ended through the admin API."
+        " unattributed: the log does not show the cause. Many timeouts at once are the trace of"
         " an outage.",
         "ops",
         [Query(rate(catalogue.ABORTS, "cause"), "{{cluster}} {{cause}}")],

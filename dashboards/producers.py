@@ -20,9 +20,9 @@ _NOW: Final = [
     big(
         f"Fenced in {at.FENCED_WINDOW}",
         means(
-            "Transactions aborted by a new producer with the same id, or by an administrator. A restart makes"
-            " one; many are two instances that share an id, or a deployment that restarts in a loop. The findings name"
-            " the ids.",
+            "Transactions aborted for an InitProducerId of their id: of a new producer, of the same one after an error,"
+            " or of an administrator. A restart makes one; many are two instances that share an id, a deployment that"
+            " restarts in a loop, or clients that fence themselves. The findings name ids that two take in turns.",
             "KafkaTransactionFencingStorm",
         ),
         "short",

@@ -91,8 +91,9 @@ TIMED_OUT_TOGETHER: Final = Alert(
     labels=_RESTS_ON,
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
     description="Many producers of {{ $labels.cluster }} lost their transactions to the timeout at once"
-    " ({{ $value | humanize }} time(s) of late): the trace of an outage. They get ProducerFenced although no producer"
-    " fenced them. The finding shows what they had in common, and which timeout would have survived. If they are of one"
+    " ({{ $value | humanize }} time(s) of late): the trace of an outage. Those of the old protocol get ProducerFenced"
+    " although no producer fenced them. The finding shows what they had in common, and which timeout would have"
+    " survived. If they are of one"
     " Apache Flink job, the job itself may have been away, and the finding says what may be lost.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,

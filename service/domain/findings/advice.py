@@ -282,10 +282,11 @@ def timed_out(facts: TimedOut) -> str:
 
 def timed_out_together(two_phase: TwoPhase) -> str:
     return (
-        "This is the trace of an outage: for longer than their transaction.timeout.ms these producers could not commit."
-        f" Their records are discarded.{_checkpoint(two_phase)} Their producers are fenced although there is no second"
-        " instance; start them again. To survive such an outage, raise transaction.timeout.ms (up to the brokers'"
-        " transaction.max.timeout.ms)."
+        "This is the trace of an outage, of brokers, the network or the application itself: for longer than their"
+        " transaction.timeout.ms these transactions were not ended. Their records are discarded."
+        f"{_checkpoint(two_phase)} Producers of the old protocol that still run are fenced by these aborts, with or"
+        " without a second instance: start them again. To survive such an outage, raise"
+        " transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
     )
 
 

@@ -134,8 +134,9 @@ def _observe(one: IdState, context: Context) -> Observation:
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} has used {one.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
             advice="Under the old protocol each start, fence and timeout takes an epoch: find out what makes this id"
-            " start so often. A start while it is idle rotates the producer id; a fence or timeout in the last epochs"
-            " can fail on brokers before 4.3. Clients of the new protocol (KIP-890) rotate by themselves.",
+            " start so often. A start while it is idle rotates the producer id only from epoch 32,766 on, before that"
+            " it takes one more; a fence or timeout in the last epochs can fail on brokers before 4.3."
+            " Clients of the new protocol (KIP-890) rotate by themselves.",
             evidence=(one.newest_record(),),
             log_partition=one.partition,
         ),

@@ -1,5 +1,5 @@
 """Findings about ids for which the coordinator reports another state than its own log: it loaded its partition only in
-part.
+part, or its memory and its log differ by an append that failed (`TransactionStateManager.updateCacheCallback`).
 
 Up to Kafka 4.2 one value of an unknown version makes a coordinator drop every later id of that partition, without an
 error to clients.
@@ -20,6 +20,20 @@ from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.states import NAMES
 
 NOT_FOUND: Final = "not found"
+
+_NOT_LOADED: Final = (
+    "The coordinator has loaded its partition only in part, so it may never end open transactions of these ids. Look"
+    ' for "Error loading transactions" in its log; move the leadership of the partition to another broker, or upgrade'
+    " if it fails on a record (fixed in 4.3)."
+)
+_OTHERWISE: Final = (
+    "The coordinator knows the id, and its memory differs from its log. Either an append that it takes for failed is in"
+    " the log, or it has raised the epoch for an abort that it could not write: look in its log for appends that"
+    " failed, and at the ISR of the partition. Or it has loaded the partition only up to a record that it cannot read"
+    ' (before 4.3): look for "Error loading transactions". If it stays so, move the leadership of the partition to'
+    " another broker: it is then loaded anew, and what the log decided is completed, an abort too: its records are"
+    " discarded."
+)
 
 
 class CoordinatorAnswer(NamedTuple):
@@ -100,9 +114,7 @@ def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observa
             severity=kinds.CRITICAL,
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name}: {coordinator(one, context)} {reported}, but the transaction log has {NAMES[one.state]}",
-            advice="The coordinator has loaded its partition only in part, so it may never end open transactions of"
-            ' these ids. Look for "Error loading transactions" in its log; move the leadership of the partition to'
-            " another broker, or upgrade if it fails on a record (fixed in 4.3).",
+            advice=_NOT_LOADED if answer.state == NOT_FOUND else _OTHERWISE,
             evidence=(
                 one.newest_record(),
                 Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {reported}"),

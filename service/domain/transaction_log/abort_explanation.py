@@ -18,12 +18,12 @@ from service.domain.transaction_log.causes import (
 )
 
 _RESTART_OR_TWO: Final = (
-    "A single fence comes from an application that started again after a crash, a kill, a rebalance or a new"
-    " configuration. What it had written in this transaction is discarded: it writes that again, unless a checkpoint of"
-    " a two-phase sink (Apache Flink) counts it as delivered; then it is lost. Repeated fences in turns come from two"
-    " instances with one id, or from one that"
-    " starts again and again. The fenced one, if alive, has ProducerFencedException or InvalidProducerEpochException in"
-    " its log."
+    "A single fence mostly comes from an application that started again after a crash, a kill, a rebalance or a new"
+    " configuration. What it had written in this transaction is discarded: it has to write that again, which an"
+    " application does that reads its input again from the last commit. A two-phase sink (Apache Flink) does not where"
+    " a checkpoint counts it as delivered; then it is lost. Repeated fences in turns come from two instances with one"
+    " id, or from one that starts again and again. The fenced one, if alive, has ProducerFencedException or"
+    " InvalidProducerEpochException in its log."
 )
 
 _ENDS: Final = {

@@ -62,7 +62,9 @@ _NO_HELP: Final = {
     kinds.TIMED_OUT: ("Restarting consumers: nothing is blocked any more, the records are discarded.",),
     kinds.FENCING_CONFLICT: ("Raising a timeout: each start fences the one before, whatever its timeout.",),
     kinds.CHURN: ("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
-    kinds.COORDINATOR_MISMATCH: ("Restarting the application: the coordinator does not know its transaction.",),
+    kinds.COORDINATOR_MISMATCH: (
+        "Restarting the application: a coordinator that does not know its transaction cannot end it.",
+    ),
     kinds.LOST_RECORDS: (
         "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
     ),

@@ -162,6 +162,8 @@ def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
         for text in (advice.timed_out(TimedOut(two_phase, "")), advice.timed_out_together(two_phase)):
             assert "discarded" in text
             assert ("have to be produced again" in text) == (two_phase is not TwoPhase.NO)
+            assert "old protocol" in text  # a producer of transaction version 2 goes on: its late abort is accepted
+            assert "there is no second instance" not in text  # the log has no hosts
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,8 @@ def test_epochs() -> None:
     (found,) = ids_running_out.epoch_exhaustion([id_now(producer_epoch=31_000)], context())
     assert (found.severity, found.log_partition) == (kinds.WARNING, 0)
     assert "31,000 of the 32,767" in found.summary
+    # below the last one, a start only raises it by one (TransactionMetadata.isProducerEpochExhausted)
+    assert "A start while it is idle rotates the producer id only from epoch 32,766 on" in found.advice
 
 
 def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
@@ -191,6 +193,22 @@ def test_a_mismatch_is_believed_at_the_second_look() -> None:
     healed = mismatches([Compared(answer(one), one)], [one.transactional_id], context())
     assert healed.observations == ()
     assert healed.ids == frozenset({one.transactional_id})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"state": "Ongoing", "producer_epoch": 3},  # a fence whose append failed: only its memory has the new epoch
+        {"state": "CompleteAbort"},  # the append of the next record is in the log, and counts as failed
+    ],
+)
+def test_a_coordinator_that_knows_the_id_is_not_blamed_for_its_load_alone(said: dict[str, Any]) -> None:
+    one = id_now()
+    (found,) = mismatches([Compared(answer(one)._replace(**said), one)], [one.transactional_id], context()).observations
+    assert not found.advice.startswith("The coordinator has loaded its partition only in part")
+    assert "an append that it takes for failed" in found.advice
+    (unknown,) = mismatches([Compared(answer(one, NOT_FOUND), one)], [], context()).observations
+    assert unknown.advice.startswith("The coordinator has loaded its partition only in part")
 
 
 def test_an_id_that_is_gone_cannot_be_compared() -> None:
