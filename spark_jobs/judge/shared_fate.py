@@ -52,6 +52,13 @@ READ_AT_ONCE: Final = 4
 
 MOST_FOLLOWED: Final = 1_000
 
+_ENDED_BY: Final = {
+    kinds.FOREIGN_ABORT: EndedBy.FOREIGN_ABORT,
+    kinds.ADOPTION: EndedBy.OTHER_TRANSACTION,
+    kinds.COORDINATOR_MARKER: EndedBy.OTHER_TRANSACTION,
+}
+"""By resolution, the marker that ended the entry; of any other the writer is not known."""
+
 
 class OwnedEntry(NamedTuple):
     """An open entry that its owner's present transaction will end, and its partition."""
@@ -122,7 +129,7 @@ class SharedFates:
     def note_end(self, case: HangingCase, marker: Marker, how: str, rules: Rules) -> None:
         """Notes that a marker has ended a hanging entry; `how`: its resolution."""
         if case.holds_committed and marker.is_commit is False and how != kinds.OUR_MARKER:
-            by = EndedBy.FOREIGN_ABORT if how == kinds.FOREIGN_ABORT else EndedBy.OTHER_TRANSACTION
+            by = _ENDED_BY.get(how, EndedBy.NOT_KNOWN)
             self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
@@ -190,7 +197,9 @@ class SharedFates:
             elif (found := answers.ended.get(key)) is not None and (found.markers or found.is_whole):
                 del self._followed[key]
                 if found.markers and found.markers[0].is_commit is False:
-                    by = EndedBy.OTHER_TRANSACTION
+                    by = (
+                        EndedBy.NOT_KNOWN
+                    )  # an operator may have written it: `kafka-transactions.sh abort` needs no owner
                     self._lost.append(_lost_by(one.subject, found.markers[0], by, one.decision, rules, one.last_offset))
 
 

@@ -4,7 +4,7 @@ them. Such a finding stays until it is acknowledged."""
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
@@ -20,11 +20,22 @@ class EndedBy(Enum):
     FOREIGN_ABORT = "foreign_abort"
     """One that no coordinator decided: written by hand, or by a tool."""
 
+    NOT_KNOWN = "not_known"
+    """It was not compared with what coordinators decided."""
+
+
+_HOW: Final = {
+    EndedBy.OTHER_TRANSACTION: "the ABORT marker of another transaction of its producer id",
+    EndedBy.FOREIGN_ABORT: "an ABORT marker that no coordinator decided",
+    EndedBy.NOT_KNOWN: "an ABORT marker of another transaction of its producer id, or one written by hand,",
+}
+
 
 class LostRecords(NamedTuple):
     """Records of one committed transaction on one partition, ended by an ABORT marker.
 
-    - `first_offset`, `last_offset`: of the records; `last_offset` None if it is not known.
+    - `first_offset`, `last_offset`: of what the marker ended, as far as it was read: the records are among these, and
+      others of the same producer id may be, too; `last_offset` None if it is not known.
     - `name`: the transactional.id as text; None if it is not known.
     - `marker_offset`: of the ABORT marker, None if it was not read.
     - `ended_at_ms`: the time of the marker, else the time at which the records were seen to be ended.
@@ -51,13 +62,8 @@ def lost_records(one: LostRecords, rule: Rule) -> Observation:
     24 h of that changes nothing."""
     place = f"{one.topic}-{one.partition}"
     who = f"producer id {one.producer_id}" if one.name is None else one.name
-    offsets = f"from offset {one.first_offset} on" if one.last_offset is None else _offsets(one)
-    by_hand = one.ended_by is EndedBy.FOREIGN_ABORT
-    how = (
-        "an ABORT marker that no coordinator decided"
-        if by_hand
-        else "the ABORT marker of another transaction of its producer id"
-    )
+    offsets = f"among offsets from {one.first_offset} on" if one.last_offset is None else _offsets(one)
+    how = _HOW[one.ended_by]
     marker = place if one.marker_offset is None else f"{place}@{one.marker_offset}"
     return Observation(
         kind=kinds.LOST_RECORDS,
@@ -77,7 +83,11 @@ def lost_records(one: LostRecords, rule: Rule) -> Observation:
         " consumers need. Then acknowledge this finding.",
         evidence=(
             *one.decision,
-            Evidence(one.ended_at_ms, marker, f"{how} (producer id {one.producer_id}, epoch {one.producer_epoch})"),
+            Evidence(
+                one.ended_at_ms,
+                marker,
+                f"{how.rstrip(',')} (producer id {one.producer_id}, epoch {one.producer_epoch})",
+            ),
         ),
         confidence=one.confidence,
         occurrences=(Occurrence(one.first_offset, one.ended_at_ms),),
@@ -88,4 +98,4 @@ def lost_records(one: LostRecords, rule: Rule) -> Observation:
 
 def _offsets(one: LostRecords) -> str:
     only_one = one.last_offset == one.first_offset
-    return f"at offset {one.first_offset}" if only_one else f"at offsets {one.first_offset} to {one.last_offset}"
+    return f"at offset {one.first_offset}" if only_one else f"among offsets {one.first_offset} to {one.last_offset}"

@@ -196,7 +196,8 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.LOST_RECORDS: observed(
         kinds.LOST_RECORDS,
         ORDERS,
-        "orders-0: records of pay at offsets 100 to 119 were committed, and are lost to consumers of committed records",
+        "orders-0: records of pay among offsets 100 to 119 were committed, and are lost to consumers of committed"
+        " records",
         "No marker brings them back. Have the application send again what consumers need.",
         detail="an ABORT marker that no coordinator decided ended them",
         severity=kinds.CRITICAL,

@@ -124,7 +124,11 @@ SAID: Mapping[str, tuple[str, ...]] = {
     kinds.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
     kinds.DATA_GAP: ("was gone or had changed before it was read", "Reading went on after the gap."),
     kinds.COVERAGE_GAP: ("hr.payroll-0 and hr.payroll-1", "Grant READ on topic hr.payroll", "Pipeline"),
-    kinds.LOST_RECORDS: ("at offsets 100 to 119 were committed", "stays until acknowledged", "when you acknowledge it"),
+    kinds.LOST_RECORDS: (
+        "among offsets 100 to 119 were committed",
+        "stays until acknowledged",
+        "when you acknowledge it",
+    ),
     kinds.TORN: ("its part on orders-0 is aborted", "stays until acknowledged", "when you acknowledge it"),
 }
 

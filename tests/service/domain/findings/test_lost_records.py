@@ -29,7 +29,8 @@ def test_it_names_the_records_their_owner_and_the_marker() -> None:
     assert (found.kind, found.severity, found.owner) == (kinds.LOST_RECORDS, kinds.CRITICAL, "payments")
     assert found.subject == Subject("orders", 0, b"pay", 7, 3, 100)
     assert found.title == (
-        "orders-0: records of pay at offsets 100 to 119 were committed, and are lost to consumers of committed records"
+        "orders-0: records of pay among offsets 100 to 119 were committed, and are lost to consumers of committed"
+        " records"
     )
     assert found.detail == "an ABORT marker that no coordinator decided ended them"
     assert found.evidence[0] == DECIDED
@@ -40,9 +41,13 @@ def test_it_names_the_records_their_owner_and_the_marker() -> None:
 def test_what_is_not_known_is_not_said() -> None:
     other = LOST._replace(last_offset=None, name=None, transactional_id=None, marker_offset=None)
     found = lost_records(other._replace(ended_by=EndedBy.OTHER_TRANSACTION), Rule())
-    assert "records of producer id 7 from offset 100 on were committed" in found.title
+    assert "records of producer id 7 among offsets from 100 on were committed" in found.title
     assert found.detail == "the ABORT marker of another transaction of its producer id ended them"
     assert found.evidence[1].source == "orders-0"
+    unknown = lost_records(other._replace(ended_by=EndedBy.NOT_KNOWN), Rule())
+    assert unknown.detail == (
+        "an ABORT marker of another transaction of its producer id, or one written by hand, ended them"
+    )
     assert "at offset 100 were" in lost_records(LOST._replace(last_offset=100), Rule()).title
 
 
