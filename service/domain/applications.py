@@ -47,6 +47,7 @@ _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"  # as java.util.UUID writ
 _STREAMS = re.compile(rf"(?P<name>.+)-(?P<process>{_UUID})-(?P<thread>0|[1-9][0-9]{{0,3}})", re.DOTALL)
 _STREAMS_TASK = re.compile(r"(?P<name>.+)-(?P<topology>[0-9]{1,4})_(?P<partition>[0-9]{1,5})", re.DOTALL)
 _FLINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>0|[1-9][0-9]{0,4})-(?P<number>0|[1-9][0-9]{0,17})", re.DOTALL)
+_FLINK_PRODUCER = re.compile(r".+-[0-9a-f]{32}-(?:0|[1-9][0-9]{0,17})", re.DOTALL)  # task, operator, number
 _CONNECT: Final = "connect-cluster-"
 _CONNECT_TASK = re.compile(r"(?P<connector>.+)-(?P<task>0|[1-9][0-9]{0,4})", re.DOTALL)
 _SPRING = re.compile(r"(?P<base>.+)\.(?P<partition>0|[1-9][0-9]{0,4})", re.DOTALL)
@@ -116,8 +117,9 @@ def flink_name(name: str) -> FlinkName | None:
 
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
     """Returns whether a two-phase sink may have made the id: one that commits a transaction only after a checkpoint
-    counts its records as delivered."""
-    return timeout_ms == TWO_PHASE_TIMEOUT_MS or flink_name(name) is not None
+    counts its records as delivered. Flink's older FlinkKafkaProducer (before connector 4.0) is one, too."""
+    has_form = flink_name(name) is not None or _FLINK_PRODUCER.fullmatch(name) is not None
+    return timeout_ms == TWO_PHASE_TIMEOUT_MS or has_form
 
 
 def is_two_phase(one: Application, timeout_ms: int) -> bool:

@@ -32,11 +32,12 @@ _TEXTS: Final = {
     HangCause.NO_LOG: "why it hangs is not known without the transaction log",
     HangCause.ORPHAN: "an orphan producer id: written without a coordinator",
     HangCause.WRITER_UNKNOWN: "its writer is not known",
-    HangCause.ID_EXPIRED: "its transactional.id expired while it was open",
-    HangCause.NEVER_ADDED: "the partition was never added to a transaction of this producer id",
+    HangCause.ID_EXPIRED: "its transactional.id has expired",
+    HangCause.NEVER_ADDED: "written without adding the partition to a transaction, or long after the marker of one",
     HangCause.LATE: "written after the marker of its transaction, or without adding the partition to a transaction",
     HangCause.NOT_KNOWN: "why it hangs is not known",
 }
+# NEVER_ADDED: the leader knows no marker of the producer id, but it forgets an idle one (producer.id.expiration.ms)
 _NOT_THERE: Final = {
     False: "was never written here",
     True: "was never written here, or was lost with a leader",

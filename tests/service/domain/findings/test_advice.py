@@ -172,6 +172,9 @@ def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
         ("pay-1", 60_000, TwoPhase.NO),
         ("orders-0", 60_000, TwoPhase.NO),
         ("sink-0-17", 60_000, TwoPhase.LIKELY),
+        # FlinkKafkaProducer, before KafkaSink: task, operator, number
+        ("Sink: Unnamed-cbc357ccb763df2852fee8c4fc7d55f2-3", 600_000, TwoPhase.LIKELY),
+        ("pay-cbc357ccb763df2852fee8c4fc7d55f2", 600_000, TwoPhase.NO),
         ("sink-0-17", 900_000, TwoPhase.LIKELY),
         ("pay-1", 900_000, TwoPhase.LIKELY),
         ("pay-1", TWO_PHASE_TIMEOUT_MS, TwoPhase.CERTAIN),
