@@ -28,6 +28,7 @@ from tests.integration.producers import NULL_LOGGER, create_topic, load, open_pr
 pytestmark = pytest.mark.broker
 
 LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
+NO_LEVEL = "Kafka reports no isolation level of consumer groups"
 TOPICS = ("orders", "payments", "vault")
 USERS = ["all", "topics", "nolog", "named", "group", "id", "topic", "clock", "wishes", "old"]
 
@@ -163,7 +164,7 @@ def test_without_the_log_what_hangs_is_likely_at_most(guarded: Of, doctor: Docto
     assert trust == "likely"
     assert but.startswith(f"READ on {LOG} is denied: only from DescribeTransactions answers")
     assert said.verdict("blocked partitions") == ["certain"]
-    assert said.verdict("blocked groups") == ["certain"]
+    assert said.verdict("blocked groups") == ["likely", NO_LEVEL]
     assert granted(said) == [f"--operation Read --topic {LOG}"]
 
 
@@ -187,7 +188,7 @@ def test_one_group_that_may_not_be_described_is_named(guarded: Of, doctor: Docto
     there.deny("group", acls.group("auditors"), "DESCRIBE")
     said = doctor(there, "group")
     assert (said.code, said.gaps) == (1, {"groups": "DESCRIBE is denied on 1 of 2: auditors"})
-    assert said.verdict("blocked groups") == ["certain", "not at all on auditors (DESCRIBE is denied)"]
+    assert said.verdict("blocked groups") == ["likely", f"{NO_LEVEL}; not at all on auditors (DESCRIBE is denied)"]
     assert said.verdict("hanging transactions") == ["certain"]
     assert granted(said) == ["--operation Describe --group auditors"]
 
@@ -201,11 +202,11 @@ def test_a_share_group_whose_level_may_not_be_read_is_named(tmp_path: Path, doct
         said = doctor(there, "share")
         assert said.code == 1
         assert said.gaps["groups"].startswith("share groups are not judged: workers (")
-        assert said.verdict("blocked groups") == ["likely", "share groups are not judged: workers"]
+        assert said.verdict("blocked groups") == ["likely", f"{NO_LEVEL}; share groups are not judged: workers"]
         assert granted(said) == ["--operation DescribeConfigs --group workers"]
         there.run(said.grants[0])
         said = doctor(there, "share")
-        assert (said.gaps, said.verdict("blocked groups")) == ({}, ["certain"])
+        assert (said.gaps, said.verdict("blocked groups")) == ({}, ["likely", NO_LEVEL])
 
 
 def share_heartbeat(client: KafkaClient, group: str, topic: str) -> int:

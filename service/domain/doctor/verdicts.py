@@ -126,7 +126,9 @@ def _groups(report: ClusterReport) -> Verdict:
         return Verdict(what, NONE, f"no answer: {groups.why}")
     if (not groups.listed and groups.any_denied) or len(groups.denied) == groups.listed > 0:
         return Verdict(what, NONE, "DESCRIBE on groups is denied")
-    exceptions = [f"not at all on {join_names(groups.denied)} (DESCRIBE is denied)"] if groups.denied else []
+    exceptions = ["Kafka reports no isolation level of consumer groups"]
+    if groups.denied:
+        exceptions.append(f"not at all on {join_names(groups.denied)} (DESCRIBE is denied)")
     if report.cluster_operations is None and report.has_authorizer is not False:
         exceptions.append("groups that Kafka does not list are missed")
     unreadable = [topic for topic in report.topics.unreadable if topic != TOPIC]
@@ -134,7 +136,7 @@ def _groups(report: ClusterReport) -> Verdict:
         exceptions.append(f"only groups at the LSO on {join_names(unreadable)} (READ is denied)")
     if groups.share_not_judged:
         exceptions.append(f"share groups are not judged: {join_names(groups.share_not_judged)}")
-    return Verdict(what, LIKELY if groups.share_not_judged else CERTAIN, _joined(exceptions))
+    return Verdict(what, LIKELY, _joined(exceptions))
 
 
 def _explain(report: ClusterReport) -> Verdict:

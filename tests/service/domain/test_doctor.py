@@ -23,6 +23,7 @@ from service.domain.doctor.verdicts import CERTAIN, LIKELY, NONE, Verdict, verdi
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.releases import release_of
 
+NO_LEVEL = "Kafka reports no isolation level of consumer groups"
 APIS = {61: 0, 65: 0, 66: 2}
 BROKER = BrokerReport(1, "kafka-1", 9092, None, APIS, 30)
 TOPICS = TopicsReport(
@@ -66,9 +67,11 @@ def verdict(seen: ClusterReport, what: str) -> Verdict:
     return found
 
 
-def test_where_all_can_be_seen_all_is_certain() -> None:
+def test_where_all_can_be_seen_all_is_certain_but_what_groups_read() -> None:
     assert gaps(FINE) == []
-    assert {(one.trust, one.why) for one in verdicts(FINE)} == {(CERTAIN, "")}
+    found = {one.what: (one.trust, one.why) for one in verdicts(FINE)}
+    assert found.pop("blocked groups") == (LIKELY, NO_LEVEL)
+    assert set(found.values()) == {(CERTAIN, "")}
 
 
 def test_a_broker_that_does_not_answer_is_named_with_its_address_and_what_it_costs() -> None:
@@ -114,7 +117,7 @@ def test_share_groups_that_cannot_be_judged_are_named_and_nothing_is_certain_the
     assert verdict(seen, "blocked groups") == (
         "blocked groups",
         LIKELY,
-        "share groups are not judged: jobs and workers",
+        f"{NO_LEVEL}; share groups are not judged: jobs and workers",
     )
     assert [acl for line in lines(seen) for acl in line.missing] == [
         Acl("--group", "jobs", "DescribeConfigs"),
@@ -127,7 +130,7 @@ def test_share_groups_that_cannot_be_judged_are_named_and_nothing_is_certain_the
 
 def test_groups_below_the_lso_need_read_on_the_topic() -> None:
     seen = FINE._replace(topics=TOPICS._replace(readable=("orders",), unreadable=("payments", "__transaction_state")))
-    assert verdict(seen, "blocked groups").why == "only groups at the LSO on payments (READ is denied)"
+    assert verdict(seen, "blocked groups").why == f"{NO_LEVEL}; only groups at the LSO on payments (READ is denied)"
 
 
 def test_no_read_on_any_topic_is_no_verdict_on_what_hangs() -> None:
@@ -264,7 +267,8 @@ def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
     assert told["this is"] == (
         "Kafka 4.3, by metadata.version up to 30; __transaction_state with 50 partitions; transaction.version 2"
     )
-    assert told.keys() == {"this is", "works"}
+    assert told.keys() == {"this is", "works", "works in part"}
+    assert told["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
     assert "hanging transactions" in told["works"]
     mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
     assert first_lines(mixed)["this is"].startswith("Kafka 4.2 and 4.3, by metadata.version up to 28 and 30;")
