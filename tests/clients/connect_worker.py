@@ -1,4 +1,4 @@
-"""A Kafka Connect worker at work: connectors that read files exactly once, reconfigured, and killed."""
+"""A Kafka Connect worker at work: connectors of two tasks that read files exactly once, reconfigured, and killed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import subprocess
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from deploy.demo.broker import Broker
 from tests.clients.libraries import Connect
@@ -17,45 +17,35 @@ from tests.helpers.brokers import free_port
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest
 
-
-class Deployment(NamedTuple):
-    """A group of one worker. `settings`: in addition to those that it needs."""
-
-    group: str
-    connectors: tuple[str, ...]
-    settings: Mapping[str, str] = {}
-
-    def task_id(self, connector: str) -> str:
-        return f"{self.group}-{connector}-0"
-
-
-AS_IT_COMES: Final = Deployment("east-1", ("orders", "order-lines"))
-PATIENT: Final = Deployment("west-1", ("payments",), {"request.timeout.ms": "45000"})
-"""Fences with its own timeout, by which the round does not look like an administrator's."""
-DEPLOYMENTS: Final = (AS_IT_COMES, PATIENT)
+GROUP: Final = "east-1"
+CONNECTORS: Final = ("orders", "order-lines")
+TASKS: Final = 2
+"""Connect fences the tasks of before only where there were several."""
+TASK_IDS: Final = [f"{GROUP}-{name}-{number}" for name in CONNECTORS for number in range(TASKS)]
 ROUNDS: Final = 3
+FENCED_WITH_MS: Final = 90_000
+"""The timeout that a round of fencing leaves on an id: the limit of a request to Connect's REST."""
 
 
 class Worker:
     """The worker, and the files that its connectors read."""
 
-    def __init__(self, deployment: Deployment, broker: Broker, app: Ingest, directory: Path) -> None:
-        directory.mkdir()
-        self._deployment, self._app, self._directory = deployment, app, directory
-        self._connect = Connect(broker.bootstrap, directory, deployment.group, free_port(), deployment.settings)
+    def __init__(self, broker: Broker, app: Ingest, directory: Path) -> None:
+        self._app, self._directory = app, directory
+        self._connect = Connect(broker.bootstrap, directory, GROUP, free_port())
         self._lines: Counter[str] = Counter()
 
-    @property
-    def _tasks(self) -> list[str]:
-        return [self._deployment.task_id(name) for name in self._deployment.connectors]
+    def compile(self) -> None:
+        """Raises NotHere without a JDK."""
+        self._connect.compile()
 
     def live(self) -> None:
         with self._running() as process:
-            for name in self._deployment.connectors:
+            for name in CONNECTORS:
                 self._configure(name, 0)
             self._deliver()
             for number in range(1, ROUNDS + 1):
-                for name in self._deployment.connectors:
+                for name in CONNECTORS:
                     self._configure(name, number)
                 self._deliver()
             process.kill()
@@ -65,12 +55,12 @@ class Worker:
 
     def _configure(self, name: str, number: int) -> None:
         settings = {
-            "connector.class": "FileStreamSource",
-            "tasks.max": "1",
+            "connector.class": "Lines",
+            "tasks.max": str(TASKS),
             "exactly.once.support": "required",
             "file": str(self._directory / f"{name}.txt"),
             "topic": name,
-            "batch.size": str(2_000 + number),
+            "round": str(number),
         }
         (self._directory / f"{name}.txt").touch()
         body = json.dumps(settings).encode()
@@ -78,8 +68,8 @@ class Worker:
 
     def _deliver(self) -> None:
         """New lines for every connector, until all of them are committed."""
-        before = {task: self._app.counts().get(task, (0, 0))[0] for task in self._tasks}
-        for name in self._deployment.connectors:
+        before = {task: self._app.counts().get(task, (0, 0))[0] for task in TASK_IDS}
+        for name in CONNECTORS:
             self._lines[name] += 1
             with (self._directory / f"{name}.txt").open("a") as file:
                 file.write(f"line {self._lines[name]}\n")

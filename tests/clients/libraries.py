@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,7 +44,7 @@ CONNECT: Final = HERE / "connect"
 CONNECT_VERSION: Final = "4.3.1"
 CONNECT_JARS: Final = Jars(
     f"Kafka Connect {CONNECT_VERSION}",
-    (*(Module("org.apache.kafka", name, CONNECT_VERSION) for name in ("connect-runtime", "connect-file")), LOGGING),
+    (Module("org.apache.kafka", "connect-runtime", CONNECT_VERSION), LOGGING),
     CONNECT / f"{CONNECT_VERSION}.sha256",
 )
 SPRING: Final = HERE / "spring"
@@ -151,14 +150,20 @@ class Spring:
 
 @dataclass(frozen=True)
 class Connect:
-    """A Kafka Connect worker that writes what its source connectors read exactly once; REST on `port`. `more`: settings
-    beside those that it needs."""
+    """A Kafka Connect worker that writes what its source connectors read exactly once, with Lines.java, compiled; REST
+    on `port`."""
 
     bootstrap: str
     directory: Path
     group: str
     port: int
-    more: Mapping[str, str]
+
+    def compile(self) -> None:
+        _compile(CONNECT / "Lines.java", self._classes, f"{fetch_pinned(CONNECT_JARS)}/*")
+
+    @property
+    def _classes(self) -> Path:
+        return self.directory / "classes"
 
     def command(self) -> list[str]:
         """Writes the worker's settings down as well."""
@@ -166,7 +171,7 @@ class Connect:
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         return [
             *(find_java(os.environ).command, "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            *(_LOGGING, "-cp", f"{fetch_pinned(CONNECT_JARS)}/*"),
+            *(_LOGGING, "-cp", f"{self._classes}:{fetch_pinned(CONNECT_JARS)}/*"),
             *("org.apache.kafka.connect.cli.ConnectDistributed", str(properties)),
         ]
 
@@ -185,7 +190,6 @@ class Connect:
             "session.timeout.ms": "6000",  # a worker that was killed is missed after 6 s instead of 10 s
             **topics,
             **replication,
-            **self.more,
         }
 
 

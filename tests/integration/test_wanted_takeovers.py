@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +28,7 @@ from service.domain.transaction_log import states
 from service.store.queries.applications import behaviours
 from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.client import READY, Client
-from tests.clients.connect_worker import DEPLOYMENTS, ROUNDS, Worker
+from tests.clients.connect_worker import CONNECTORS, FENCED_WITH_MS, GROUP, ROUNDS, TASK_IDS, Worker
 from tests.clients.libraries import NotHere, Spring
 from tests.helpers.brokers import free_port
 from tests.helpers.brokers import transactional_ids as listed_ids
@@ -51,17 +50,12 @@ REBALANCES: Final = 3
 
 
 class Seen(NamedTuple):
-    """Everything, once it is over; by id. `absent`: why Spring could not be used."""
+    """Everything, once it is over; by id."""
 
     findings: list[Any]
     rows: dict[str, Any]
     history: dict[str, list[Printed]]
     makers: dict[str, Application]
-    absent: str
-
-    def needs_spring(self) -> None:
-        if self.absent:
-            pytest.skip(self.absent)
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +65,19 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         Broker("4.3.1", free_port(), directory / "kafka") as broker,
         ingesting(broker.bootstrap, directory) as app,
     ):
-        connectors = [name for one in DEPLOYMENTS for name in one.connectors]
-        for topic, partitions in {SOURCE: PARTITIONS, TARGET: 1, **dict.fromkeys(connectors, 2)}.items():
+        spring = Spring(broker.bootstrap, directory / "spring", "tx.")
+        worker = Worker(broker, app, directory)
+        try:
+            spring.compile()
+            worker.compile()
+        except NotHere as why:
+            pytest.skip(str(why))
+        for topic, partitions in {SOURCE: PARTITIONS, TARGET: 1, **dict.fromkeys(CONNECTORS, 2)}.items():
             create_topic(broker.bootstrap, topic, partitions)
         with ThreadPoolExecutor() as pool:
-            workers = [Worker(one, broker, app, directory / one.group) for one in DEPLOYMENTS]
-            connecting = [pool.submit(worker.live) for worker in workers]
-            absent = pool.submit(relay, broker, app, directory).result()
-            for one in connecting:
-                one.result()
+            connecting = pool.submit(worker.live)
+            relay(broker, app, spring, directory)
+            connecting.result()
         wait_until_equal(lambda: "Ongoing" in listed_ids(broker.bootstrap).values(), False, "an open transaction")
         app.wait_until_read()
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
@@ -87,16 +85,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         with app.reader() as engine, engine.connect() as connection:
             known = behaviours(connection, cluster.id, [name.encode() for name in rows])
         makers = {one.name: application_of(one, known, {SOURCE: PARTITIONS}) for one in known}
-        return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers, absent)
+        return Seen(app.rows(findings), rows, kafka_tools.history(broker, broker.bootstrap), makers)
 
 
-def relay(broker: Broker, app: Ingest, directory: Path) -> str:
-    """One instance, and a second one that comes and goes; returns why not, or nothing."""
-    spring = Spring(broker.bootstrap, directory / "spring", "tx.")
-    try:
-        spring.compile()
-    except NotHere as why:
-        return str(why)
+def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
+    """One instance, and a second one that comes and goes."""
     command = spring.command(SOURCE, TARGET, "g")
     with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
         first.wait_for(READY)
@@ -108,7 +101,6 @@ def relay(broker: Broker, app: Ingest, directory: Path) -> str:
                 second.stop()
             app.wait_for_more_commits(RELAYS)
         first.stop()
-    return ""
 
 
 @contextmanager
@@ -137,27 +129,21 @@ def test_nothing_is_found(seen: Seen) -> None:
 
 
 def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
-    for deployed in DEPLOYMENTS:
-        assert seen.makers[f"connect-cluster-{deployed.group}"] == Application(CONNECT, deployed.group, None, LEADER)
-        for name in deployed.connectors:
-            assert seen.makers[deployed.task_id(name)] == Application(CONNECT, name, "0", PER_TASK)
+    assert seen.makers[f"connect-cluster-{GROUP}"] == Application(CONNECT, GROUP, None, LEADER)
+    for name in TASK_IDS:
+        connector, task = name.removeprefix(f"{GROUP}-").rsplit("-", 1)
+        assert seen.makers[name] == Application(CONNECT, connector, task, PER_TASK)
 
 
-def test_each_worker_fenced_its_tasks_with_its_own_timeout(seen: Seen) -> None:
+def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
     fences = {
-        deployed.group: {
-            record.timeout_ms
-            for name in deployed.connectors
-            for record, after in pairwise(seen.history[deployed.task_id(name)])
-            if record.state == after.state == states.EMPTY and record.timeout_ms != after.timeout_ms
-        }
-        for deployed in DEPLOYMENTS
+        name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
+        for name in TASK_IDS
     }
-    assert fences == {"east-1": {30_000}, "west-1": {45_000}}
+    assert fences == dict.fromkeys(TASK_IDS, ROUNDS)
 
 
 def test_a_producer_for_each_partition_is_recognised(seen: Seen) -> None:
-    seen.needs_spring()
     expected = [Application(SPRING, "tx.g", f"{SOURCE}-{partition}", PER_PARTITION) for partition in range(PARTITIONS)]
     assert [seen.makers[name] for name in RELAYS] == expected
 
@@ -166,4 +152,4 @@ def test_counts_are_those_of_the_log(seen: Seen) -> None:
     in_log = {name: Counter(one.state for one in records) for name, records in seen.history.items()}
     expected = {name: (n[states.COMPLETE_COMMIT], n[states.COMPLETE_ABORT]) for name, n in in_log.items()}
     assert {name: (row.commits, sum(aborts_of(row).values())) for name, row in seen.rows.items()} == expected
-    assert all(expected[one.task_id(name)][0] > ROUNDS for one in DEPLOYMENTS for name in one.connectors)
+    assert all(expected[name][0] > ROUNDS for name in TASK_IDS)
