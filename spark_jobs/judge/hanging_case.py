@@ -115,7 +115,10 @@ class HangingCase:
     @property
     def reported(self) -> Verdict:
         """Returns the verdict to report: unknown while the entry may grow, or may have grown since the reading."""
-        is_growing = self.owner is not None and may_grow(self.entry, self.owner)
+        owner = self.owner
+        is_growing = owner is not None and may_grow(self.entry, owner)
+        if owner is not None and owner.is_left_behind:  # the case began because no coordinator knows its transaction
+            is_growing &= self.grown_ms >= 0
         return self.decision.reported(self.grown_ms, is_growing=is_growing)
 
     @property

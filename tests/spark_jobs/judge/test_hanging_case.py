@@ -152,6 +152,13 @@ def test_no_marker_is_named_while_an_open_transaction_may_write_to_the_entry(own
     assert case.reported == undecided(HasGrown())
 
 
+def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
+    """The case begins only where every broker was asked."""
+    case = unowned(OWNER._replace(is_left_behind=True, client_transaction_version=2))
+    case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
+    assert case.reported.decision == World.NONE
+
+
 def test_a_marker_of_before_a_restart_is_taken_back_where_the_producer_id_got_an_owner() -> None:
     """The partition may not answer for long after the restart: the steps are not repeated until then."""
     orphan = unowned(None)
