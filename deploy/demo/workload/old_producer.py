@@ -29,8 +29,9 @@ from deploy.demo.workload.raw_producer import (
 from service.kafka.client import KafkaClient
 
 _ADD, _ADD_OFFSETS, _OFFSETS, _END = 3, 3, 3, 3
-PRODUCE = 11
-"""The newest version of Produce that does not add partitions to the transaction by itself."""
+PRODUCE = 9, 11
+"""The versions of Produce that Kafka 3.3 knows, up to the newest one that does not add partitions to the transaction by
+itself."""
 
 
 class OldProducer:

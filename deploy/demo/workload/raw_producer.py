@@ -146,7 +146,7 @@ class RawProducer:
         """Writes one batch and waits for its acknowledgement. The partition is then in the transaction."""
         sequence = self._sequences.get((topic, partition), 0)
         records = batch(values, self.producer_id, self.producer_epoch, sequence)
-        append(self._connection, topic, partition, records, self.transactional_id, _PRODUCE)
+        append(self._connection, topic, partition, records, self.transactional_id, (_PRODUCE, _PRODUCE))
         self._sequences[topic, partition] = sequence + len(values)
 
     def end(self, *, commit: bool) -> None:
@@ -218,10 +218,14 @@ def append(
     partition: int,
     records: bytes,
     transactional_id: str,
-    version: int,
+    versions: tuple[int, int],
     retry_on: frozenset[int] = frozenset(),
 ) -> int:
-    """Produces `records` with this version of the request, acknowledged by all replicas. Returns their first offset."""
+    """Produces `records`, acknowledged by all replicas. Returns their first offset.
+
+    `versions`: the oldest and the newest version of the request that may be sent. The newest one that the broker knows
+    is sent.
+    """
     data = ProduceRequest.TopicProduceData
     part = data.PartitionProduceData(index=partition, records=records)
     request = ProduceRequest(
@@ -229,8 +233,8 @@ def append(
         acks=-1,
         timeout_ms=10_000,
         topic_data=[data(name=topic, partition_data=[part])],
-        min_version=version,
-        max_version=version,
+        min_version=versions[0],
+        max_version=versions[1],
     )
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
