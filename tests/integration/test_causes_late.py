@@ -19,7 +19,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
 from service.domain.transaction_log.causes import INITIALIZED
 from service.store.schema import id_minutes
-from tests.helpers.brokers import SKIPS_THE_LOST, free_ports, on
+from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, free_ports, on, on_those
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.causes_lab import (
     CLIENT,
@@ -116,9 +116,12 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(pair: Callable[[str],
     assert (sum(r.commits for r in minutes), sum(r.aborts_client for r in minutes)) == (2, 1)
 
 
-def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(pair: Callable[[str], Pair]) -> None:
+@on_those([v for v in EVERY_VERSION if v < "4.0"], "3.9.2")
+def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(
+    pair: Callable[[str], Pair], version: str
+) -> None:
     """KIP-360, with a transaction open: its own id and epoch abort the transaction, and nobody is let in."""
-    here, _ = pair("3.9.2")
+    here, _ = pair(version)
     create_topic(here.bootstrap, "itself")
     itself = here.old("itself", "itself")
     with pytest.raises(Refused) as refused:

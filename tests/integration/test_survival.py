@@ -15,7 +15,7 @@ from service.domain.reasons.coding import decode
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import findings, source_status
 from tests.conftest import MakeBroker
-from tests.helpers.brokers import describe_transaction, on
+from tests.helpers.brokers import describe_transaction, on, on_broker
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import ingesting
 from tests.integration.kafka_tools import completed
@@ -49,13 +49,14 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
         wait_until_equal(lambda: [r.error for r in app.log_status()], [None], f"the trouble ({app.log})")
 
 
-def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker_392: Broker, tmp_path: Path) -> None:
+@on_broker("3.9.2")
+def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker: Broker, tmp_path: Path) -> None:
     """And with the checkpoint gone: the store alone says where to go on."""
-    create_topic(broker_392.bootstrap, "between")
-    with ingesting(broker_392.bootstrap, tmp_path) as app:
+    create_topic(broker.bootstrap, "between")
+    with ingesting(broker.bootstrap, tmp_path) as app:
         assert app.stop() == 0
         app.start(module="tests.integration.dies_after_commit")
-        producer = open_producer(broker_392.bootstrap, "between")
+        producer = open_producer(broker.bootstrap, "between")
         for _ in range(10):
             transact(producer, "between")
         assert app.process.wait(LIMIT_S) == -9
@@ -65,10 +66,11 @@ def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker_392: Br
         wait_until_equal(lambda: app.counts().get("between"), (10, 1), f"(commits, aborts) of it ({app.log})")
 
 
+@on("4.3.1")
 def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
-    make_broker: MakeBroker, tmp_path: Path
+    version: str, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    broker = make_broker("4.3.1")
+    broker = make_broker(version)
     create_topic(broker.bootstrap, "again")
     with ingesting(broker.bootstrap, tmp_path) as app:
         old = open_producer(broker.bootstrap, "before")
@@ -86,9 +88,10 @@ def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
         assert set(app.gaps()) == {"recreated"}
 
 
-def test_a_log_that_lost_its_end_is_read_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+@on("3.9.2")
+def test_a_log_that_lost_its_end_is_read_again(version: str, make_broker: MakeBroker, tmp_path: Path) -> None:
     """As after an unclean election: what was read is not what lies there now."""
-    broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
+    broker = make_broker(version, **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "cut")
     with ingesting(broker.bootstrap, tmp_path) as app:
         survivor = open_producer(broker.bootstrap, "survivor")
@@ -122,11 +125,12 @@ def cut_before(segment: Path, transactional_id: bytes) -> None:
     (segment.parents[1] / ".kafka_cleanshutdown").unlink(missing_ok=True)
 
 
+@on("3.9.2")
 def test_a_cluster_without_transactions_is_healthy_and_its_log_is_never_created(
-    make_broker: MakeBroker, tmp_path: Path
+    version: str, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     """Neither are there other topics: all that there is, is covered."""
-    broker = make_broker("3.9.2")
+    broker = make_broker(version)
     with ingesting(broker.bootstrap, tmp_path) as app:
         sources = wait_until(
             lambda: {row.source: (row.as_of_ms, row.error) for row in app.rows(source_status)},
