@@ -41,6 +41,8 @@ FULL_MATRIX: Final = bool(_CHOSEN)
 VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
 """The versions that tests run on. TXNSCOPE_TEST_VERSIONS has others, divided by commas; then each scenario runs on all
 of them, and not on one of the two in turn."""
+_IS_OTHER_TURN: Final = int(os.environ.get("TXNSCOPE_TEST_TURN", "0")) % 2 == 1
+"""In an odd turn each scenario runs on the other one of the two. CI counts its turns in commits."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
 """Versions of which a new cluster has transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")
@@ -73,18 +75,26 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Runs a test that takes `version` on that version; on all VERSIONS if TXNSCOPE_TEST_VERSIONS has some."""
-    return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (version,))
+    """Runs a test that takes `version` on that version, or in every other turn on the other one of the two; on all
+    VERSIONS if TXNSCOPE_TEST_VERSIONS has some."""
+    return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
 def on_those(versions: Collection[str], version: str) -> pytest.MarkDecorator:
     """As `on`, for a test of something that only `versions` do."""
-    return pytest.mark.parametrize("version", [v for v in VERSIONS if v in versions] if FULL_MATRIX else (version,))
+    if FULL_MATRIX:
+        return pytest.mark.parametrize("version", [v for v in VERSIONS if v in versions])
+    turned = _in_turn(version)
+    return pytest.mark.parametrize("version", [turned if turned in versions else version])
 
 
 def on_broker(version: str) -> pytest.MarkDecorator:
     """As `on`, for a test that takes the shared broker, `broker`."""
-    return pytest.mark.parametrize("broker", VERSIONS if FULL_MATRIX else (version,), indirect=True)
+    return pytest.mark.parametrize("broker", VERSIONS if FULL_MATRIX else (_in_turn(version),), indirect=True)
+
+
+def _in_turn(version: str) -> str:
+    return VERSIONS[1 - VERSIONS.index(version)] if _IS_OTHER_TURN and version in VERSIONS else version
 
 
 def free_port() -> int:
