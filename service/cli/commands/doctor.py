@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import Final
 
 from service.cli.doctor.examination import Wish, examine
+from service.cli.doctor.tried import read_records
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed
 from service.cli.kafka import client_settings, single_cluster
 from service.cli.text import table
@@ -51,7 +52,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
 def _print(seen: ClusterReport, found: list[Line]) -> None:
     who = seen.principal or "a principal that client.properties does not name"
     print(f"cluster {seen.cluster_id or 'with an unknown id'} at {seen.bootstrap}, as {who}")
-    first_lines = head(seen)
+    first_lines = head(seen, read_records())
     width = max(len(one.label) for one in first_lines)
     for label, text in first_lines:
         print(fill(text, _WIDTH, initial_indent=f"{label:<{width}}  ", subsequent_indent=" " * (width + 2)))

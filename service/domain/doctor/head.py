@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.doctor.cluster_report import ClusterReport
+from service.domain.doctor.tried_versions import FromRelease, TriedVersion, from_release
 from service.domain.doctor.verdicts import CERTAIN, NONE, Verdict, verdicts, why_no_log
 from service.domain.findings.formatting import join_names
 from service.domain.reasons.unread import NoTransactionLog
@@ -32,17 +33,27 @@ class HeadLine(NamedTuple):
     text: str
 
 
-def head(report: ClusterReport, known: Iterable[Ability] = ()) -> list[HeadLine]:
-    """Returns the lines. `known`: abilities that follow from something else than the report, such as the release."""
-    abilities = [*abilities_of(report), *known]
+def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[HeadLine]:
+    """Returns the lines. `records`: of the versions of Kafka that txnscope was tried on."""
+    from_records = from_release(report, records)
+    abilities = [*abilities_of(report), *_not_tried(from_records)]
     groups = (
         ("works", [one for one in abilities if one.works and not one.why]),
         ("works in part", [one for one in abilities if one.works and one.why]),
         ("does not work", [one for one in abilities if one.works is False]),
         ("not known", [one for one in abilities if one.works is None]),
     )
-    found = [HeadLine(label, _listed(some)) for label, some in groups if some]
-    return [HeadLine("this is", what_it_is(report)), *found]
+    about_releases = (HeadLine("tried on", from_records.tried), HeadLine("there", from_records.differs))
+    return [
+        HeadLine("this is", what_it_is(report)),
+        *(one for one in about_releases if one.text),
+        *(HeadLine(label, _listed(some)) for label, some in groups if some),
+    ]
+
+
+def _not_tried(from_records: FromRelease) -> list[Ability]:
+    releases = from_records.not_tried
+    return [Ability(f"all that depends on the release (not tried on {releases})", None)] if releases else []
 
 
 def what_it_is(report: ClusterReport) -> str:

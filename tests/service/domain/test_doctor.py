@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,8 +18,9 @@ from service.domain.doctor.cluster_report import (
     LogReport,
     TopicsReport,
 )
-from service.domain.doctor.head import Ability, head
+from service.domain.doctor.head import head
 from service.domain.doctor.lines import GAP, NOTE, lines, to_resolve
+from service.domain.doctor.tried_versions import LACKING, NO_GROUPS, SKIPPED_MARKER, Scenario, TriedVersion
 from service.domain.doctor.verdicts import CERTAIN, LIKELY, NONE, Verdict, verdicts
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.releases import release_of
@@ -257,8 +259,15 @@ OTHER = FINE._replace(
 )
 
 
-def first_lines(seen: ClusterReport, *known: Ability) -> dict[str, str]:
-    return dict(head(seen, known))
+ALL_ABILITIES = dict.fromkeys([*LACKING, *NO_GROUPS], True)
+NEWER = TriedVersion(
+    "4.3.1", "2026-11-27", 500, 2, ALL_ABILITIES, {}, {}, {"a.py::test_a": Scenario("passed", 1, (), ())}
+)
+OLDER = NEWER._replace(version="4.2.1", abilities=dict.fromkeys(ALL_ABILITIES, False) | {"refuses_late_writes": True})
+
+
+def first_lines(seen: ClusterReport, records: Sequence[TriedVersion] = (NEWER, OLDER)) -> dict[str, str]:
+    return dict(head(seen, records))
 
 
 def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
@@ -267,7 +276,8 @@ def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
     assert told["this is"] == (
         "Kafka 4.3, by metadata.version up to 30; __transaction_state with 50 partitions; transaction.version 2"
     )
-    assert told.keys() == {"this is", "works", "works in part"}
+    assert told["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
+    assert told.keys() == {"this is", "tried on", "works", "works in part"}
     assert told["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
     assert "hanging transactions" in told["works"]
     mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
@@ -308,13 +318,32 @@ def test_a_list_that_leaves_out_open_transactions_is_a_gap() -> None:
     assert verdict(seen, "hanging transactions").trust == NONE, "their owners cannot be asked for"
 
 
-def test_what_follows_from_the_release_is_listed_beside_what_was_seen() -> None:
-    known = (
-        Ability("share groups", False, "Kafka 4.0 does not report their offsets"),
-        Ability("two-phase commit", None, "not tried on Kafka 4.5"),
-        Ability("streams groups", True),
+def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
+    (scenario,) = NEWER.scenarios.values()
+    skipping = NEWER._replace(
+        scenarios={
+            "a.py::test_a_late_write": scenario._replace(outcome="failed"),
+            "a.py::test_b": scenario._replace(seen=(SKIPPED_MARKER,)),
+        }
     )
-    told = first_lines(FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),)), *known)
-    assert told["works"].endswith(", streams groups")
-    assert told["does not work"] == "share groups (Kafka 4.0 does not report their offsets)"
-    assert told["not known"] == "two-phase commit (not tried on Kafka 4.5)"
+    told = first_lines(FINE, [skipping, OLDER])
+    assert told["tried on"] == "Kafka 4.3.1 on 2026-11-27: 1 of 2 scenarios passed; not a late write"
+    assert told["there"] == "the marker of a partition without a leader is skipped (KAFKA-20734)"
+    older = FINE._replace(brokers=(BROKER._replace(newest_metadata_version=28),))
+    assert first_lines(older)["there"] == (
+        "offsets committed outside of a transaction are accepted, and hang; kafka-transactions.sh has no"
+        " forceTerminateTransaction: an id is fenced by a start of its application; no groups by KIP-848, KIP-932 and"
+        " KIP-1071"
+    )
+    both = FINE._replace(brokers=(BROKER, *older.brokers))
+    assert first_lines(both)["tried on"].count("all 1 scenarios passed") == 2
+    assert first_lines(both)["there"].startswith("Kafka 4.2.1: offsets committed outside")
+
+
+@pytest.mark.parametrize(
+    ("level", "which"), [(28, "Kafka 4.2"), (34, "brokers of a release that is not known"), (None, "brokers of a")]
+)
+def test_of_a_release_without_a_record_nothing_is_claimed(level: int | None, which: str) -> None:
+    told = first_lines(FINE._replace(brokers=(BROKER._replace(newest_metadata_version=level),)), [NEWER])
+    assert told["not known"].startswith(f"all that depends on the release (not tried on {which}")
+    assert not told.keys() & {"tried on", "there"}

@@ -1,0 +1,132 @@
+"""Versions of Kafka that txnscope was tried on, with what each of them can, and what that means for a cluster of the
+same release. The records are made by `make matrix`, on real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.doctor.cluster_report import ClusterReport
+from service.domain.findings.formatting import join_names
+from service.domain.releases import release_of
+
+PASSED: Final = "passed"
+SKIPPED_MARKER: Final = "skipped marker"
+"""Seen in a scenario: the coordinator completed a committed transaction without the marker of a partition that had no
+leader (KAFKA-20734)."""
+
+NO_GROUPS: Final = {
+    "consumer_groups": "KIP-848",
+    "share_groups": "KIP-932",
+    "streams_groups": "KIP-1071",
+}
+"""The KIP of each kind of group."""
+LACKING: Final = {
+    "refuses_late_writes": "a write after the end of its transaction is accepted, and hangs (no KIP-890 part 1)",
+    "refuses_unlisted_offsets": "offsets committed outside of a transaction are accepted, and hang",
+    "tool_terminates": "kafka-transactions.sh has no forceTerminateTransaction: an id is fenced by a start of its"
+    " application",
+}
+"""By ability: what an operator meets on a version without it."""
+
+
+class Told(NamedTuple):
+    """A finding that txnscope had in a scenario, or the cause of a transaction's end (`kind` "cause"). `why`: the
+    reason and the decision, of a hanging transaction."""
+
+    kind: str
+    text: str
+    why: str
+
+
+class Scenario(NamedTuple):
+    """A test on one version. `outcome`: in pytest's words. `seen`: what only some versions do."""
+
+    outcome: str
+    seconds: float
+    seen: tuple[str, ...]
+    told: tuple[Told, ...]
+
+
+class TriedVersion(NamedTuple):
+    """The record of a run on one version. `date`: of the run, UTC. `seconds`: of the whole run. `features`: highest
+    and finalized level by name. `apis`: highest version by name."""
+
+    version: str
+    date: str
+    seconds: int
+    workers: int
+    abilities: Mapping[str, bool]
+    features: Mapping[str, tuple[int, int]]
+    apis: Mapping[str, int]
+    scenarios: Mapping[str, Scenario]
+
+    @property
+    def release(self) -> str:
+        return self.version.rpartition(".")[0]
+
+    @property
+    def failed(self) -> list[str]:
+        return [name for name, one in self.scenarios.items() if one.outcome != PASSED]
+
+    @property
+    def skips_markers(self) -> bool:
+        return any(SKIPPED_MARKER in one.seen for one in self.scenarios.values())
+
+
+class FromRelease(NamedTuple):
+    """What follows from the releases of the brokers. `tried`: on which versions, with which result. `differs`: what
+    these versions do or lack that others do not. `not_tried`: releases without a record."""
+
+    tried: str
+    differs: str
+    not_tried: str
+
+
+def from_release(report: ClusterReport, records: Iterable[TriedVersion]) -> FromRelease:
+    """Returns what the records say about the releases that the brokers of the report show."""
+    by_release = {one.release: one for one in records}
+    levels = [broker.newest_metadata_version for broker in report.brokers if broker.why is None]
+    releases = [release_of(level) for level in levels]
+    known = dict.fromkeys(release for release in releases if release in by_release)
+    others = dict.fromkeys(
+        "brokers of a release that is not known" if release is None else f"Kafka {release}"
+        for release in releases
+        if release not in by_release
+    )
+    here = [by_release[release] for release in known if release is not None]
+    return FromRelease(
+        "; ".join(_result(one) for one in here),
+        "; ".join(filter(None, (_differences(one, len(here) > 1) for one in here))),
+        join_names(list(others)),
+    )
+
+
+def _result(one: TriedVersion) -> str:
+    total, failed = len(one.scenarios), one.failed
+    if not failed:
+        return f"Kafka {one.version} on {one.date}: all {total} scenarios passed"
+    names = join_names([scenario_name(name) for name in failed])
+    return f"Kafka {one.version} on {one.date}: {total - len(failed)} of {total} scenarios passed; not {names}"
+
+
+def _differences(one: TriedVersion, is_named: bool) -> str:
+    found = [text for ability, text in LACKING.items() if not one.abilities.get(ability)]
+    if one.skips_markers:
+        found.append("the marker of a partition without a leader is skipped (KAFKA-20734)")
+    groups = [kip for ability, kip in NO_GROUPS.items() if not one.abilities.get(ability)]
+    if groups:
+        found.append(f"no groups by {join_names(groups)}")
+    text = "; ".join(found)
+    return f"Kafka {one.version}: {text}" if is_named and text else text
+
+
+def scenario_name(test: str) -> str:
+    """Returns the name of a test in words: "integration/test_truth.py::test_the_store_says" → "the store says"."""
+    name, _, case = test.rpartition("::")[2].removeprefix("test_").rstrip("]").partition("[")
+    return name.replace("_", " ") + (f" ({case})" if case else "")
+
+
+def newest_first(records: Iterable[TriedVersion]) -> Sequence[TriedVersion]:
+    """Returns the records, sorted by version."""
+    return sorted(records, key=lambda one: [int(part) for part in one.version.split(".")], reverse=True)
