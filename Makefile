@@ -39,11 +39,9 @@ test: venv system-packages ## the whole test suite, real brokers and a real Post
 	$(BIN)/pytest -m "not alone" --numprocesses 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest -m alone
 
-EVERY_VERSION := 3.3.2,3.4.1,3.5.2,3.6.2,3.7.2,3.8.1,3.9.2,4.0.2,4.1.2,4.2.1,4.3.1,4.4.0
-
 .PHONY: matrix
-matrix: venv ## what `make test` runs on one Kafka version each (truth, causes, hanging, survival), on every one from 3.3 to 4.4 (VERSIONS)
-	TXNSCOPE_TEST_VERSIONS=$(or $(VERSIONS),$(EVERY_VERSION)) $(BIN)/pytest tests/integration/test_causes*.py tests/integration/test_lab_*.py tests/integration/test_survival.py tests/integration/test_{truth,partitions_source}.py
+matrix: venv ## what `make test` runs on one Kafka version each (truth, causes, hanging, survival), on every one from 3.3 to 4.4; renews docs/compatibility.md (VERSIONS, WORKERS)
+	$(BIN)/python -m tests.matrix $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(WORKERS),--workers $(WORKERS))
 
 .PHONY: check
 check: venv ## format, lint, types

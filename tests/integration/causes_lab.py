@@ -21,6 +21,7 @@ from service.store.schema import transactional_ids, transitions
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.application import Ingest, ingesting
 from tests.integration.producers import open_producer
+from tests.matrix.recorder import CAUSE, tell
 
 INIT = "Empty initialized certain"
 CLIENT = "PrepareAbort client_abort likely"
@@ -97,6 +98,8 @@ class Lab:
     def expect(self, expected: dict[str, IdHistory]) -> None:
         """The store says exactly this of these ids, or comes to say it."""
         wait_until_equal(lambda: self.id_history(expected), expected, f"the causes ({self.app.log})")
+        for row in (row for one in expected.values() for row in one.rows):
+            tell(CAUSE, row.partition(" ")[2])
 
     def id_history(self, names: Collection[str]) -> dict[str, IdHistory]:
         ids = {row.transactional_id.decode(): row for row in self.app.rows(transactional_ids)}

@@ -27,6 +27,7 @@ from tests.integration.application import Ingest, running
 from tests.integration.producers import NULL_LOGGER, create_topic
 from tests.lab.asking import ends
 from tests.lab.hangs import UNGUARDED, Hang, old_producer
+from tests.matrix.recorder import tell
 
 CLUSTER: Final = "test"
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
@@ -164,7 +165,10 @@ class HangLab(NamedTuple):
             return rows[0] if rows else None
 
         what = f"such a {kind} of {subject}; {self.app.log}"
-        return wait_until(row, lambda found: found is not None and is_so(found), what)
+        found = wait_until(row, lambda found: found is not None and is_so(found), what)
+        if found.status != kinds.RESOLVED:
+            tell(kind, found.title, found.evidence[-1][2] if kind == kinds.HANGING else "")
+        return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
         """What blocks the partition, once it is said to be that."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.domain.doctor.tried_versions import SKIPPED_MARKER
 from service.domain.findings import kinds
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
@@ -29,6 +30,7 @@ from tests.lab.lost_leaders import (
     still_hangs,
     stopped_leader,
 )
+from tests.matrix.recorder import SEEN
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -72,7 +74,7 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
 
 @on("4.3.1")
 def test_k2_a_committed_transaction_loses_a_participant(
-    cluster: Callable[..., tuple[Cluster, HangLab]], version: str
+    cluster: Callable[..., tuple[Cluster, HangLab]], version: str, record_property: Callable[[str, object], None]
 ) -> None:
     """KAFKA-20734. Whoever aborts what hangs then throws half of a committed transaction away: COMMIT is missing."""
     brokers, here = cluster(version, BACK_SOON)
@@ -81,6 +83,7 @@ def test_k2_a_committed_transaction_loses_a_participant(
             here.wait_for_finding(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k2-lost")
     if version in SKIPS_THE_LOST:
         assert still_hangs(brokers, torn)
+        record_property(SEEN, SKIPPED_MARKER)
         row = here.wait_until_confirmed(torn.hang())
         assert "COMMIT" in row.advice
         mark(here.connection, "k2-lost", LOST, torn.hang().open, commit=True)

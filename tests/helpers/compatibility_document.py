@@ -1,0 +1,179 @@
+"""Writes docs/compatibility.md from the records of runs on each version of Kafka: `python -m
+tests.helpers.compatibility_document`. `make matrix` makes the records, and calls this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from service.cli.doctor.tried import read_records
+from service.domain.doctor.tried_versions import PASSED, Scenario, Told, TriedVersion, scenario_name
+from tests.helpers.brokers import EVERY_VERSION, VERSIONS
+from tests.helpers.paths import ROOT
+from tests.matrix.recorder import CAUSE
+
+DOCUMENT: Final = ROOT / "docs" / "compatibility.md"
+
+_INTRODUCTION: Final = f"""\
+# Compatibility
+
+txnscope is tried on the last patch release of each release of Kafka from {EVERY_VERSION[0]} to {EVERY_VERSION[-1]}.
+`make matrix` runs every scenario below on each of them, with real brokers, and makes this page from what they showed;
+`make matrix VERSIONS=4.4.0` renews one version. `txnscope doctor` reports what the same records say about the release
+of a cluster.
+
+CI runs each scenario on one of two versions, {VERSIONS[0]} and {VERSIONS[1]}, and in the next run on the other one.
+"""
+_ABILITIES: Final = {
+    "refuses_late_writes": "writes after the end of a transaction are refused (KIP-890 part 1)",
+    "refuses_unlisted_writes": "writes to a partition outside of the transaction are refused (KIP-890 part 1)",
+    "refuses_unlisted_offsets": "offsets committed outside of the transaction are refused (KIP-890 part 1)",
+    "new_epoch_per_transaction": "each transaction of a new client has an epoch of its own (KIP-890 part 2)",
+    "skips_markers": "the marker of a partition without a leader is skipped (KAFKA-20734)",
+    "tool_aborts": "`kafka-transactions.sh` finds a hanging transaction, and aborts it (KIP-664)",
+    "tool_terminates": "`kafka-transactions.sh forceTerminateTransaction` exists",
+    "filters_by_duration": "ListTransactions filters by duration (KIP-994)",
+    "filters_by_pattern": "ListTransactions filters by pattern (KIP-1152)",
+    "consumer_groups": "groups of the new consumer protocol (KIP-848): a member gets partitions",
+    "share_groups": "share groups (KIP-932): described, and the feature is on",
+    "streams_groups": "streams groups (KIP-1071): described, and the feature is on",
+}
+"""Words for the abilities of a record, in the order of the table."""
+_SKIPS: Final = "skips_markers"
+_K2: Final = "integration/test_lab_leaders.py::test_k2_a_committed_transaction_loses_a_participant"
+"""The scenario that shows whether markers are skipped."""
+
+
+def main() -> None:
+    """Writes the document."""
+    DOCUMENT.write_text(document(read_records()), "utf-8")
+
+
+def document(records: Sequence[TriedVersion]) -> str:
+    """Returns the whole document. `records`: newest version first."""
+    oldest_first = records[::-1]
+    parts = (_INTRODUCTION, _abilities(oldest_first), _scenarios(oldest_first), _told(records))
+    return "\n".join(parts)
+
+
+def _abilities(records: Sequence[TriedVersion]) -> str:
+    features = list(dict.fromkeys(name for one in records for name in one.features))
+    apis = list(dict.fromkeys(name for one in records for name in one.apis))
+    rows = [
+        *([text, *(_can(one, key) for one in records)] for key, text in _ABILITIES.items()),
+        *([f"`{name}`", *(_level(one.features.get(name)) for one in records)] for name in features),
+        *([name, *(_version(one.apis.get(name)) for one in records)] for name in apis),
+    ]
+    return f"""\
+## What each version can
+
+Tried on a broker with default settings. A feature has its level in force, and in parentheses the highest that the
+broker supports, if that is another one. A request has its newest version.
+
+{_table(["", *(one.version for one in records)], rows)}
+"""
+
+
+def _can(one: TriedVersion, ability: str) -> str:
+    if ability == _SKIPS:
+        known = one.scenarios[_K2].outcome == PASSED if _K2 in one.scenarios else False
+        return _yes(one.skips_markers) if known else "not known"
+    return _yes(one.abilities[ability])
+
+
+def _yes(can: bool) -> str:
+    return "yes" if can else "no"
+
+
+def _level(levels: tuple[int, int] | None) -> str:
+    if levels is None:
+        return ""
+    highest, finalized = levels
+    return str(finalized) if finalized == highest else f"{finalized} ({highest})"
+
+
+def _version(newest: int | None) -> str:
+    return "" if newest is None else f"v{newest}"
+
+
+def _scenarios(records: Sequence[TriedVersion]) -> str:
+    names = _names(records)
+    rows = [
+        ["date (UTC)", *(one.date for one in records)],
+        ["minutes, workers", *(f"{one.seconds / 60:.1f}, {one.workers}" for one in records)],
+        ["passed", *(_passed(one) for one in records)],
+        *([_link(name), *(_outcome(one.scenarios.get(name)) for one in records)] for name in names),
+    ]
+    return f"""\
+## Scenarios
+
+Seconds that a scenario took, with the start of its brokers and of the application; **fails** if it failed; empty where
+it does not apply. The machine has two cores, and did other work, too.
+
+{_table(["", *(one.version for one in records)], rows)}
+"""
+
+
+def _names(records: Iterable[TriedVersion]) -> list[str]:
+    return sorted({name for one in records for name in one.scenarios})
+
+
+def _link(test: str) -> str:
+    return f"[{scenario_name(test)}](../tests/{test.partition('::')[0]})"
+
+
+def _passed(one: TriedVersion) -> str:
+    return f"{len(one.scenarios) - len(one.failed)} of {len(one.scenarios)}"
+
+
+def _outcome(one: Scenario | None) -> str:
+    if one is None:
+        return ""
+    return f"{one.seconds:.0f}" if one.outcome == PASSED else "**fails**"
+
+
+def _told(records: Sequence[TriedVersion]) -> str:
+    return f"""\
+## What goes wrong in the scenarios, and what txnscope tells of it
+
+The findings and the causes that a scenario waits for, in the words of the newest version that has them, and the
+versions if only some of those that run it have them.
+
+{_table(["scenario", "told"], [[_link(name), told] for name in _names(records) if (told := _told_of(name, records))])}
+"""
+
+
+def _told_of(name: str, records: Sequence[TriedVersion]) -> str:
+    running = [one for one in records if name in one.scenarios and one.scenarios[name].outcome == PASSED]
+    words: dict[tuple[str, str], Told] = {}
+    versions: dict[tuple[str, str], dict[str, None]] = {}
+    for one in running:
+        for told in one.scenarios[name].told:
+            thing = _without_numbers(told)
+            words.setdefault(thing, told)
+            versions.setdefault(thing, {})[one.version] = None
+    by_versions: dict[tuple[str, ...], list[Told]] = {}
+    for thing, some in versions.items():
+        by_versions.setdefault(tuple(some) if len(some) < len(running) else (), []).append(words[thing])
+    return "<br>".join(_texts(told, some[::-1]) for some, told in by_versions.items())
+
+
+def _without_numbers(told: Told) -> tuple[str, str]:
+    """Returns the kind and the text without offsets, times and producer ids, which differ from run to run."""
+    return told.kind, "".join(char for char in told.text if not char.isdigit())
+
+
+def _texts(told: Sequence[Told], versions: Sequence[str]) -> str:
+    causes = [f"`{one.text}`" for one in told if one.kind == CAUSE]
+    texts = [f"`{one.kind}`: {one.text}" + (f" ({one.why})" if one.why else "") for one in told if one.kind != CAUSE]
+    only = f"only {', '.join(versions)}: " if versions else ""
+    return only + "<br>".join(([f"causes {', '.join(causes)}"] if causes else []) + texts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+if __name__ == "__main__":
+    main()

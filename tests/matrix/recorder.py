@@ -1,0 +1,90 @@
+"""A pytest plugin (`-p tests.matrix.recorder`) that records a run on one version of Kafka.
+
+Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are kept: those of another version's broker say nothing
+about it. Tests add to the record what the version can (`record_property(ABILITIES, …)`), what only some versions do
+(SEEN), and what txnscope told them (`tell`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.helpers.brokers import VERSIONS
+
+RECORD: Final = "TXNSCOPE_TEST_RECORD"
+"""Environment variable: the file that the record is written to."""
+ABILITIES: Final = "abilities"
+SEEN: Final = "seen"
+CAUSE: Final = "cause"
+"""Kind of what is told: the cause of an abort, and how sure it is. Other kinds are those of findings."""
+
+_TOLD: Final = "told"
+_WORST_FIRST: Final = ("failed", "skipped", "passed")
+_started_s: Final = time.monotonic()
+_scenarios: Final[dict[str, dict[str, Any]]] = {}
+_abilities: Final[dict[str, Any]] = {}
+_told: Final[dict[tuple[str, str], str]] = {}
+
+
+def tell(kind: str, text: str, why: str = "") -> None:
+    """Notes what txnscope told the test that runs: a finding of this kind or a CAUSE, its words, and the reason."""
+    _told[kind, text] = why
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    kept = [item for item in items if _runs_on(item, VERSIONS[0])]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
+
+
+def _runs_on(item: pytest.Item, version: str) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is not None and version in (call.params.get("version"), call.params.get("broker"))
+
+
+def pytest_runtest_setup() -> None:
+    _told.clear()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Gives what was told to the report, which workers send to the main process."""
+    if call.when == "call":
+        item.user_properties += [(_TOLD, [*one, why]) for one, why in _told.items()]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Adds up the phases of a test."""
+    name = report.nodeid.removeprefix("tests/").replace(f"[{VERSIONS[0]}]", "").replace(f"-{VERSIONS[0]}]", "]")
+    one = _scenarios.setdefault(name, {"outcome": "passed", "seconds": 0.0, SEEN: [], _TOLD: []})
+    one["outcome"] = min(one["outcome"], report.outcome, key=_WORST_FIRST.index)
+    one["seconds"] = round(one["seconds"] + report.duration, 1)
+    if report.when == "teardown":
+        for key, value in report.user_properties:
+            if key in (SEEN, _TOLD):
+                one[key].append(value)
+            elif key == ABILITIES:
+                assert isinstance(value, dict)
+                _abilities.update(value)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path = os.environ.get(RECORD)
+    if path is None or hasattr(session.config, "workerinput") or not _scenarios:
+        return
+    record = {
+        "version": VERSIONS[0],
+        "date": datetime.now(UTC).date().isoformat(),
+        "seconds": round(time.monotonic() - _started_s),
+        "workers": session.config.getoption("numprocesses", None) or 1,
+        **_abilities,
+        "scenarios": dict(sorted(_scenarios.items())),
+    }
+    Path(path).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
