@@ -116,7 +116,7 @@ def _differences(one: TriedVersion, is_named: bool) -> str:
         found.append("the marker of a partition without a leader is skipped (KAFKA-20734)")
     groups = [kip for ability, kip in NO_GROUPS.items() if not one.abilities.get(ability)]
     if groups:
-        found.append(f"no groups by {join_names(groups)}")
+        found.append(f"by default no groups by {join_names(groups)}")
     text = "; ".join(found)
     return f"Kafka {one.version}: {text}" if is_named and text else text
 

@@ -332,8 +332,8 @@ def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
     older = FINE._replace(brokers=(BROKER._replace(newest_metadata_version=28),))
     assert first_lines(older)["there"] == (
         "offsets committed outside of a transaction are accepted, and hang; kafka-transactions.sh has no"
-        " forceTerminateTransaction: an id is fenced by a start of its application; no groups by KIP-848, KIP-932 and"
-        " KIP-1071"
+        " forceTerminateTransaction: an id is fenced by a start of its application; by default no groups by KIP-848,"
+        " KIP-932 and KIP-1071"
     )
     both = FINE._replace(brokers=(BROKER, *older.brokers))
     assert first_lines(both)["tried on"].count("all 1 scenarios passed") == 2
