@@ -35,7 +35,7 @@ _told: Final[dict[tuple[str, str], str]] = {}
 
 def tell(kind: str, text: str, why: str = "") -> None:
     """Notes what txnscope told the test that runs: a finding of this kind or a CAUSE, its words, and the reason."""
-    _told[kind, text] = why
+    _told.setdefault((kind, text), why)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
