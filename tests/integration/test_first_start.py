@@ -12,7 +12,7 @@ from deploy.demo.workload.raw_producer import Connection
 from service.kafka.client import KafkaClient
 from service.kafka.producers import describe_owners
 from service.kafka.settings import ClientSettings
-from tests.helpers.brokers import Cluster, free_port, on
+from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, free_port, on, on_those
 from tests.helpers.waiting import wait_until_equal
 from tests.integration.hang_lab import hang_lab
 from tests.integration.producers import create_topic
@@ -47,7 +47,7 @@ def test_what_hung_before_and_whose_id_has_expired_is_named_and_decided(version:
                 assert row.proofs
 
 
-@on("4.3.1")
+@on_those(SKIPS_THE_LOST, "4.3.1")
 def test_a_commit_that_was_skipped_before_is_decided(version: str, tmp_path: Path) -> None:
     with Cluster(version, tmp_path / "kafka", BACK_SOON) as brokers:
         with stopped_leader(brokers, "skipped") as torn:
