@@ -125,6 +125,7 @@ def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guar
     assert {line.split()[-1] for line in said.text.splitlines() if "  certain" in line} == {"certain"}
     assert f"Kafka {version.rpartition('.')[0]} (" in said.text
     assert f"transaction.version {2 if version in WITH_TV2 else 0}" in said.text
+    assert re.search(rf"^tried on +Kafka {re.escape(version)} on ", said.text, re.MULTILINE)
     assert re.search(r"clock: controller 1: .* ms (ahead of|behind) this machine's", said.text)
     # markers are another matter, and said to be
     assert "only for `txnscope resolve --execute`, which writes; it is not granted:\nkafka-acls.sh" in said.text
