@@ -47,21 +47,21 @@ def resolution_of(
     marker = markers[0]
     if by_us:
         return kinds.OUR_MARKER
-    if ended is not None and _is_its_marker(marker, ended, entry):
+    if ended is not None and _may_be_its_marker(marker, ended, entry):
+        if not (ended.at_ms - SKEW_MS <= marker.at_ms and ended.at_ms > entry.first_seen_ms):
+            return kinds.HEALED  # three clocks: the coordinator's, the leader's and ours
         is_younger = ended.start_ms > entry.first_seen_ms + ADOPTED_AFTER_MS
         return kinds.ADOPTION if is_younger else kinds.COORDINATOR_MARKER
     return kinds.FOREIGN_COMMIT if marker.is_commit else kinds.FOREIGN_ABORT
 
 
-def _is_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
-    """Returns whether the coordinator wrote the marker when that transaction ended. A marker written by hand comes
-    later, or lacks the epoch."""
+def _may_be_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
+    """Returns whether the coordinator may have written the marker when that transaction ended, by all but clocks. A
+    marker written by hand lacks the epoch, or says what the coordinator decided, too."""
     return (
         entry.topic_partition in ended.partitions
         and marker.producer_epoch == ended.producer_epoch
         and marker.is_commit in (None, ended.is_commit)
-        and ended.at_ms - SKEW_MS <= marker.at_ms
-        and ended.at_ms > entry.first_seen_ms
     )
 
 

@@ -23,7 +23,9 @@ LATER = EndedTransaction(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, froze
         ((COMMIT,), LATER, False, "adopted"),
         ((ABORT,), LATER, False, "foreign_abort"),  # not what that transaction decided
         ((COMMIT,), LATER._replace(partitions=frozenset()), False, "foreign_commit"),
-        ((COMMIT,), LATER._replace(at_ms=ENTRY.first_seen_ms - 1), False, "foreign_commit"),
+        ((COMMIT,), LATER._replace(producer_epoch=5), False, "foreign_commit"),
+        ((COMMIT,), LATER._replace(at_ms=ENTRY.first_seen_ms - 1), False, "healed"),  # our clock may be ahead
+        ((ABORT,), RESENT._replace(at_ms=NOW_MS + 3_000), False, "healed"),  # the leader's clock may be behind
         ((), None, False, "healed"),
     ],
 )
