@@ -202,6 +202,7 @@ def test_doctor_says_first_what_the_cluster_is(version: str, other: Other, capsy
     assert first["this is"].startswith("brokers that speak Kafka's protocol and report no metadata.version")
     assert "there is no __transaction_state yet" in first["this is"]
     assert "hanging transactions" in first["not known"]
+    assert "not tried on brokers of a release that is not known" in first["not known"]
 
     other.answers.list_fails = True
     code, _, text = first_lines(capsys, *at)
@@ -229,5 +230,7 @@ def test_doctor_says_first_what_the_cluster_is(version: str, other: Other, capsy
 
     code, first, _ = first_lines(capsys, "--bootstrap-servers", other.broker.bootstrap)
     assert code == 0
-    assert first.keys() == {"this is", "works"}
-    assert first["this is"].startswith("Kafka 4.3, by metadata.version up to 30; __transaction_state with")
+    assert first.keys() == {"this is", "tried on", "there", "works"}
+    assert first["this is"].startswith(f"Kafka {version.rpartition('.')[0]}, by metadata.version up to ")
+    assert "; __transaction_state with" in first["this is"]
+    assert first["tried on"].startswith(f"Kafka {version} on ")
