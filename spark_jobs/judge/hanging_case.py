@@ -115,11 +115,11 @@ class HangingCase:
     @property
     def reported(self) -> Verdict:
         """Returns the verdict to report: unknown while the entry may grow, or may have grown since the reading."""
-        owner = self.owner
-        is_growing = owner is not None and may_grow(self.entry, owner)
-        if owner is not None and owner.is_left_behind:  # the case began because no coordinator knows its transaction
-            is_growing &= self.grown_ms >= 0
-        return self.decision.reported(self.grown_ms, is_growing=is_growing)
+        if self.owner is None:
+            return self.decision.reported(self.grown_ms)
+        # of what was left behind, only a later transaction: the case began because no coordinator knows the one before
+        may_be_known = not self.owner.is_left_behind or self.grown_ms >= 0
+        return self.decision.reported(self.grown_ms, is_growing=may_be_known and may_grow(self.entry, self.owner))
 
     @property
     def proofs(self) -> tuple[Evidence, ...]:
@@ -334,8 +334,7 @@ class HangingCase:
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:
         """Returns the facts to be read for a verdict; None while there is no reason to read them."""
-        is_longer = self.read_newest_ms not in (None, self.entry.last_timestamp_ms)
-        is_again = is_longer and now_ms - self.decision.read_at_ms >= GROWN_AGAIN_MS
+        is_again = self._is_newer(self.entry.last_timestamp_ms) and now_ms - self.decision.read_at_ms >= GROWN_AGAIN_MS
         if not self.has_log or not self.decision.is_due(now_ms, self.unowned_ms, now_ms if is_again else self.grown_ms):
             return None
         # without owner: unread yet, or remembered from before a restart and not seen again yet
@@ -346,13 +345,17 @@ class HangingCase:
 
     def apply_verdict(self, verdict: Verdict, asked: EntryQuery, at_ms: int) -> bool:
         """Applies a verdict. Returns False if it contradicts an earlier one: the decision is unknown from then on."""
-        has_grown = self.decision.read_at_ms < self.grown_ms or self.read_newest_ms not in (None, asked.newest_ms)
+        has_grown = self.decision.read_at_ms < self.grown_ms or self._is_newer(asked.newest_ms)
         was_contradicted = self.decision.verdict.is_contradiction
         self.decision = self.decision.after(verdict, at_ms, self.unowned_ms, is_deep=asked.is_deep, has_grown=has_grown)
         self.read_newest_ms = asked.newest_ms
         if self.is_foreign:
             self.subject = self.subject._replace(transactional_id=None)
         return was_contradicted or not self.decision.verdict.is_contradiction
+
+    def _is_newer(self, newest_ms: int) -> bool:
+        """Returns whether the entry's newest record is another one than when its facts were last read."""
+        return self.read_newest_ms not in (None, newest_ms)
 
     def _name_subject(self, owner: Owner | DescribedOwner) -> None:
         if self.subject.transactional_id is None and not self.is_foreign:

@@ -197,9 +197,7 @@ class SharedFates:
             elif (found := answers.ended.get(key)) is not None and (found.markers or found.is_whole):
                 del self._followed[key]
                 if found.markers and found.markers[0].is_commit is False:
-                    by = (
-                        EndedBy.NOT_KNOWN
-                    )  # an operator may have written it: `kafka-transactions.sh abort` needs no owner
+                    by = EndedBy.NOT_KNOWN  # an operator may have written it, too
                     self._lost.append(_lost_by(one.subject, found.markers[0], by, one.decision, rules, one.last_offset))
 
 

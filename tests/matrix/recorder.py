@@ -23,7 +23,7 @@ RECORD: Final = "TXNSCOPE_TEST_RECORD"
 ABILITIES: Final = "abilities"
 SEEN: Final = "seen"
 CAUSE: Final = "cause"
-"""Kind of what is told: the cause of an abort, and how sure it is. Other kinds are those of findings."""
+"""The kind of a line about an abort: its cause, and the confidence. Lines about findings have the finding's kind."""
 
 _TOLD: Final = "told"
 _WORST_FIRST: Final = ("failed", "skipped", "passed")
@@ -55,7 +55,7 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Gives what was told to the report, which workers send to the main process."""
+    """Adds the lines of the test to its report, which a worker sends to the main process."""
     if call.when == "call":
         item.user_properties += [(_TOLD, [*one, why]) for one, why in _told.items()]
 

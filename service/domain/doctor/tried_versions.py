@@ -75,8 +75,12 @@ class TriedVersion(NamedTuple):
 
 
 class FromRelease(NamedTuple):
-    """What follows from the releases of the brokers. `tried`: on which versions, with which result. `differs`: what
-    these versions do or lack that others do not. `not_tried`: releases without a record."""
+    """The records about the releases of the brokers, in words.
+
+    - `tried`: on which versions, with which result.
+    - `differs`: what these versions do or lack that others do not.
+    - `not_tried`: releases without a record.
+    """
 
     tried: str
     differs: str

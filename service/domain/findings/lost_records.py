@@ -21,7 +21,7 @@ class EndedBy(Enum):
     """One that no coordinator decided: written by hand, or by a tool."""
 
     NOT_KNOWN = "not_known"
-    """It was not compared with what coordinators decided."""
+    """One that was not compared with the coordinators' decisions."""
 
 
 _HOW: Final = {

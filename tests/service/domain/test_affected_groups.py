@@ -111,7 +111,7 @@ def test_short_transactions_make_no_victims() -> None:
 
 
 def test_a_share_group_is_certain_to_wait_once_the_partition_has_been_stalled_for_long() -> None:
-    """It may have stood there, idle, for hours before that."""
+    """Before that it may have been idle at that offset for hours."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.confidence for one in seen(idle, young)] == [LIKELY]
