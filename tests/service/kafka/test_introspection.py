@@ -27,7 +27,7 @@ from tests.service.kafka.asking import new_topic, open_transaction
 pytestmark = pytest.mark.broker
 
 NODE = 1
-MISSING, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 75, 47
+MISSING, NOT_LEADER, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 6, 75, 47
 
 
 @pytest.fixture
@@ -142,7 +142,12 @@ def test_a_fetch_of_several_topics(broker: Broker, client: KafkaClient) -> None:
             "fetched": [PartitionFetch(1, 0, epoch, 1 << 16), PartitionFetch(0, 0, epoch, 1 << 16)],
             "fetched-too": [PartitionFetch(1, 0, epoch, 1 << 16), PartitionFetch(0, 0, epoch + 9, 1 << 16)],
         }
-        found = {(f.topic, f.partition): f for f in fetch_many(client, NODE, wanted, 1 << 20, 100, timeout_ms=5_000)}
+        answers = wait_until(
+            lambda: fetch_many(client, NODE, wanted, 1 << 20, 100, timeout_ms=5_000),
+            lambda found: NOT_LEADER not in {one.error for one in found},
+            "the broker leads the new partitions",
+        )
+    found = {(one.topic, one.partition): one for one in answers}
     one = found.pop(("fetched", 1))
     assert (one.error, one.last_stable_offset, one.high_watermark, one.log_start) == (errors.NONE, 0, 1, 0)
     assert b"payload" in one.records
