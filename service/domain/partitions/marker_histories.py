@@ -24,8 +24,13 @@ _FOREIGN: Final = 2
 _MISSING: Final = 2
 _IN_PLACE: Final = 3
 _UNDECIDED: Final = 1
-"""Costs of a marker that no decision explains, of a decision without its marker, of both at once, and of a marker of
-which the transaction is not decided yet."""
+"""Costs of a marker that no decision explains, of decisions in a row without their markers, of a marker in the place of
+another, and of a marker of which the transaction is not decided yet.
+
+What hides one marker hides those after it, too: a comparison that begins in the middle of a log, or a partition without
+a leader. Were each of them counted, it would be cheaper to give every decision the marker of a later one (old protocol:
+all of one epoch), up to an abort that contradicts.
+"""
 
 
 class Decision(NamedTuple):
@@ -174,7 +179,7 @@ def _cheapest(
         missing = tuple(one for one in decisions[history.at :] if one in closed)
         _keep(
             ended,
-            history._replace(cost=history.cost + _MISSING * len(missing), at=0, skipped=(*history.skipped, *missing)),
+            history._replace(cost=history.cost + _cost_of(missing), at=0, skipped=(*history.skipped, *missing)),
         )
     return ended
 
@@ -198,11 +203,15 @@ def _steps(
         if _is_own(one, marker) and (one in closed or not is_empty):
             skipped = tuple(each for each in decisions[at:next_at])
             yield history._replace(
-                cost=history.cost + _MISSING * len(skipped),
+                cost=history.cost + _cost_of(skipped),
                 at=next_at + 1,
                 own=(*history.own, (one, marker)),
                 skipped=(*history.skipped, *skipped),
             )
+
+
+def _cost_of(missing: Sequence[Decision]) -> int:
+    return _MISSING if missing else 0
 
 
 def _keep(some: list[_History], new: _History) -> None:

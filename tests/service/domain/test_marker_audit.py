@@ -211,10 +211,14 @@ def history(written: Sequence[Written]) -> tuple[list[Decision], list[tuple[int,
 
 
 def in_pieces(
-    decisions: Sequence[Decision], markers: Sequence[tuple[int, SeenMarker]], pieces: Iterable[tuple[int, int, int]]
+    decisions: Sequence[Decision],
+    markers: Sequence[tuple[int, SeenMarker]],
+    pieces: Iterable[tuple[int, int, int]],
+    behind: int = 0,
 ) -> tuple[dict[Decision, Result], set[Decision]]:
     """Compares as the two sides are read: in each step the log up to some transaction, and each partition up to the
-    markers of some transaction that the log is read past."""
+    markers of some transaction that the log is read past. That it was read so far is known `behind` transactions
+    later."""
     results: dict[Decision, Result] = {}
     torn: set[Decision] = set()
     gone: set[SeenMarker] = set()
@@ -224,7 +228,7 @@ def in_pieces(
         read = {A: min(read[A] + on_a, log), B: min(read[B] + on_b, log)}
         left = [one for one in decisions[:log] if one not in results]
         seen = [one for n, one in markers if n < read[one.topic_partition] and one not in gone]
-        closed = {one: frozenset(p for p in (A, B) if decisions.index(one) < read[p]) for one in left}
+        closed = {one: frozenset(p for p in (A, B) if decisions.index(one) < read[p] - behind) for one in left}
         found = compare(left, seen, closed)
         results |= found.results
         torn |= {one for one, _ in found.contradictions}
@@ -260,3 +264,42 @@ def test_only_what_is_torn_is_called_so_however_it_is_read(
     if all(one.commit and one.bumps and all(one.writes) for one in written):
         assert torn == set(truth), "aborted by hand, where each epoch names one transaction"
         assert all(results[one] is WHOLE for one in decisions if one not in truth)
+
+
+def test_a_comparison_that_begins_in_the_middle_of_a_log_gives_no_decision_a_later_marker() -> None:
+    """Old protocol: one epoch. The markers of three decisions lie before the first offset that is compared, and five
+    transactions are known to have all their markers."""
+    decisions = [decided(n, commit=n != 8, places=(A,)) for n in range(1, 10)]
+    markers = [marker(A, 10 * n, 100 * n + 5, commit=n != 8, ends=10 * n - 1 if n > 4 else -1) for n in range(4, 9)]
+    found = compared(decisions, *markers, open_=decisions[5:])
+    assert (found.contradictions, TORN in words(found)) == ((), False)
+
+
+OF_ONE_EPOCH = st.builds(
+    Written,
+    st.sampled_from([True, True, True, False]),
+    st.just((True, True)),
+    st.just((False, False)),
+    st.just((0, 0)),
+    st.just(False),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(OF_ONE_EPOCH, min_size=6, max_size=14),
+    PIECES,
+    st.tuples(st.integers(0, 6), st.integers(0, 6)),
+    st.integers(2, 4),
+    st.integers(0, 4),
+)
+def test_nothing_is_torn_where_markers_in_a_row_are_hidden(
+    written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
+) -> None:
+    """The comparison begins in the middle; or a partition without a leader gets no markers for a while."""
+    decisions, markers, _ = history(written)
+    hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
+    seen = [(n, one) for n, one in markers if n not in hidden[one.topic_partition]]
+    results, torn = in_pieces(decisions, seen, pieces, behind)
+    assert torn == set()
+    assert TORN not in results.values()
