@@ -213,11 +213,12 @@ def _cause(
         if one.producer_id == span.producer_id and one.start_offset <= span.first
         for decision in one.by_hand
     ]
-    if cause := cause_of_marker(span.marker, span.ended_ms, by_hand, None):
+    if cause := cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, by_hand, None):
         return cause
     if not past:  # no owner: the id is of another cluster, forgotten, or was never registered
         return None
     since_ms = max(one.since_ms for one in past)
     if known is not None:
         known = known._replace(from_ms=max(known.from_ms, since_ms))
-    return cause_of_marker(span.marker, span.ended_ms, [d for one in past for d in one.decisions], known)
+    decisions = [decision for one in past for decision in one.decisions]
+    return cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, decisions, known)

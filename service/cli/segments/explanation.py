@@ -97,7 +97,8 @@ def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDe
     name = logs.names.get(span.producer_id)
     if span.marker is not None and span.ended_ms is not None and not span.ends_nothing:
         # compaction may have removed some decisions
-        cause = cause_of_marker(span.marker, span.ended_ms, logs.decisions(span.producer_id), None)
+        decisions = logs.decisions(span.producer_id)
+        cause = cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, decisions, None)
     if decision is not None and span.kind == OPEN and not _may_be_open(span, logs.transactions(span.producer_id)):
         span = span._replace(kind=UNKNOWN)
     return LogSpan.of(span, name, cause, decision)

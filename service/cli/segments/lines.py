@@ -145,7 +145,8 @@ def _decided(batch: Batch, logs: JudgedLogs) -> str:
     owner = "" if name is None else f" transactional_id={display_id(name)}"
     if piece.marker is None:
         return owner
-    ending = cause_of_marker(piece.marker, piece.timestamp_ms, logs.decisions(piece.producer_id), None)
+    decisions = logs.decisions(piece.producer_id)
+    ending = cause_of_marker(piece.marker, piece.producer_epoch, piece.timestamp_ms, decisions, None)
     return owner + _because(None if ending is None else ending.cause)
 
 

@@ -121,6 +121,11 @@ class _Ending:
         return at_ms if self.record.state in PREPARED else at_ms - SLOW_MARKERS_MS
 
     @property
+    def marker_epoch(self) -> int | None:
+        """The epoch of its markers. A CompleteX alone may have that of the next transaction."""
+        return self.record.producer_epoch if self.record.state in PREPARED else None
+
+    @property
     def cause(self) -> Cause | None:
         if self.record.state == COMPLETE_COMMIT:
             return Cause(COMMITTED, LIKELY)  # which does not show the protocol
@@ -187,7 +192,7 @@ class _Id:
 
 def _decisions(endings: Iterable[_Ending]) -> list[Decision]:
     return [
-        Decision(one.logged.marker, one.from_ms, one.logged.until_ms, cause)
+        Decision(one.logged.marker, one.from_ms, one.logged.until_ms, cause, marker_epoch=one.marker_epoch)
         for one in endings
         if one.logged.marker is not None and (cause := one.cause) is not None
     ]

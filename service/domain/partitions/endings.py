@@ -76,6 +76,7 @@ after a decision."""
 class Decision(NamedTuple):
     """A decision to end one or more transactions of a producer id. Their markers were written from `from_ms` to
     `until_ms` (None: they still are). `marker`: COMMIT or ABORT. `by_hand`: a person's decision, not a coordinator's.
+    `marker_epoch`: the producer epoch of its markers; None: not known.
     """
 
     marker: str
@@ -83,6 +84,12 @@ class Decision(NamedTuple):
     until_ms: int | None
     cause: Cause
     by_hand: bool = False
+    marker_epoch: int | None = None
+
+    def may_have_written(self, marker: str, epoch: int | None) -> bool:
+        """Returns whether a marker may be of the decision, by all but its time."""
+        is_its_epoch = None in (epoch, self.marker_epoch) or epoch == self.marker_epoch
+        return self.marker == marker and is_its_epoch
 
 
 class MarkerCause(NamedTuple):
@@ -108,11 +115,12 @@ class KnownPeriod(NamedTuple):
 
 
 def cause_of_marker(
-    marker: str, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
+    marker: str, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
 ) -> MarkerCause | None:
     """Returns the cause of the decision that fits the marker best, ambiguous if it fits only because clocks may differ.
 
-    `decisions`: all known ones of its producer id; `period`: the span of time in which these are all there were.
+    `epoch`: the marker's producer epoch; None: not known. `decisions`: all known ones of its producer id; `period`: the
+    span of time in which these are all there were.
 
     A marker that fits no decision and lies in `period` was written without the coordinator: by `kafka-transactions.sh
     abort`, or another tool that sends WriteTxnMarkers. None: the cause cannot be known.
@@ -120,7 +128,7 @@ def cause_of_marker(
     fitting = [
         (distance_ms, -decision.from_ms, decision)
         for decision in decisions
-        if decision.marker == marker and (distance_ms := _distance(decision, at_ms)) <= CLOCKS_MS
+        if decision.may_have_written(marker, epoch) and (distance_ms := _distance(decision, at_ms)) <= CLOCKS_MS
     ]
     if fitting:
         distance_ms, _, decision = min(fitting, key=lambda fit: fit[:2])

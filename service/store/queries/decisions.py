@@ -65,13 +65,13 @@ def coordinator_decisions(
     found = list(_from_history(history, producer_id))
     found += _from_minutes(connection, cluster_id, key, first_ms, last_ms)
     state = connection.execute(
-        select(_I.state, _I.state_since_ms, _I.client_transaction_version).where(
+        select(_I.state, _I.state_since_ms, _I.client_transaction_version, _I.producer_epoch).where(
             _I.cluster_id == cluster_id, _I.transactional_id == key, _I.producer_id == producer_id
         )
     ).one_or_none()
     if state is not None and state.state == PREPARE_COMMIT:
         cause = Cause(COMMIT, confidence_of_commit(state.client_transaction_version))
-        found.append(Decision(COMMIT_MARKER, state.state_since_ms, None, cause))
+        found.append(Decision(COMMIT_MARKER, state.state_since_ms, None, cause, marker_epoch=state.producer_epoch))
     return CoordinatorDecisions(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
 
 
@@ -141,7 +141,7 @@ def _history(connection: Connection, cluster_id: int, key: bytes, last_ms: int) 
     """Returns the id's rows, newest first, without later decisions: those cannot have led to a marker at `last_ms`."""
     decided_ms = _T.at_ms - func.coalesce(_T.marker_ms, 0)
     return connection.execute(
-        select(_T.at_ms, _T.to_state, _T.producer_id, _T.marker_ms, _T.cause, _T.confidence)
+        select(_T.at_ms, _T.to_state, _T.producer_id, _T.producer_epoch, _T.marker_ms, _T.cause, _T.confidence)
         .where(_T.cluster_id == cluster_id, _T.transactional_id == key, decided_ms <= last_ms + 2 * CLOCKS_MS)
         .order_by(_T.generation.desc(), _T.offset.desc())
         .limit(_MOST_ROWS)
@@ -155,7 +155,8 @@ def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Dec
     for following, row, earlier in zip([None, *decisive], decisive, [*decisive[1:], None], strict=False):
         if row.to_state in _PREPARED and row.producer_id == producer_id:
             until_ms = None if following is None else max(following.at_ms, row.at_ms)
-            yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, Cause(row.cause, row.confidence))
+            cause = Cause(row.cause, row.confidence)
+            yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, cause, marker_epoch=row.producer_epoch)
         elif row.to_state == COMPLETE_COMMIT and row.marker_ms is not None and not _is_commit(earlier):
             yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, LIKELY))
 

@@ -53,18 +53,27 @@ DECISIONS = (
     ],
 )
 def test_the_decision_of_its_time_or_none(marker: str, at_ms: int, cause: Cause | None) -> None:
-    found = cause_of_marker(marker, at_ms, DECISIONS, ALL)
+    found = cause_of_marker(marker, None, at_ms, DECISIONS, ALL)
     assert (found and found.cause) == cause
     assert (found is not None and found.by_hand) == (cause == BY_HAND)
 
 
 def test_of_several_the_one_under_way_and_of_those_the_last() -> None:
     quick = (Decision("ABORT", T, T + 20, OWN), Decision("ABORT", T + 100, T + 110, LATE))
-    assert cause_of_marker("ABORT", T + 15, quick, ALL) == MarkerCause(OWN)
-    assert cause_of_marker("ABORT", T + 105, quick, ALL) == MarkerCause(LATE)
+    assert cause_of_marker("ABORT", None, T + 15, quick, ALL) == MarkerCause(OWN)
+    assert cause_of_marker("ABORT", None, T + 105, quick, ALL) == MarkerCause(LATE)
     lasting = (Decision("ABORT", T, None, OWN), Decision("ABORT", T + 100, None, LATE))
-    assert cause_of_marker("ABORT", T + 500_000, lasting, ALL) == MarkerCause(LATE)
+    assert cause_of_marker("ABORT", None, T + 500_000, lasting, ALL) == MarkerCause(LATE)
 
 
 def test_without_a_whole_history_a_missing_decision_says_nothing() -> None:
-    assert cause_of_marker("ABORT", T + 30_000, DECISIONS, None) is None
+    assert cause_of_marker("ABORT", None, T + 30_000, DECISIONS, None) is None
+
+
+def test_a_marker_of_another_epoch_is_of_another_decision() -> None:
+    known = (Decision("ABORT", T, T + 20, OWN, marker_epoch=6), Decision("ABORT", T + 21, T + 40, LATE, marker_epoch=7))
+    assert cause_of_marker("ABORT", 6, T + 30, known, ALL) == MarkerCause(OWN)
+    assert cause_of_marker("ABORT", 7, T + 10, known, ALL) == MarkerCause(LATE)
+    assert cause_of_marker("ABORT", 5, T + 10, known, ALL) == MarkerCause(BY_HAND, by_hand=True)
+    assert cause_of_marker("ABORT", 5, T + 10, known, None) is None
+    assert cause_of_marker("ABORT", 5, T + 10, DECISIONS, ALL) == MarkerCause(OWN), "its epoch is not known"

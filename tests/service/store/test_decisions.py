@@ -32,10 +32,12 @@ def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = Non
     cluster.writer.apply(batch(log, read(lo, lo + len(log), end=end)), NOW_MS)
 
 
-def why(cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: KnownPeriod | None = None) -> Cause | None:
+def why(
+    cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: KnownPeriod | None = None, epoch: int | None = None
+) -> Cause | None:
     with cluster.engine.connect() as connection:
         found = coordinator_decisions(connection, cluster.id, b"pay", pid, at_ms, at_ms)
-    cause = cause_of_marker(marker, at_ms, found.decisions, known)
+    cause = cause_of_marker(marker, epoch, at_ms, found.decisions, known)
     return cause and cause.cause
 
 
@@ -52,6 +54,14 @@ def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> 
     assert why(cluster, "ABORT", MINUTE - 200_005, pid=8, known=everything) == ADMIN, "another producer id's"
     assert why(cluster, "ABORT", MINUTE - 300_005, known=everything) == ADMIN
     assert why(cluster, "ABORT", MINUTE - 300_005) is None
+
+
+def test_a_marker_under_another_epoch_than_the_decision_of_its_time(cluster: Cluster) -> None:
+    apply(cluster, [entry(0, states.EMPTY, at_ms=MINUTE - 600_000), *aborted(1, MINUTE - 200_000)])
+    everything = KnownPeriod(0, 2**62)
+    assert why(cluster, "ABORT", MINUTE - 200_005, known=everything, epoch=0) == OWN
+    assert why(cluster, "ABORT", MINUTE - 200_005, known=everything, epoch=1) == ADMIN
+    assert why(cluster, "ABORT", MINUTE - 200_005, epoch=1) is None
 
 
 def test_an_end_that_is_still_under_way(cluster: Cluster) -> None:
@@ -151,8 +161,10 @@ def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
         9: (60, False),
     }
     assert found[7].by_hand == ()
-    assert cause_of_marker("ABORT", NOW_MS + 8_000, found[8].by_hand, None) == MarkerCause(ADMIN, by_hand=True)
-    assert cause_of_marker("COMMIT", NOW_MS + 8_000, found[8].by_hand, None) is None
-    assert cause_of_marker("ABORT", NOW_MS + 20_000, found[8].by_hand, None) is None
+    assert cause_of_marker("ABORT", None, NOW_MS + 8_000, found[8].by_hand, None) == MarkerCause(ADMIN, by_hand=True)
+    assert cause_of_marker("COMMIT", None, NOW_MS + 8_000, found[8].by_hand, None) is None
+    assert cause_of_marker("ABORT", None, NOW_MS + 20_000, found[8].by_hand, None) is None
     for marker in ("ABORT", "COMMIT"):
-        assert cause_of_marker(marker, NOW_MS + 8_000, found[9].by_hand, None) == MarkerCause(Cause("admin", "certain"))
+        assert cause_of_marker(marker, None, NOW_MS + 8_000, found[9].by_hand, None) == MarkerCause(
+            Cause("admin", "certain")
+        )
