@@ -115,6 +115,12 @@ def flink_name(name: str) -> FlinkName | None:
     return None if found is None else FlinkName(found["prefix"], int(found["subtask"]), int(found["number"]))
 
 
+def has_form_of_streams(name: str) -> bool:
+    """Returns whether the id has the form of those of Kafka Streams' threads, whoever made it."""
+    form = _STREAMS.fullmatch(name)
+    return form is not None and form["thread"] != "0"
+
+
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
     """Returns whether a two-phase sink may have made the id: one that commits a transaction only after a checkpoint
     counts its records as delivered. Flink's older FlinkKafkaProducer (before connector 4.0) is one, too."""
@@ -156,8 +162,8 @@ def application_of(
     """Returns the maker of the id. `siblings`: those of `sibling_names` that exist, or more. `topics`: the cluster's
     topics and their numbers of partitions."""
     others = {other.name: other for other in siblings if other.name != one.name}
-    if (streams := _STREAMS.fullmatch(one.name)) and (found := _streams(streams, others)) != NOTHING:
-        return found
+    if streams := _STREAMS.fullmatch(one.name):
+        return _streams(one, streams, others)
     flink = flink_name(one.name)
     if (connect := _connect(one.name, others)) != NOTHING and flink is None:
         return connect
@@ -172,9 +178,11 @@ def application_of(
     return NOTHING
 
 
-def _streams(parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
-    """Threads are numbered from 1. Other frameworks that are given a random prefix number their producers from 0."""
-    if parts["thread"] == "0" or f"{parts['name']}-{parts['process']}-0" in others:
+def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
+    """Threads are numbered from 1. Other frameworks that are given a random prefix number their producers from 0; an
+    application that numbers its own from 1 hardly has the timeout of Kafka Streams."""
+    is_numbered_from_0 = parts["thread"] == "0" or f"{parts['name']}-{parts['process']}-0" in others
+    if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
     return Application(STREAMS, parts["name"], parts["thread"], PER_THREAD)
 

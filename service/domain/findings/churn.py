@@ -27,6 +27,7 @@ from service.domain.applications import (
     application_of,
     flink_name,
     flink_strategy,
+    has_form_of_streams,
 )
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, with_rule
@@ -80,6 +81,11 @@ _FOR_STREAMS: Final = (
     " makes up new ids."
 )
 _FOR_OTHERS: Final = "Give each instance a transactional.id that stays the same over restarts."
+
+_PERHAPS_STREAMS: Final = _FOR_OTHERS + (
+    " If this is Kafka Streams, keep its state.dir on a disk that outlives the process: the process id in its"
+    " transactional ids is stored there, if the topology has a persistent state store."
+)
 
 _FOR_FLINK: Final = (
     "Nothing is wrong, and nothing has to be done. Each id takes memory in its coordinator for {kept} after its last"
@@ -255,7 +261,7 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
             subject=Subject(prefix=prefix),
             title=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
             f" ({join_names([e.name for e in new[-2:]])})",
-            advice=(_FOR_STREAMS if _are_of_streams(new) else _FOR_OTHERS)
+            advice=_remedy(new)
             + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"
             f" its timeout, and each id takes memory in the coordinator for {kept} after its last use.",
             evidence=tuple(evidence(e, _described(e, uses)) for e in new[-EVIDENCE_KEPT:]),
@@ -266,9 +272,11 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
     )
 
 
-def _are_of_streams(new: Sequence[Event]) -> bool:
+def _remedy(new: Sequence[Event]) -> str:
     ids = [_behaviour(event) for event in new]
-    return application_of(ids[-1], ids[:-1]).kind == STREAMS
+    if application_of(ids[-1], ids[:-1]).kind == STREAMS:
+        return _FOR_STREAMS
+    return _PERHAPS_STREAMS if has_form_of_streams(ids[-1].name) else _FOR_OTHERS
 
 
 def _observe_flink(

@@ -189,7 +189,9 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
     ("name", "others", "timeout_ms", "maker"),
     [
         (f"shop-{UUID}-1", (), 10_000, Application(STREAMS, "shop", "1", PER_THREAD)),
-        (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 60_000, Application(STREAMS, "shop", "3", PER_THREAD)),
+        (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 10_000, Application(STREAMS, "shop", "3", PER_THREAD)),
+        (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 60_000, NOTHING),  # whoever numbers from 1
+        (f"shop-{UUID}-1", ("connect-cluster-shop",), 60_000, NOTHING),
         (f"tx-{UUID}-0", (), 60_000, NOTHING),  # Spring's prefix with random.uuid
         (f"tx-{UUID}-1", (f"tx-{UUID}-0",), 60_000, NOTHING),
         (f"shop-{UUID.replace('-', '')}-1", (), 60_000, NOTHING),
@@ -261,4 +263,5 @@ def test_the_leader_of_connect_does_not_hide_a_flink_job_of_the_same_name() -> N
 
 def test_the_leader_of_connect_does_not_hide_kafka_streams() -> None:
     name = f"east-app-{UUID}-1"
-    assert maker(name, named(name, "connect-cluster-east")) == Application(STREAMS, "east-app", "1", PER_THREAD)
+    known = named(name, "connect-cluster-east", timeout_ms=10_000)
+    assert maker(name, known) == Application(STREAMS, "east-app", "1", PER_THREAD)

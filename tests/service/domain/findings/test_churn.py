@@ -88,9 +88,17 @@ def test_threads_of_a_process_that_works_are_in_use() -> None:
 
 
 def test_kafka_streams_that_forgets_its_process_at_every_start_is_told_what_to_keep() -> None:
-    new = one_by_one(map(streams, range(6)), 30 * S)
+    new = [one._replace(timeout_ms=10_000) for one in one_by_one(map(streams, range(6)), 30 * S)]
     (found,) = find(new, used_for(new, 20 * S))
     assert found.advice.startswith("Keep state.dir of this Kafka Streams application on a disk")
+
+
+def test_what_may_be_kafka_streams_is_told_both() -> None:
+    """By the form of its ids, with another timeout."""
+    new = one_by_one(map(streams, range(6)), 30 * S)
+    (found,) = find(new, used_for(new, 20 * S))
+    assert found.advice.startswith("Give each instance a transactional.id that stays the same over restarts. If this")
+    assert "keep its state.dir" in found.advice
 
 
 def test_several_instances_that_make_up_ids_at_every_start() -> None:
