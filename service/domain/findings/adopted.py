@@ -37,8 +37,8 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
         kind=kinds.ADOPTED,
         severity=kinds.CRITICAL if is_committed else kinds.WARNING,
         subject=case.subject,
-        title=f"{entry.topic}-{entry.partition}: records of {case.name} from offset {entry.start_offset} on are older"
-        " than its present transaction, and will be committed or aborted with it",
+        title=f"{entry.topic}-{entry.partition}: records of {case.name} that begin at offset {entry.start_offset} are"
+        " older than its present transaction, and will be committed or aborted with it",
         advice=_OF_COMMITTED if is_committed else _OF_NOTHING,
         evidence=(
             *owner_evidence(case),

@@ -61,7 +61,7 @@ EVERY: Final[dict[str, Observation]] = {
     kinds.ADOPTED: observed(
         kinds.ADOPTED,
         ORDERS,
-        "orders-0: records of pay from offset 100 on are older than its present transaction, and will be"
+        "orders-0: records of pay that begin at offset 100 are older than its present transaction, and will be"
         " committed or aborted with it",
         "Nothing has to be done to end it.",
     ),

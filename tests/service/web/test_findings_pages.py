@@ -92,7 +92,7 @@ def address(finding: Finding) -> str:
 
 SAID: Mapping[str, tuple[str, ...]] = {
     kinds.HANGING: ("orders-0 is blocked by a hanging transaction of pay", "It will not heal by itself", ABORT),
-    kinds.ADOPTED: ("records of pay from offset 100 on are older", "ends with the id's present transaction"),
+    kinds.ADOPTED: ("records of pay that begin at offset 100 are older", "ends with the id's present transaction"),
     kinds.UNREPLICATED: ("is written but not replicated", "read_committed consumers stop at 100", "replicas catch up"),
     kinds.OVERDUE: ("pay is overdue", "It blocks orders-0.", "Look at its coordinator"),
     kinds.STUCK_COMPLETION: (
