@@ -33,6 +33,14 @@ all of one epoch), up to an abort that contradicts.
 """
 
 
+_UNTIMELY: Final = 1
+"""Cost of a marker that has the time of another transaction, where clocks are believed. They may be wrong: only what is
+torn with and without them is called so."""
+
+_CLOCKS_MS: Final = 500
+"""Difference between clocks that are maintained."""
+
+
 class Decision(NamedTuple):
     """The end of a transaction as its coordinator decided it: the PrepareX record at `offset` of a log partition.
 
@@ -101,10 +109,9 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
         return plain
     if len(decisions) * len(markers) > MOST_STEPS:
         return Explained({}, frozenset(), frozenset(decisions))
-    histories = _cheapest(decisions, markers, closed)
+    histories = _cheapest(decisions, markers, closed, untimely=0)
     if not histories:
         return Explained({}, frozenset(), frozenset(decisions))
-    first = histories[0]
     owns = [dict(each.own) for each in histories]
     own = {
         one: min((of_one[one] for of_one in owns), key=lambda marker: marker.offset)
@@ -112,11 +119,19 @@ def explain(decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed
         if all(one in of_one for of_one in owns)
     }
     unclear = frozenset(one for one in decisions if one in closed and one not in own)
+    doubtful = frozenset(one for each in histories for one, _ in each.foreign)
+    foreign = _certainly_foreign(histories)
+    if foreign:
+        foreign &= _certainly_foreign(_cheapest(decisions, markers, closed, untimely=_UNTIMELY))
+    torn = frozenset(Contradiction(one, marker) for one, marker in foreign if _contradicts(one, marker))
+    return Explained(own, torn, unclear | doubtful)
+
+
+def _certainly_foreign(histories: Sequence[_History]) -> frozenset[tuple[Decision, SeenMarker]]:
+    """Returns what is foreign in each of the histories, if they agree and are all there are."""
+    first = histories[0]
     is_certain = all(each.foreign == first.foreign and not each.skipped for each in histories)
-    if not is_certain or len(histories) >= _MOST_HISTORIES:
-        return Explained(own, frozenset(), unclear | frozenset(one for each in histories for one, _ in each.foreign))
-    torn = frozenset(Contradiction(one, marker) for one, marker in first.foreign if _contradicts(one, marker))
-    return Explained(own, torn, unclear | {one for one, _ in first.foreign})
+    return first.foreign if is_certain and len(histories) < _MOST_HISTORIES else frozenset()
 
 
 def _contradicts(one: Decision, marker: SeenMarker) -> bool:
@@ -127,6 +142,13 @@ def _contradicts(one: Decision, marker: SeenMarker) -> bool:
 
 def _is_own(one: Decision, marker: SeenMarker) -> bool:
     return (one.producer_epoch, one.is_commit) == (marker.producer_epoch, marker.is_commit)
+
+
+def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bool:
+    """Returns whether the marker was written between the decision and the beginning of the id's next transaction, by
+    clocks that are maintained: an id begins a transaction when the markers of the one before are written."""
+    next_ms = decisions[at + 1].start_ms if at + 1 < len(decisions) else marker.at_ms
+    return decisions[at].at_ms - _CLOCKS_MS <= marker.at_ms <= next_ms + _CLOCKS_MS
 
 
 def _plainly(
@@ -164,14 +186,15 @@ class _History(NamedTuple):
 
 
 def _cheapest(
-    decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision]
+    decisions: Sequence[Decision], markers: Sequence[SeenMarker], closed: frozenset[Decision], untimely: int
 ) -> list[_History]:
-    """Returns the histories with the fewest foreign and missing markers, at most _MOST_HISTORIES."""
+    """Returns the histories with the fewest foreign and missing markers, at most _MOST_HISTORIES. `untimely`: the cost
+    of a marker at another time than its decision's."""
     states: dict[int, list[_History]] = {0: [_History(0, 0)]}
     for marker in markers:
         following: dict[int, list[_History]] = {}
         for history in (each for some in states.values() for each in some):
-            for each in _steps(history, marker, decisions, closed):
+            for each in _steps(history, marker, decisions, closed, untimely):
                 _keep(following.setdefault(each.at, []), each)
         states = following
     ended: list[_History] = []
@@ -185,7 +208,7 @@ def _cheapest(
 
 
 def _steps(
-    history: _History, marker: SeenMarker, decisions: Sequence[Decision], closed: frozenset[Decision]
+    history: _History, marker: SeenMarker, decisions: Sequence[Decision], closed: frozenset[Decision], untimely: int
 ) -> Iterable[_History]:
     at, is_empty = history.at, marker.ends_from < 0
     if is_empty:
@@ -203,7 +226,7 @@ def _steps(
         if _is_own(one, marker) and (one in closed or not is_empty):
             skipped = tuple(each for each in decisions[at:next_at])
             yield history._replace(
-                cost=history.cost + _cost_of(skipped),
+                cost=history.cost + _cost_of(skipped) + (0 if _is_timely(decisions, next_at, marker) else untimely),
                 at=next_at + 1,
                 own=(*history.own, (one, marker)),
                 skipped=(*history.skipped, *skipped),
