@@ -136,11 +136,12 @@ def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
+    """At least once: a worker that has to wait too long for the others begins a round anew."""
     fences = {
         name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
         for name in TASK_IDS
     }
-    assert fences == dict.fromkeys(TASK_IDS, ROUNDS)
+    assert min(fences.values()) >= ROUNDS, fences
 
 
 def test_a_producer_for_each_partition_is_recognised(seen: Seen) -> None:
