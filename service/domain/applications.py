@@ -44,7 +44,7 @@ FLINK_TIMEOUT_MS: Final = 3_600_000
 """Default transaction.timeout.ms of a KafkaSink."""
 
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"  # as java.util.UUID writes it
-_STREAMS = re.compile(rf"(?P<name>.+)-(?P<process>{_UUID})-(?P<thread>0|[1-9][0-9]{{0,3}})", re.DOTALL)
+_STREAMS = re.compile(rf"(?P<name>.+)-(?P<process>{_UUID})-(?P<thread>[1-9][0-9]{{0,3}})", re.DOTALL)
 _STREAMS_TASK = re.compile(r"(?P<name>.+)-(?P<topology>[0-9]{1,4})_(?P<partition>[0-9]{1,5})", re.DOTALL)
 _FLINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>0|[1-9][0-9]{0,4})-(?P<number>0|[1-9][0-9]{0,17})", re.DOTALL)
 _FLINK_PRODUCER = re.compile(r".+-[0-9a-f]{32}-(?:0|[1-9][0-9]{0,17})", re.DOTALL)  # task, operator, number
@@ -117,8 +117,7 @@ def flink_name(name: str) -> FlinkName | None:
 
 def has_form_of_streams(name: str) -> bool:
     """Returns whether the id has the form of those of Kafka Streams' threads, whoever made it."""
-    form = _STREAMS.fullmatch(name)
-    return form is not None and form["thread"] != "0"
+    return _STREAMS.fullmatch(name) is not None
 
 
 def may_be_two_phase(name: str, timeout_ms: int) -> bool:
@@ -181,7 +180,7 @@ def application_of(
 def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
     """Threads are numbered from 1. Other frameworks that are given a random prefix number their producers from 0; an
     application that numbers its own from 1 hardly has the timeout of Kafka Streams."""
-    is_numbered_from_0 = parts["thread"] == "0" or f"{parts['name']}-{parts['process']}-0" in others
+    is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
     if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
     return Application(STREAMS, parts["name"], parts["thread"], PER_THREAD)

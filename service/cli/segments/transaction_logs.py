@@ -122,7 +122,7 @@ class _Ending:
 
     @property
     def marker_epoch(self) -> int | None:
-        """The epoch of its markers. A CompleteX alone may have that of the next transaction."""
+        """The epoch of its markers. None for a CompleteX alone: where the producer id changed, it has the new one's."""
         return self.record.producer_epoch if self.record.state in PREPARED else None
 
     @property

@@ -75,17 +75,13 @@ Uses = Mapping[bytes, int]
 """The time of the last use by id, on the log's clock: IN_USE while a transaction is open. Ids that never had one are
 absent."""
 
-_FOR_STREAMS: Final = (
-    "Keep state.dir of this Kafka Streams application on a disk that outlives its process: the process id in its"
-    " transactional ids is stored there, if the topology has a persistent state store. Without such a store every start"
-    " makes up new ids."
+_STATE_DIR: Final = (
+    " on a disk that outlives its process: the process id in its transactional ids is stored there, if the topology has"
+    " a persistent state store. Without such a store every start makes up new ids."
 )
+_FOR_STREAMS: Final = f"Keep state.dir of this Kafka Streams application{_STATE_DIR}"
 _FOR_OTHERS: Final = "Give each instance a transactional.id that stays the same over restarts."
-
-_PERHAPS_STREAMS: Final = _FOR_OTHERS + (
-    " If this is Kafka Streams, keep its state.dir on a disk that outlives the process: the process id in its"
-    " transactional ids is stored there, if the topology has a persistent state store."
-)
+_PERHAPS_STREAMS: Final = f"{_FOR_OTHERS} If this is Kafka Streams, keep its state.dir{_STATE_DIR}"
 
 _FOR_FLINK: Final = (
     "Nothing is wrong, and nothing has to be done. Each id takes memory in its coordinator for {kept} after its last"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from service.domain.partitions.endings import CLOSE_MS
 from service.domain.partitions.facts import TopicPartition
 
 MOST_STEPS: Final = 200_000
@@ -32,13 +33,9 @@ a leader. Were each of them counted, it would be cheaper to give every decision 
 all of one epoch), up to an abort that contradicts.
 """
 
-
 _UNTIMELY: Final = 1
 """Cost of a marker that has the time of another transaction, where clocks are believed. They may be wrong: only what is
 torn with and without them is called so."""
-
-_CLOCKS_MS: Final = 500
-"""Difference between clocks that are maintained."""
 
 
 class Decision(NamedTuple):
@@ -148,7 +145,7 @@ def _is_timely(decisions: Sequence[Decision], at: int, marker: SeenMarker) -> bo
     """Returns whether the marker was written between the decision and the beginning of the id's next transaction, by
     clocks that are maintained: an id begins a transaction when the markers of the one before are written."""
     next_ms = decisions[at + 1].start_ms if at + 1 < len(decisions) else marker.at_ms
-    return decisions[at].at_ms - _CLOCKS_MS <= marker.at_ms <= next_ms + _CLOCKS_MS
+    return decisions[at].at_ms - CLOSE_MS <= marker.at_ms <= next_ms + CLOSE_MS
 
 
 def _plainly(
@@ -224,7 +221,7 @@ def _steps(
     for next_at in range(at, len(decisions)):
         one = decisions[next_at]
         if _is_own(one, marker) and (one in closed or not is_empty):
-            skipped = tuple(each for each in decisions[at:next_at])
+            skipped = tuple(decisions[at:next_at])
             yield history._replace(
                 cost=history.cost + _cost_of(skipped) + (0 if _is_timely(decisions, next_at, marker) else untimely),
                 at=next_at + 1,
