@@ -62,28 +62,34 @@ class Shipping(App):
         return instance
 
     def _ship(self, orders: list[Message], *, commit: bool) -> None:
+        if not self._fill_or_abort(orders, (self.named(SHIPMENTS), self.choices.randrange(self.topics[SHIPMENTS]))):
+            return  # the group removed the consumer while no broker answered: these orders will be read again
         assert self._producer is not None
-        shipments = (self.named(SHIPMENTS), self.choices.randrange(self.topics[SHIPMENTS]))
-        try:
-            self._fill(self._producer, orders, shipments)
-        except KafkaException as e:
-            if e.args[0].txn_requires_abort():
-                # the group removed the consumer while no broker answered: these orders will be read again
-                retry(self.context.stop, self._producer.abort_transaction)
-                self.book.aborted(self.example, "client")
-                return
-            if not e.args[0].fatal():
-                raise
-            # rarely the offsets get INVALID_TXN_STATE, which is fatal for a librdkafka producer: start a new one
-            self._producer = self._start()
-            self.book.aborted(self.example, "fenced")
-            self._fill(self._producer, orders, shipments)
         if commit:
             retry(self.context.stop, self._producer.commit_transaction)
             self.book.committed(self.example)
         else:
             retry(self.context.stop, self._producer.abort_transaction)
             self.book.aborted(self.example, "client")
+
+    def _fill_or_abort(self, orders: list[Message], shipments: Participant) -> bool:
+        """Returns whether a transaction is open with the records and the offsets in it; False once it is aborted."""
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            assert self._producer is not None
+            try:
+                self._fill(self._producer, orders, shipments)
+                return True
+            except KafkaException as e:
+                if e.args[0].txn_requires_abort():
+                    retry(self.context.stop, self._producer.abort_transaction)
+                    self.book.aborted(self.example, "client")
+                    return False
+                if not e.args[0].fatal() or time.monotonic() > give_up:
+                    raise
+            # rarely the offsets get INVALID_TXN_STATE, which is fatal for a librdkafka producer: start a new one
+            self._producer = self._start()
+            self.book.aborted(self.example, "fenced")
 
     def _fill(self, instance: Producer, orders: list[Message], shipments: Participant) -> None:
         """Leaves a transaction open with the records and the offsets in it."""

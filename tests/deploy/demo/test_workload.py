@@ -6,10 +6,11 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.app import AppContext
@@ -161,18 +162,34 @@ class Dropped:
         return self._known
 
 
+class DiesOnce:
+    """A producer whose first offsets meet an error after which librdkafka lets it do nothing more."""
+
+    def __init__(self, real: Producer) -> None:
+        self._real = real
+
+    def send_offsets_to_transaction(self, *_arguments: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, "staged", fatal=True))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
 @pytest.mark.broker
-def test_orders_that_a_consumer_read_whose_group_dropped_it_are_shipped_later(broker_431: Broker) -> None:
-    """As after a broker was away for longer than the group waits for its members."""
+@pytest.mark.parametrize("producer_dies", [False, True])
+def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, producer_dies: bool) -> None:
+    """As after a broker was away for longer than the group waits for its members, whatever else that broke."""
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)
     orders.step()
     read = shipping._read(PARTITIONS)
-    shipping._producer = shipping._start()
+    started = shipping._start()
+    shipping._producer = cast("Producer", DiesOnce(started)) if producer_dies else started
     shipping._consumer = Dropped(shipping._consumer)
     shipping._ship(read, commit=True)
-    assert merged([shipping.book]).accounts[shipping.example].state == "CompleteAbort"
+    account = merged([shipping.book]).accounts[shipping.example]
+    assert (account.state, account.aborts) == ("CompleteAbort", Aborts(client=1, fenced=int(producer_dies)))
     again = Shipping(context)
     again.step()
     again.close()
