@@ -23,7 +23,7 @@ from dashboards.queries import (
     value,
 )
 from dashboards.shared import blocked, hanging, longest_lso, not_judged, waiting, what_hangs
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.metrics import catalogue
 
 _NOW: Final = [
@@ -51,7 +51,7 @@ _NOW: Final = [
             "KafkaTransactionOverdue",
         ),
         "none",
-        confirmed(kinds.OVERDUE),
+        confirmed(Kind.OVERDUE),
         page(of_series),
         steps=steps(red=at.OVERDUE),
     ),

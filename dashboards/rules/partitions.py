@@ -7,7 +7,7 @@ from typing import Final
 from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
-from service.domain.findings.kinds import CONFIRMED, UNREPLICATED
+from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.facts import SOURCE
 from service.metrics import catalogue as of
 
@@ -48,7 +48,7 @@ GROUP_BLOCKED: Final = Alert(
 
 NOT_REPLICATED: Final = Alert(
     name="KafkaTransactionMarkerUnreplicated",
-    expr=f"{most(pick(of.FINDINGS, kind=UNREPLICATED, status=CONFIRMED))} > 0",
+    expr=f"{most(pick(of.FINDINGS, kind=Kind.UNREPLICATED, status=Status.CONFIRMED))} > 0",
     severity=WARNING,
     wait="1m",
     labels=_RESTS_ON,

@@ -7,7 +7,7 @@ from typing import Final
 from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
-from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP, DATA_GAP
+from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions import facts, ledger
 from service.domain.transaction_log import states
 from service.metrics import catalogue as of
@@ -111,7 +111,7 @@ COVERAGE_LOW: Final = Alert(
 
 NOT_COVERED: Final = Alert(
     name="KafkaTxnCoverageGap",
-    expr=f"{most(pick(of.FINDINGS, kind=COVERAGE_GAP, status=CONFIRMED))} > 0",
+    expr=f"{most(pick(of.FINDINGS, kind=Kind.COVERAGE_GAP, status=Status.CONFIRMED))} > 0",
     severity=WARNING,
     wait="5m",
     summary="A permission or an answer of {{ $labels.cluster }} is missing",
@@ -123,7 +123,7 @@ NOT_COVERED: Final = Alert(
 
 GAP: Final = Alert(
     name="KafkaTxnDataGap",
-    expr=f"{most(pick(of.FINDINGS, kind=DATA_GAP, status=CONFIRMED))} > 0",
+    expr=f"{most(pick(of.FINDINGS, kind=Kind.DATA_GAP, status=Status.CONFIRMED))} > 0",
     severity=WARNING,
     summary="Part of a log of {{ $labels.cluster }} was gone before it was read",
     description="{{ $value | humanize }} partition(s) of {{ $labels.cluster }} lost records before they were read, or"

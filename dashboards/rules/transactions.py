@@ -8,7 +8,7 @@ from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import OVERDUE as OVERDUE_FEWEST
 from dashboards.thresholds import PREPARE_STUCK_S
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Status
 from service.domain.transaction_log.states import SOURCE
 from service.metrics import catalogue as of
 
@@ -18,14 +18,14 @@ _PREPARED: Final = ("PrepareCommit", "PrepareAbort")
 
 
 def _confirmed(kind: str) -> str:
-    return most(pick(of.FINDINGS, kind=kind, status=kinds.CONFIRMED))
+    return most(pick(of.FINDINGS, kind=kind, status=Status.CONFIRMED))
 
 
 # needs the finding, too: an id in PrepareX at the moment reading stopped gets older without being stuck
 PREPARE_STUCK: Final = Alert(
     name="KafkaTransactionPrepareStuck",
     expr=f"(\n  time() - min by (cluster, state) ({pick(of.OLDEST_STATE_ENTRY, state=_PREPARED)} > 0)\n)"
-    f" > {PREPARE_STUCK_S}\n  and on (cluster)\n{_confirmed(kinds.STUCK_COMPLETION)} > 0",
+    f" > {PREPARE_STUCK_S}\n  and on (cluster)\n{_confirmed(Kind.STUCK_COMPLETION)} > 0",
     severity=CRITICAL,
     wait="1m",
     labels=_RESTS_ON,
@@ -40,7 +40,7 @@ PREPARE_STUCK: Final = Alert(
 
 _LATE: Final = Alert(
     name="KafkaTransactionOverdue",
-    expr=f"{_confirmed(kinds.OVERDUE)} >= {OVERDUE_FEWEST}",
+    expr=f"{_confirmed(Kind.OVERDUE)} >= {OVERDUE_FEWEST}",
     severity=WARNING,
     wait="1m",
     labels=_RESTS_ON,
@@ -57,7 +57,7 @@ OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
 
 MISMATCH: Final = Alert(
     name="KafkaCoordinatorMismatch",
-    expr=f"{_confirmed(kinds.COORDINATOR_MISMATCH)} > 0",
+    expr=f"{_confirmed(Kind.COORDINATOR_MISMATCH)} > 0",
     severity=CRITICAL,
     wait="1m",
     labels=_RESTS_ON,
@@ -71,7 +71,7 @@ MISMATCH: Final = Alert(
 
 EXPANDED: Final = Alert(
     name="KafkaTransactionLogExpanded",
-    expr=f"{_confirmed(kinds.LOG_EXPANDED)} > 0",
+    expr=f"{_confirmed(Kind.LOG_EXPANDED)} > 0",
     severity=CRITICAL,
     wait="1m",
     labels=_RESTS_ON,
@@ -86,7 +86,7 @@ EXPANDED: Final = Alert(
 
 TIMED_OUT_TOGETHER: Final = Alert(
     name="KafkaTransactionsTimedOutTogether",
-    expr=f"{_confirmed(kinds.CORRELATED_TIMEOUTS)} > 0",
+    expr=f"{_confirmed(Kind.CORRELATED_TIMEOUTS)} > 0",
     severity=WARNING,
     labels=_RESTS_ON,
     summary="Many transactions of {{ $labels.cluster }} were aborted by timeout together",
@@ -102,7 +102,7 @@ TIMED_OUT_TOGETHER: Final = Alert(
 # no label `source`: what happened stays true, however old the data are (alertmanager.example.yml)
 LOST: Final = Alert(
     name="KafkaTransactionLostRecords",
-    expr=f"{_confirmed(kinds.LOST_RECORDS)} > 0",
+    expr=f"{_confirmed(Kind.LOST_RECORDS)} > 0",
     severity=CRITICAL,
     summary="Committed records of {{ $labels.cluster }} are lost to their consumers",
     description="An ABORT marker ended records of {{ $value | humanize }} committed transaction part(s) on"
@@ -114,7 +114,7 @@ LOST: Final = Alert(
 
 TORN: Final = Alert(
     name="KafkaTransactionTorn",
-    expr=f"{_confirmed(kinds.TORN)} > 0",
+    expr=f"{_confirmed(Kind.TORN)} > 0",
     severity=CRITICAL,
     summary="A transaction of {{ $labels.cluster }} did not end as a whole",
     description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker says"

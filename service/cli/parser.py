@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from service.access.actions import ACTIONS
 from service.cli.errors import USAGE
 from service.cli.version import version
-from service.domain.findings.kinds import KINDS, SEVERITIES, STATUSES
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.states import NAMES
 from service.settings import Settings, flag
 
@@ -171,9 +171,9 @@ def _expiring(sub: argparse.ArgumentParser) -> None:
 
 
 def _findings(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--kind", choices=KINDS, metavar="KIND", help=f"only this kind: {', '.join(KINDS)}")
-    sub.add_argument("--severity", choices=SEVERITIES, help="only this severity")
-    sub.add_argument("--status", choices=STATUSES, help="only this status (default: candidate and confirmed)")
+    sub.add_argument("--kind", choices=tuple(Kind), metavar="KIND", help=f"only this kind: {', '.join(Kind)}")
+    sub.add_argument("--severity", choices=tuple(Severity), help="only this severity")
+    sub.add_argument("--status", choices=tuple(Status), help="only this status (default: candidate and confirmed)")
     sub.add_argument("--all", action="store_true", help="include resolved findings")
     sub.add_argument("--transactional-id", metavar="ID", help="only findings about this id")
     sub.add_argument("--topic", metavar="NAME", help="only findings about this topic")

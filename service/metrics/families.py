@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from service.domain.findings.kinds import CONFIRMED, HANGING, KINDS, statuses_of
+from service.domain.findings.kinds import Kind, Status, statuses_of
 from service.domain.partitions import facts as partition_facts
 from service.domain.partitions.blockers import SAMPLE_FRESH_MS
 from service.domain.partitions.marker_audit import Result
@@ -53,10 +53,10 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
     """Yields every kind and status, also at 0."""
-    for kind in KINDS:
+    for kind in Kind:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))
-    for kind in KINDS:
+    for kind in Kind:
         yield Series(catalogue.FINDINGS_TRUNCATED, (kind,), facts.truncated.get(kind, 0))
     yield Series(catalogue.CONTRADICTIONS, (), facts.counters.get((CONTRADICTIONS, ""), 0))
     for result in Result:
@@ -83,7 +83,7 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     """Yields the series of data partitions, the longest stalled first. No partition counts as judged once the last
     sample is older than SAMPLE_FRESH_MS.
     """
-    yield Series(catalogue.HANGING, (), facts.findings.get((HANGING, CONFIRMED), 0))
+    yield Series(catalogue.HANGING, (), facts.findings.get((Kind.HANGING, Status.CONFIRMED), 0))
     for finding in facts.hanging:
         subject = finding.subject
         name = "" if subject.transactional_id is None else display_id(subject.transactional_id)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.open_entries import Entry
 from service.domain.worlds.verdict import World
 from service.kafka.client import KafkaClient
@@ -98,11 +98,11 @@ def steps(way: WayOut, *, executed: bool) -> tuple[str, ...]:
 
 def _reason(finding: Finding) -> str:
     """Returns the reason why the finding's marker is right. Raises Refused if the finding calls for none."""
-    if finding.kind != kinds.HANGING:
+    if finding.kind != Kind.HANGING:
         raise Refused(f"the finding is no hanging transaction but {finding.kind}: a marker cannot end it")
-    if finding.status == kinds.RESOLVED:
+    if finding.status == Status.RESOLVED:
         raise Refused(f"the finding has ended already: {finding.resolution}")
-    if finding.status != kinds.CONFIRMED:
+    if finding.status != Status.CONFIRMED:
         raise Refused("the finding is not confirmed: only a confirmed hanging transaction may be ended by hand")
     if finding.decision not in REASONS:
         raise Refused(

@@ -7,11 +7,12 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.findings import ids_running_out, kinds, open_too_long, unreadable
+from service.domain.findings import ids_running_out, open_too_long, unreadable
 from service.domain.findings.advice import Answer
 from service.domain.findings.conditions import MOST_IDS, IdState, place_of
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult
 from service.domain.findings.mismatch import Compared, CoordinatorAnswer, answer_of, is_comparable, mismatches
 from service.domain.findings.open_too_long import Surroundings
@@ -69,7 +70,7 @@ class ConditionObserver:
             suspects = [
                 subject.transactional_id
                 for (kind, subject), finding in known.items()
-                if kind == kinds.COORDINATOR_MISMATCH and finding.is_open and subject.transactional_id is not None
+                if kind == Kind.COORDINATOR_MISMATCH and finding.is_open and subject.transactional_id is not None
             ]
             looks.append(self._compare(connection, context, suspects, now_ms))
             if now_ms >= self._ask_at_ms and self._ask(connection, context, suspects, [*prepared, *open_], left_behind):
@@ -97,10 +98,10 @@ class ConditionObserver:
             *unreadable.undecodable(undecoded.read, context),
         ]
         unread = {
-            kinds.OVERDUE: timed_out.unread,
-            kinds.STUCK_COMPLETION: prepared.unread,
-            kinds.LONG_RUNNING: open_.unread,
-            kinds.UNDECODABLE: undecoded.unread,
+            Kind.OVERDUE: timed_out.unread,
+            Kind.STUCK_COMPLETION: prepared.unread,
+            Kind.LONG_RUNNING: open_.unread,
+            Kind.UNDECODABLE: undecoded.unread,
         }
         look = RoundResult(
             tuple(found), frozenset(unread), frozenset(context.known_until_ms), context.is_log_complete, unread=unread
@@ -125,7 +126,7 @@ class ConditionObserver:
                 sources.append(SourceReport(name, topic, status.as_of_ms, status.error, since_ms))
         gaps = judge_inputs.gaps(connection, self._cluster_id, now_ms - QUIET_MS)
         found = [*unreadable.coverage_gaps(sources, now_ms), *unreadable.data_gaps(gaps.read), *self._gaps()]
-        judged, unread = frozenset({kinds.COVERAGE_GAP}), {kinds.DATA_GAP: gaps.unread}
+        judged, unread = frozenset({Kind.COVERAGE_GAP}), {Kind.DATA_GAP: gaps.unread}
         # `is_log_complete` is True: whether a source answers is known, also if it fails
         return RoundResult(tuple(found), judged, frozenset(context.known_until_ms), True, unread=unread)
 
@@ -142,7 +143,7 @@ class ConditionObserver:
             *ids_running_out.expiring(idle.read, context),
             *ids_running_out.epoch_exhaustion(near_exhaustion.read, context),
         ]
-        unread = {kinds.EXPIRING: idle.unread, kinds.EPOCH_EXHAUSTION: near_exhaustion.unread}
+        unread = {Kind.EXPIRING: idle.unread, Kind.EPOCH_EXHAUSTION: near_exhaustion.unread}
         return RoundResult(
             tuple(found), frozenset(unread), frozenset(context.known_until_ms), context.is_log_complete, unread=unread
         )

@@ -14,6 +14,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
 from service.domain.findings.events import Event
 from service.domain.findings.finding import Key
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
 from service.domain.findings.timed_out import Burst, Participants
@@ -29,10 +30,10 @@ from spark_jobs.judge.makers import Makers
 IDS_OF_BURST: Final = 200
 
 _KINDS: Final = {
-    causes.TIMEOUT: kinds.TIMED_OUT,
-    causes.FENCED: kinds.FENCING_CONFLICT,
-    causes.INITIALIZED: kinds.CHURN,
-    causes.EXPIRY: kinds.EXPIRED,
+    causes.TIMEOUT: Kind.TIMED_OUT,
+    causes.FENCED: Kind.FENCING_CONFLICT,
+    causes.INITIALIZED: Kind.CHURN,
+    causes.EXPIRY: Kind.EXPIRED,
 }
 """The kind of finding that counts an event, by the cause of the event."""
 
@@ -57,7 +58,7 @@ class EventObserver:
         self._makers = Makers(cluster_id)
 
     @property
-    def unread(self) -> dict[str, int]:
+    def unread(self) -> dict[Kind, int]:
         """Returns, by kind of finding, how many events were dropped before a finding counted them. The number stays
         until QUIET_MS after the last dropped event, for as long as such a finding would be open."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
@@ -104,7 +105,7 @@ class EventObserver:
             lambda timeouts: self._makers.of(connection, timeouts, self._now_ms),
         )
         found, self._held = find_in_events(events, lookups, settling, context)
-        event_kinds = kinds.EVENTS - {kinds.DATA_GAP}
+        event_kinds = kinds.EVENTS - {Kind.DATA_GAP}
         judged = frozenset(context.known_until_ms), context.is_log_complete
         return RoundResult(found, event_kinds, *judged, unsettled=self._held, unread=self.unread)
 

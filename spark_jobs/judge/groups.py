@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from service.domain.findings import blocked_group, kinds
+from service.domain.findings import blocked_group
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import AffectedGroup
@@ -47,8 +48,8 @@ class BlockedGroupObserver:
         has both, however old the last answer is."""
         as_of_ms = looked_at_ms(connection, self._cluster_id) or 0
         found = blocked_group.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
-        unread = {kinds.BLOCKED_GROUP: self.unread(connection)}
-        judged_kinds = frozenset({kinds.BLOCKED_GROUP})
+        unread = {Kind.BLOCKED_GROUP: self.unread(connection)}
+        judged_kinds = frozenset({Kind.BLOCKED_GROUP})
         return RoundResult(tuple(found), judged_kinds, frozenset(context.known_until_ms), True, unread=unread)
 
     def gaps(self) -> list[Observation]:

@@ -14,6 +14,7 @@ from service.clock import wall_clock_ms
 from service.domain.findings import kinds
 from service.domain.findings.context import Context, Limits, context_of, limits_of
 from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.truncation import Truncation
@@ -85,7 +86,7 @@ class Judge:
         self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
         self._known: dict[Key, Finding] | None = None
         self._truncation = Truncation()
-        self._truncated: dict[str, int] | None = None
+        self._truncated: dict[Kind, int] | None = None
         self._kafka_id = ""
         self._limits: Limits = limits_of({})
         self._may_skip_markers: bool | None = None
@@ -141,7 +142,7 @@ class Judge:
                     looks.append(_without_new_events(context, self._events))
                     looks += self._conditions.looks(connection, context, self._known, now_ms)
                     looks += acknowledged(connection, self._cluster_id, self._known)
-                    looks.append(RoundResult(self._torn.observe(connection, context), frozenset({kinds.TORN})))
+                    looks.append(RoundResult(self._torn.observe(connection, context), frozenset({Kind.TORN})))
             known = dict(self._known)
             changes = self._reconcile(known, looks, now_ms)
             if has_partitions:
@@ -196,11 +197,11 @@ class Judge:
         assert self._known is not None
         detected = []
         for finding, _ in changes:
-            if self._partitions is None or finding.kind != kinds.HANGING or finding.status != kinds.CONFIRMED:
+            if self._partitions is None or finding.kind != Kind.HANGING or finding.status != Status.CONFIRMED:
                 continue
             old = self._known.get((finding.kind, finding.subject))
             since_ms = self._partitions.stalled_since_ms(finding.subject)
-            if since_ms is not None and (old is None or old.status != kinds.CONFIRMED):
+            if since_ms is not None and (old is None or old.status != Status.CONFIRMED):
                 detected.append(since_ms)
         return detected
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.findings import kinds
 from service.domain.findings.conditions import IdState
 from service.domain.findings.context import Context
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.log_expanded import LeftBehind, LeftBehindIds, expanded, named_first
 from service.domain.findings.open_too_long import is_overdue
@@ -65,7 +65,7 @@ class LeftBehindObserver:
         )
         self._begins_at_ms = now_ms + AGAIN_MS if found.ids else None
         observations = expanded(found, self._partition_count)
-        return [RoundResult(tuple(observations), frozenset({kinds.LOG_EXPANDED}), is_log_complete=True)]
+        return [RoundResult(tuple(observations), frozenset({Kind.LOG_EXPANDED}), is_log_complete=True)]
 
     def to_ask(self, timed_out: Iterable[IdState], others: Iterable[IdState], context: Context) -> list[IdState]:
         """Returns the overdue transactions about which the brokers are to be asked. `others`: of records that do not

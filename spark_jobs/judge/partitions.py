@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.domain.findings import kinds
 from service.domain.findings.adopted import unreplicated
 from service.domain.findings.confirmation import EndsKnown, Open, settled_at_ms
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.kinds import Kind, Resolution
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.blockers import SAMPLE_FRESH_MS
@@ -129,7 +129,7 @@ class OpenEntryObserver:
         partitions = judged_partitions.judge(
             connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id)
         )
-        hanging = {subject: one for (kind, subject), one in known.items() if kind == kinds.HANGING}
+        hanging = {subject: one for (kind, subject), one in known.items() if kind == Kind.HANGING}
         log_unread = judged_partitions.log_unread_reason(connection, self._cluster_id)
         shown = [
             (partition.row, _as_coordinated(one, context)) for partition in partitions for one in partition.entries
@@ -150,7 +150,7 @@ class OpenEntryObserver:
             NotJudged(one.row.topic, one.row.partition, one.row.stalled_since_ms, one.why) for one in partitions
         )
         self._note_disturbances(current)
-        self._fates.resume(one for (kind, _), one in known.items() if kind == kinds.ADOPTED and one.is_open)
+        self._fates.resume(one for (kind, _), one in known.items() if kind == Kind.ADOPTED and one.is_open)
         ends = self._apply_answers(current) | self._apply_rows(current)
         self._cases = {key: case for key, case in self._cases.items() if case.subject not in ends}
         self._apply_log(current)
@@ -166,14 +166,14 @@ class OpenEntryObserver:
             self._fates.lost(),
         ]
 
-    def _hanging(self, current: _Round, ends: Mapping[Subject, str], unread: int) -> RoundResult:
+    def _hanging(self, current: _Round, ends: Mapping[Subject, Resolution], unread: int) -> RoundResult:
         """Returns the round's result on hanging entries. `ends`: how cases have ended. `unread`: from `_unread`."""
         found = (case for case in self._cases.values() if case.is_reportable(current.now_ms))
         return RoundResult(
             tuple(observed(case, current.context, self._bootstrap, current.now_ms) for case in found),
-            frozenset({kinds.HANGING}),
+            frozenset({Kind.HANGING}),
             resolutions=ends,
-            unread={kinds.HANGING: unread + self._without_case},
+            unread={Kind.HANGING: unread + self._without_case},
         )
 
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
@@ -182,9 +182,9 @@ class OpenEntryObserver:
         looked_at_ms = read_partitions.looked_at_ms(current.connection, self._cluster_id) or 0
         return RoundResult(
             tuple(unreplicated(cases, current.context.rules, current.now_ms)),
-            frozenset({kinds.UNREPLICATED}),
+            frozenset({Kind.UNREPLICATED}),
             is_log_complete=current.now_ms - looked_at_ms <= SAMPLE_FRESH_MS,
-            unread={kinds.UNREPLICATED: unread},
+            unread={Kind.UNREPLICATED: unread},
         )
 
     def _note_disturbances(self, current: _Round) -> None:
@@ -202,13 +202,13 @@ class OpenEntryObserver:
         newest_ms = self._disturbances.newest_ms(case.owner.log_partition)
         return settled_at_ms(case.addable_since_ms, NEVER_MS if case.decision.was_listed else newest_ms)
 
-    def _apply_answers(self, current: _Round) -> dict[Subject, str]:
+    def _apply_answers(self, current: _Round) -> dict[Subject, Resolution]:
         """Applies the prober's answers to the cases. Returns how cases have ended.
 
         Broker failures come first: step 2 of a case whose log ends were requested too early for them is discarded, and
         its log ends are requested again.
         """
-        ends: dict[Subject, str] = {}
+        ends: dict[Subject, Resolution] = {}
         answered = self._prober.answers()
         for answers in answered:
             if answers.broker_failure_at_ms is not None:
@@ -224,10 +224,10 @@ class OpenEntryObserver:
                 subject = case.subject
                 how = self._apply(current, answers, key, case)
                 if how is not None or case.subject != subject:  # else the finding named an id that is not its own
-                    ends[subject] = how or kinds.NOT_HANGING
+                    ends[subject] = how or Resolution.NOT_HANGING
         return ends
 
-    def _apply(self, current: _Round, answers: Answers, key: EntryKey, case: HangingCase) -> str | None:
+    def _apply(self, current: _Round, answers: Answers, key: EntryKey, case: HangingCase) -> Resolution | None:
         """Applies the answers to one case. Returns how the entry has ended; None if it has not, or that is not known
         yet."""
         read, asked_at_ms = current.read, answers.log_asked_at_ms
@@ -243,11 +243,11 @@ class OpenEntryObserver:
         if coordinators is not None and current.is_log_absent:
             coordinators = _without_ongoing(coordinators, case.entry)
         if coordinators is not None and case.apply_coordinators(coordinators, from_ms):
-            return kinds.ADOPTION
+            return Resolution.ADOPTION
         if seen is None or seen.asked_at_ms < case.begun_ms:
             return None
         if case.topic_id not in ("", seen.topic_id):
-            return kinds.TOPIC_DELETED
+            return Resolution.TOPIC_DELETED
         if is_open(key, seen):
             case.apply_open(seen)
             case.is_without_facts |= key in answers.without_facts
@@ -263,10 +263,10 @@ class OpenEntryObserver:
             self._fates.note_end(case, found.markers[0], how, current.context.rules)
         return how
 
-    def _apply_rows(self, current: _Round) -> dict[Subject, str]:
+    def _apply_rows(self, current: _Round) -> dict[Subject, Resolution]:
         """Begins a case for each entry that no transaction will end (or, without the log, where that is not known).
         Returns how cases have ended: a transaction will end the entry, its partition is gone, or not to be judged."""
-        ends: dict[Subject, str] = {}
+        ends: dict[Subject, Resolution] = {}
         there = self._stored = set()
         self._without_case = 0
         for row, (entry, relation) in current.shown:
@@ -280,7 +280,7 @@ class OpenEntryObserver:
                 if is_news and row.why is None:
                     self._begin(current, row, entry, relation, has_log=has_log)
             elif relation.kind not in (NOT_KNOWN, UNREPLICATED) and case is not None:
-                ends[case.subject] = kinds.ADOPTION
+                ends[case.subject] = Resolution.ADOPTION
                 if case.is_unowned:
                     self._fates.note_taken_over(key, current.now_ms)
         gone = {(row.topic, row.partition) for row in read_partitions.gone(current.connection, self._cluster_id)}
@@ -289,9 +289,9 @@ class OpenEntryObserver:
             self._cases.setdefault(entry_key(case.entry), case)
         for key, case in self._cases.items():
             if key.place in gone:
-                ends[case.subject] = kinds.TOPIC_DELETED
+                ends[case.subject] = Resolution.TOPIC_DELETED
             if self._watch.mirrors(key.topic):  # since the last restart: its producer ids are another cluster's
-                ends[case.subject] = kinds.NOT_HANGING
+                ends[case.subject] = Resolution.NOT_HANGING
         # drop entries that were gone before any finding was about them
         self._cases = {
             key: case for key, case in self._cases.items() if key in there or case.subject in current.findings

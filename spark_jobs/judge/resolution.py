@@ -7,10 +7,10 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, can_still_write, observe
+from service.domain.findings.kinds import Resolution
 from service.domain.partitions.endings import resolution_of
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.partitions.state import PartitionState
@@ -40,10 +40,10 @@ def how_it_ended(
     seen: CheckedPartition,
     found: BatchesRead | None,
     context: Context,
-) -> str | None:
+) -> Resolution | None:
     """Returns the resolution; None while the marker cannot be read, or its writer is not known yet."""
     if not seen.described:
-        return kinds.HEALED
+        return Resolution.HEALED
     if found is None:
         return None
     entry = case.entry
@@ -64,13 +64,13 @@ def how_it_ended(
         ended=None if owner is None or case.had_ended(owner) else ended_of(owner),
         by_us=by_us,
     )
-    if how in (kinds.HEALED, kinds.RETENTION):
+    if how in (Resolution.HEALED, Resolution.RETENTION):
         return how if is_over(closed_ms, MARKER_WAIT_MS, seen.asked_at_ms) else None
-    if how in (kinds.FOREIGN_COMMIT, kinds.FOREIGN_ABORT):
+    if how in (Resolution.FOREIGN_COMMIT, Resolution.FOREIGN_ABORT):
         if not case.has_log:
-            return kinds.HEALED  # without the log, the marker may be a coordinator's
+            return Resolution.HEALED  # without the log, the marker may be a coordinator's
         if _may_be_a_younger_ones(entry, owner, context, closed_ms):
-            return kinds.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
+            return Resolution.HEALED if is_over(closed_ms, LOG_WAIT_MS, seen.asked_at_ms) else None
     return how
 
 

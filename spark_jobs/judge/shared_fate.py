@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.adopted import adopted
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Finding, Observation, Subject
 from service.domain.findings.hanging import subject_of
+from service.domain.findings.kinds import Kind, Resolution, Severity
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rules
@@ -53,9 +53,9 @@ READ_AT_ONCE: Final = 4
 MOST_FOLLOWED: Final = 1_000
 
 _ENDED_BY: Final = {
-    kinds.FOREIGN_ABORT: EndedBy.FOREIGN_ABORT,
-    kinds.ADOPTION: EndedBy.OTHER_TRANSACTION,
-    kinds.COORDINATOR_MARKER: EndedBy.OTHER_TRANSACTION,
+    Resolution.FOREIGN_ABORT: EndedBy.FOREIGN_ABORT,
+    Resolution.ADOPTION: EndedBy.OTHER_TRANSACTION,
+    Resolution.COORDINATOR_MARKER: EndedBy.OTHER_TRANSACTION,
 }
 """By resolution, the marker that ended the entry; of any other the writer is not known."""
 
@@ -109,10 +109,10 @@ class SharedFates:
         of_committed = [case.subject for case in cases if key_of(case.subject) in self._followed]
         return RoundResult(
             tuple(adopted(cases, context.rules, of_committed)),
-            frozenset({kinds.ADOPTED}),
+            frozenset({Kind.ADOPTED}),
             frozenset(context.known_until_ms),
             context.is_log_complete,
-            unread={kinds.ADOPTED: unread},
+            unread={Kind.ADOPTED: unread},
         )
 
     def _is_older(self, entry: Entry) -> bool:
@@ -124,18 +124,18 @@ class SharedFates:
     def lost(self) -> RoundResult:
         """Returns the committed records that ABORT markers have ended since the last call."""
         lost, self._lost = self._lost, []
-        return RoundResult(tuple(lost), frozenset({kinds.LOST_RECORDS}), resolutions={})
+        return RoundResult(tuple(lost), frozenset({Kind.LOST_RECORDS}), resolutions={})
 
-    def note_end(self, case: HangingCase, marker: Marker, how: str, rules: Rules) -> None:
+    def note_end(self, case: HangingCase, marker: Marker, how: Resolution, rules: Rules) -> None:
         """Notes that a marker has ended a hanging entry; `how`: its resolution."""
-        if case.holds_committed and marker.is_commit is False and how != kinds.OUR_MARKER:
+        if case.holds_committed and marker.is_commit is False and how != Resolution.OUR_MARKER:
             by = _ENDED_BY.get(how, EndedBy.NOT_KNOWN)
             self._lost.append(_lost_by(case.subject, marker, by, case.proofs, rules))
 
     def resume(self, findings: Iterable[Finding]) -> None:
         """Follows the entries of open findings from before a restart. `findings`: about adopted records."""
         for one in findings:
-            if one.severity == kinds.CRITICAL:
+            if one.severity == Severity.CRITICAL:
                 self._follow(key_of(one.subject), one.subject, one.evidence)
 
     def follow(self, owned: OwnedEntry, proofs: Sequence[Proof], last_offset: int | None = None) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.kinds import Resolution
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.torn import torn
 from service.store.acknowledgements import read_acknowledgements
@@ -45,6 +46,6 @@ def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Fi
     given = read_acknowledgements(connection, cluster_id, waiting)
     results = []
     for kind in sorted({one.kind for one in waiting if one.id in given}):
-        ended = {one.subject: kinds.ACKNOWLEDGED for one in waiting if one.id in given and one.kind == kind}
+        ended = {one.subject: Resolution.ACKNOWLEDGED for one in waiting if one.id in given and one.kind == kind}
         results.append(RoundResult((), frozenset({kind}), resolutions=ended))
     return results

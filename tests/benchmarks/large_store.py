@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, insert, literal, null, select, update
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import Change
 from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import SOURCE, TOPIC
@@ -160,7 +161,7 @@ def _add_history(connection: Connection) -> None:
                     *(_LAST_OFFSET + t.offset * _ROWS_EACH - number, back_ms),
                     *(literal(states.ONGOING), literal(states.PREPARE_ABORT), t.producer_id, t.producer_epoch),
                     *(t.timeout_ms, literal(1_200, BigInteger), null(), literal(causes.TIMEOUT, String)),
-                    *(literal(causes.LIKELY, String), null(), literal(True)),
+                    *(literal(Confidence.LIKELY, String), null(), literal(True)),
                 ).where(t.producer_id % _HISTORY_EVERY == 0),
             )
         )
@@ -191,7 +192,7 @@ def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) 
         "to_state": states.PREPARE_ABORT,
         "duration_ms": 800,
         "cause": causes.CLIENT_ABORT,
-        "confidence": causes.LIKELY,
+        "confidence": Confidence.LIKELY,
         "counted": True,
     }
     first_offset = 2 * _LAST_OFFSET + row.offset * 1_000
@@ -202,15 +203,15 @@ def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) 
 
 def _findings(store: LargeStore) -> Iterator[Finding]:
     for number in range(FINDINGS):
-        kind = kinds.KINDS[number % len(kinds.KINDS)]
+        kind = tuple(Kind)[number % len(tuple(Kind))]
         opened_ms, is_over = NOW_MS - number * 600_000, number % 3 == 0
         about = Subject(transactional_id=store.ids[number * 37 % len(store.ids)], topic=TOPICS[number % 3])
         yield Finding(
             id=f"{number:016x}",
             kind=kind,
-            severity=kinds.SEVERITIES[number % 3],
-            status=kinds.RESOLVED if is_over else kinds.CONFIRMED,
-            confidence=kinds.CERTAIN,
+            severity=tuple(Severity)[number % 3],
+            status=Status.RESOLVED if is_over else Status.CONFIRMED,
+            confidence=Confidence.CERTAIN,
             subject=about,
             opened_at_ms=opened_ms,
             confirmed_at_ms=opened_ms,
@@ -218,7 +219,7 @@ def _findings(store: LargeStore) -> Iterator[Finding]:
             last_seen_ms=NOW_MS,
             count=1,
             reopened=False,
-            resolution=kinds.HEALED if is_over else None,
+            resolution=Resolution.HEALED if is_over else None,
             owner=None,
             muted_until_ms=None,
             title="A transaction is open for longer than its timeout allows",

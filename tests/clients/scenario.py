@@ -20,8 +20,8 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
-from service.domain.findings import kinds
 from service.domain.findings.churn import RANDOM_IDS
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import NAMES, OPEN
 from service.store.schema import findings
 from tests.clients import libraries
@@ -95,7 +95,7 @@ class Scenario:
                 one.result()
         wait_until_equal(self._open, [], f"the open transactions ({self.app.log})")
         self.app.wait_until_read()
-        wait_for(lambda: self._found(kinds.CHURN), f"churn; {self.app.log}")
+        wait_for(lambda: self._found(Kind.CHURN), f"churn; {self.app.log}")
         wait_until_equal(self._untold, [], f"the timed-out ids without a finding ({self.app.log})")
 
     def timeouts(self) -> list[tuple[str, int]]:
@@ -196,11 +196,10 @@ class Scenario:
         return [row for row in self.app.rows(findings) if row.kind == kind]
 
     def _untold(self) -> list[str]:
-        if self._found(kinds.CORRELATED_TIMEOUTS):
+        if self._found(Kind.CORRELATED_TIMEOUTS):
             return []
         told = {
-            row.transactional_id.decode() if row.transactional_id else row.prefix
-            for row in self._found(kinds.TIMED_OUT)
+            row.transactional_id.decode() if row.transactional_id else row.prefix for row in self._found(Kind.TIMED_OUT)
         }
         return sorted({name for name, _ in self.timeouts() if not name.startswith(tuple(told))})
 

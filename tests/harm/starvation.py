@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.store.schema import findings
 from tests.harm.starved import starved
 from tests.harm.watched import Watch, restarted
@@ -101,7 +101,7 @@ def _confirmed(app: Watch) -> dict[Key, str]:
     return {
         (row.topic, row.partition, row.producer_id, row.start_offset): row.status
         for row in app.rows(findings)
-        if row.kind == kinds.HANGING and row.confirmed_at_ms is not None
+        if row.kind == Kind.HANGING and row.confirmed_at_ms is not None
     }
 
 

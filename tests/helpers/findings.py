@@ -8,8 +8,8 @@ from typing import Any
 from service.api.http.store import Store
 from service.api.routes.event_feed import EventFeed
 from service.api.routes.events import begin, stream_events
-from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load
@@ -24,7 +24,7 @@ class WithFindings(SeededCluster):
         """Stores the result of a judge round with these observations. Open findings that are not among them end."""
         with self.engine.connect() as connection:
             stored: dict[Key, Finding] = load(connection, self.id, now_ms)
-        look = RoundResult(observations, frozenset(kinds.KINDS), frozenset({0}), True)
+        look = RoundResult(observations, frozenset(Kind), frozenset({0}), True)
         FindingWriter(self.engine, self.lease).save(reconcile(stored, look, now_ms, "kafka-orders"), now_ms)
 
 
@@ -48,8 +48,8 @@ class Listener:
         self._engine.dispose()
 
 
-def observe(kind: str = kinds.OVERDUE, name: bytes = b"pay", **fields: Any) -> Observation:
+def observe(kind: Kind = Kind.OVERDUE, name: bytes = b"pay", **fields: Any) -> Observation:
     evidence = (Evidence(NOW_MS, "__transaction_state-0@7", "fact"),)
     return Observation(
-        kind, kinds.WARNING, Subject(transactional_id=name), "it is late", "look", evidence, log_partition=0
+        kind, Severity.WARNING, Subject(transactional_id=name), "it is late", "look", evidence, log_partition=0
     )._replace(**fields)

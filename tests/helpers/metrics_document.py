@@ -9,7 +9,7 @@ from typing import Final
 
 from prometheus_client import ProcessCollector
 
-from service.domain.findings.kinds import KINDS, STATUSES
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.partitions import facts, ledger
 from service.domain.transaction_log import states
@@ -94,8 +94,8 @@ def _labels() -> dict[str, str]:
         "source": f"`{SOURCE}` (the transaction log), `{facts.SOURCE}` (the data partitions), `{ledger.SOURCE}`"
         " (every batch of chosen topics, with `--partitions all`)",
         "reason": _words(REASONS),
-        "kind": _words(KINDS),
-        "status": _words(STATUSES),
+        "kind": _words(Kind),
+        "status": _words(Status),
         "topic, partition": "of a data partition; `coordinator_partition` is one of `__transaction_state`",
         "finding": "its id: `/clusters/{cluster}/findings/{finding}` is its page",
         "transactional_id": "empty if a producer id has none; only for hanging and for the oldest open transactions",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import Participants
@@ -85,4 +85,4 @@ def hanging_finding(
 ) -> Observation:
     """Returns the observation of a confirmed hanging transaction at the LSO."""
     subject = Subject("orders", partition, name, producer_id, 3, LSO)
-    return observe(kinds.HANGING, subject=subject, severity=kinds.CRITICAL, log_partition=None)._replace(**more)
+    return observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, log_partition=None)._replace(**more)

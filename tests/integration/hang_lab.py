@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.rules import Rule, Rules
 from service.domain.worlds.verdict import UNKNOWN
 from service.store.schema import findings
@@ -106,7 +106,7 @@ class HangLab(NamedTuple):
         later: one that takes many transactions is read again, further back."""
         where = self._where(hang)
         row = self.wait_for_finding(
-            kinds.HANGING, lambda one: one.status == kinds.CONFIRMED and one.decision != UNKNOWN, **where
+            Kind.HANGING, lambda one: one.status == Status.CONFIRMED and one.decision != UNKNOWN, **where
         )
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         assert (row.producer_id, row.producer_epoch, row.transactional_id) == (
@@ -114,7 +114,7 @@ class HangLab(NamedTuple):
             hang.producer_epoch,
             name,
         )
-        assert row.severity == kinds.CRITICAL
+        assert row.severity == Severity.CRITICAL
         assert row.decision in ALLOWED_DECISIONS[hang.decision], row.evidence
         assert row.advice
         assert row.confirmed_at_ms >= row.opened_at_ms
@@ -130,7 +130,7 @@ class HangLab(NamedTuple):
 
         def old() -> list[str]:
             rows = [
-                row for row in self.app.rows(findings) if row.kind == kinds.HANGING and row.status == kinds.CONFIRMED
+                row for row in self.app.rows(findings) if row.kind == Kind.HANGING and row.status == Status.CONFIRMED
             ]
             return [row.topic for row in rows if max(at_ms for _, at_ms, *_ in row.proofs) < started_ms]
 
@@ -139,7 +139,7 @@ class HangLab(NamedTuple):
     def wait_until_resolved(self, hang: Hang, resolution: str) -> Any:
         """Its finding, ended so, all by itself."""
         where = self._where(hang)
-        row = self.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.RESOLVED, **where)
+        row = self.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.RESOLVED, **where)
         assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
         assert row.confirmed_at_ms is not None
         return row
@@ -166,8 +166,8 @@ class HangLab(NamedTuple):
 
         what = f"such a {kind} of {subject}; {self.app.log}"
         found = wait_until(row, lambda found: found is not None and is_so(found), what)
-        if found.status != kinds.RESOLVED:
-            tell(kind, found.title, found.evidence[-1][2] if kind == kinds.HANGING else "")
+        if found.status != Status.RESOLVED:
+            tell(kind, found.title, found.evidence[-1][2] if kind == Kind.HANGING else "")
         return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
@@ -182,7 +182,7 @@ class HangLab(NamedTuple):
 
     def assert_nothing_hung(self, topic: str) -> None:
         """Nobody was told so, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
-        told = [row for row in self.findings_about(kinds.HANGING, topic=topic) if row.confirmed_at_ms is not None]
+        told = [row for row in self.findings_about(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
         assert told == []
 
     @staticmethod

@@ -18,8 +18,9 @@ from fastapi.testclient import TestClient
 
 from deploy.demo.workload.clients import consumer
 from service.app import create_app
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Subject
+from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.transaction_log.causes import Confidence
 from service.kafka.settings import ClientSettings
 from service.remediation.refused import Refused
 from service.remediation.way_out import way_out
@@ -89,10 +90,10 @@ class ResolveClients(NamedTuple):
         )
         return Finding(
             id="claimed",
-            kind=kinds.HANGING,
-            severity=kinds.CRITICAL,
-            status=kinds.CONFIRMED,
-            confidence=kinds.CERTAIN,
+            kind=Kind.HANGING,
+            severity=Severity.CRITICAL,
+            status=Status.CONFIRMED,
+            confidence=Confidence.CERTAIN,
             subject=subject,
             opened_at_ms=0,
             confirmed_at_ms=0,

@@ -23,8 +23,8 @@ from deploy.demo.broker import Broker
 from service.api.routes.offsets_reading import Bounds, find, read
 from service.app import create_app
 from service.cli import main
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.transaction_log import states
 from service.kafka.cluster import cluster_id
@@ -206,7 +206,7 @@ def test_names_and_causes_come_from_the_coordinators_log(
     markers = {one["marker_offset"]: ms(one["ended_at"]) for one in before if one["kind"] == "marker"}
     now_ms = tell_the_store(cluster, story, markers)
     hangs = Subject(story.topic, 0, None, story.ids["stuck"].producer_id, 0, 13)
-    cluster.see(observe(kinds.HANGING)._replace(subject=hangs), now_ms=now_ms)
+    cluster.see(observe(Kind.HANGING)._replace(subject=hangs), now_ms=now_ms)
     body = ask(client, story, 0, 99)
     assert lines(story, body) == [text.replace("open stuck", "hanging stuck") for text in SPANS]
     causes = {}

@@ -12,7 +12,7 @@ import pytest
 
 from deploy.demo.workload.clients import Stopped
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Status
 from service.store.schema import findings
 from tests.conftest import MakeBroker
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
@@ -29,7 +29,7 @@ PROPERTIES = {
 
 
 def overdue(app: Ingest, status: str) -> Any:
-    return next((row for row in app.rows(findings) if (row.kind, row.status) == (kinds.OVERDUE, status)), None)
+    return next((row for row in app.rows(findings) if (row.kind, row.status) == (Kind.OVERDUE, status)), None)
 
 
 def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
             with suppress(Refused, Stopped):
                 held_up.end(commit=True)
         with load(broker.bootstrap, "orders", ["neighbour"], 0.5):
-            row = wait_for(lambda: overdue(app, kinds.CONFIRMED), f"the overdue transaction; {app.log}")
+            row = wait_for(lambda: overdue(app, Status.CONFIRMED), f"the overdue transaction; {app.log}")
             assert row.transactional_id == b"held-up"
 
             def advice() -> str:
-                found = overdue(app, kinds.CONFIRMED)
+                found = overdue(app, Status.CONFIRMED)
                 return "" if found is None else str(found.advice)
 
             wait_for(lambda: "other ids of __transaction_state-0 were written" in advice(), "what the neighbour shows")
@@ -64,4 +64,4 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
         broker.stop()  # as a move of the leadership: the partition of the log is loaded anew
         broker.start()
         wait_until_equal(lambda: app.ids()["held-up"].state, "CompleteAbort", "the remedy", ANSWER_S)
-        wait_for(lambda: overdue(app, kinds.RESOLVED), "the end of the finding")
+        wait_for(lambda: overdue(app, Status.RESOLVED), "the end of the finding")

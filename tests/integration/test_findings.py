@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from service.domain.findings import kinds
 from service.domain.findings.churn import MIN_STARTS, RANDOM_IDS, START_MS
+from service.domain.findings.kinds import Kind, Resolution
 from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
 from tests.conftest import MakeBroker
@@ -74,7 +74,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
         with load(bootstrap, TOPIC, ["healthy"], 0.5):  # all the time, or its id would expire too
             long_one = begin(bootstrap, "batch-1", OPEN_MS)
             victims = time_out_together(bootstrap, "outage")
-            outage = wait_for_finding(app, kinds.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
+            outage = wait_for_finding(app, Kind.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
             assert all(name in outage.evidence[0][2] for name in victims)
             assert "before-our-time" not in str(outage.evidence)
 
@@ -83,32 +83,32 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
             transact(open_producer(bootstrap, "fought-over"), TOPIC)
             with pytest.raises(KafkaException):
                 loser.commit_transaction(ANSWER_S)
-            conflict = wait_for_finding(app, kinds.FENCING_CONFLICT, lambda row: row.count >= 4)
+            conflict = wait_for_finding(app, Kind.FENCING_CONFLICT, lambda row: row.count >= 4)
             assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
 
             for _ in range(RANDOM_IDS + 1):  # restarts, not one start; each gives up the id before
                 transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
                 time.sleep(MIN_STARTS * START_MS / 1_000 / RANDOM_IDS)
-            churn = wait_for_finding(app, kinds.CHURN)
+            churn = wait_for_finding(app, Kind.CHURN)
             assert churn.prefix == "report-"
 
-            long_running = wait_for_finding(app, kinds.LONG_RUNNING)
+            long_running = wait_for_finding(app, Kind.LONG_RUNNING)
             assert (long_running.transactional_id, long_running.severity) == (b"batch-1", "warning")
             assert long_running.owner == "reports"
             assert long_running.self_heals_at_ms is not None
             long_one.commit_transaction(ANSWER_S)
-            wait_for_finding(app, kinds.LONG_RUNNING, lambda row: row.resolution == kinds.HEALED)
+            wait_for_finding(app, Kind.LONG_RUNNING, lambda row: row.resolution == Resolution.HEALED)
 
             wait_for(
-                lambda: [r for r in app.rows(findings) if r.kind == kinds.EXPIRED], f"an id that expired; {app.log}"
+                lambda: [r for r in app.rows(findings) if r.kind == Kind.EXPIRED], f"an id that expired; {app.log}"
             )
             rows = app.rows(findings)
             expected = {
-                kinds.CORRELATED_TIMEOUTS,
-                kinds.FENCING_CONFLICT,
-                kinds.CHURN,
-                kinds.LONG_RUNNING,
-                kinds.EXPIRED,
+                Kind.CORRELATED_TIMEOUTS,
+                Kind.FENCING_CONFLICT,
+                Kind.CHURN,
+                Kind.LONG_RUNNING,
+                Kind.EXPIRED,
             }
-            assert {row.kind for row in rows} - {kinds.EXPIRING} == expected
+            assert {row.kind for row in rows} - {Kind.EXPIRING} == expected
             assert not [row for row in rows if row.transactional_id == b"healthy"]

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.domain.applications import FLINK, INCREMENTING, POOLING, Application
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import causes, states
 from service.store.schema import clusters, findings, transactional_ids
 from spark_jobs.judge.makers import Makers
@@ -35,7 +35,7 @@ LONG_MS: Final = 600_000
 AWAY_MS: Final = 10_000
 """The timeout that passes while the job is away: longer than a checkpoint takes on a machine at half speed."""
 
-ALLOWED: Final = frozenset({kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS, kinds.LONG_RUNNING})
+ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
 """The timeouts are a loss that was staged; a slow machine keeps a transaction open for long."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
@@ -134,7 +134,7 @@ def seen(
         yield Seen(app.rows(findings), rows, kafka_tools.history(tool, broker.bootstrap), job.makers)
 
 
-_LOSSES: Final = (kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS)
+_LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 
 def test_nothing_is_found_but_the_loss_that_was_staged(seen: Seen) -> None:

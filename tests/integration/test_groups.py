@@ -12,7 +12,6 @@ from sqlalchemy import event
 
 from deploy.demo.broker import Broker
 from service.clock import wall_clock_ms
-from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     OFFSETS_TOPIC,
@@ -24,6 +23,7 @@ from service.domain.partitions.blocked_groups import (
     WILL_STOP,
     AffectedGroup,
 )
+from service.domain.transaction_log.causes import Confidence
 from service.kafka.settings import ClientSettings
 from tests.conftest import MakeBroker
 from tests.helpers import acls
@@ -116,7 +116,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
         uncommitted = stack.enter_context(member(broker.bootstrap, dirty, topic, isolation_level="read_uncommitted"))
         assert relations(one.after(5), topic) == {reset: UNKNOWN, dirty: UNKNOWN}
         assert relations(one.after(5), topic) == {reset: UNKNOWN, dirty: UNKNOWN}, "nothing was written"
-        for end, confidence in ((8, LIKELY), (10, CERTAIN)):
+        for end, confidence in ((8, Confidence.LIKELY), (10, Confidence.CERTAIN)):
             write(plain, topic, 2)
             read_all(uncommitted, topic, end)
             found = one.after(5)
@@ -127,7 +127,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
             assert committed.poll(0.1) is None
             found = one.after(5)
         assert relations(found, topic) == {reset: STOPPED, dirty: READS_UNCOMMITTED}
-        assert (found[reset, topic, 0].confidence, found[reset, topic, 0].is_blocked) == (LIKELY, True)
+        assert (found[reset, topic, 0].confidence, found[reset, topic, 0].is_blocked) == (Confidence.LIKELY, True)
         producer.abort_transaction(ANSWER_S)
         read_all(committed, topic, 10)
         wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
@@ -156,7 +156,7 @@ def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_pa
         assert (found.key, found.relation, found.offset.committed_offset) == ((group, topic, 0), UNKNOWN, -1)
         for _ in range(0, STOPPED_AFTER_MS, 5_000):
             (found,) = seen().values()
-        assert (found.relation, found.confidence, found.offset.members) == (STOPPED, LIKELY, 1)
+        assert (found.relation, found.confidence, found.offset.members) == (STOPPED, Confidence.LIKELY, 1)
         commit(waiting, topic, 0)
         (found,) = seen().values()
         assert (found.relation, found.offset.committed_offset) == (STOPPED, 0), "the LSO"
@@ -193,7 +193,7 @@ def test_below_the_lso_only_a_group_without_records_left_waits(broker: Broker, t
             found = one.after(5)
         assert relations(found, topic) == soon | {names["far"]: UNKNOWN}
         assert not found[names["far"], topic, 0].is_blocked
-        assert found[names["aborted"], topic, 0].confidence == LIKELY
+        assert found[names["aborted"], topic, 0].confidence == Confidence.LIKELY
         producer.abort_transaction(ANSWER_S)
 
 

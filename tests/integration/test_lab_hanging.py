@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from deploy.demo.workload.shipping import OFFSETS
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Resolution, Status
+from service.domain.transaction_log.causes import Confidence
 from tests.helpers.brokers import WITH_TV2, on, on_those
 from tests.helpers.waiting import wait_until_equal
 from tests.integration.hang_lab import HangLab, hang_labs
@@ -47,14 +48,14 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[st
     with waiting_reader(here.bootstrap, "c-readers", "c-late", expected=1):
         row = here.wait_until_confirmed(hang)
         assert here.wait_for_blocker("c-late", 0, "hanging")["blocking_now"]
-        here.wait_for_finding(kinds.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
+        here.wait_for_finding(Kind.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
         (group,) = here.groups("c-readers")
         assert group["relation"] in ("stopped", "will_stop")  # the marker before the LSO is not told from a record
         assert (group["committed_offset"], group["last_stable_offset"]) == (1, hang.start_offset)
         listed = [item["subject"] for item in here.get("/hanging?limit=200")["items"]]
         assert ("c-late-1", hang.start_offset) in [(one["transactional_id"], one["start_offset"]) for one in listed]
         here.run_command(row.command)
-        here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+        here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
         here.wait_until_free("c-late")
         assert here.groups("c-readers") == []
 
@@ -66,7 +67,7 @@ def test_c_a_late_write_after_a_commit_belongs_to_nothing(lab: Callable[[str], H
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
     here.run_command(here.wait_until_confirmed(hang).command)
-    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+    here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
     here.wait_until_free("c-committed")
 
 
@@ -77,7 +78,7 @@ def test_c2_records_on_a_partition_that_was_never_added(lab: Callable[[str], Han
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
     here.wait_until_confirmed(hang)
     mark(here.connection, "c2-never", 0, hang.open, commit=True)  # whoever did that: it is told apart
-    here.wait_until_resolved(hang, kinds.FOREIGN_COMMIT)
+    here.wait_until_resolved(hang, Resolution.FOREIGN_COMMIT)
     here.wait_until_free("c2-never")
 
 
@@ -87,7 +88,7 @@ def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], ver
     here.create_topic("d-orphan")
     hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
     here.run_command(here.wait_until_confirmed(hang).command)
-    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+    here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
 
 @on_those(WITH_TV2, "4.3.1")
@@ -99,8 +100,8 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(
     here.create_topic("c3-unlisted", 2)
     hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")
     row = here.wait_for_finding(
-        kinds.HANGING,
-        lambda one: one.status == kinds.CONFIRMED and "too, without listing" in str(one.evidence),
+        Kind.HANGING,
+        lambda one: one.status == Status.CONFIRMED and "too, without listing" in str(one.evidence),
         topic="c3-unlisted",
         start_offset=hang.start_offset,
     )
@@ -119,13 +120,13 @@ def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
-        kinds.HANGING,
-        lambda one: one.status == kinds.CONFIRMED and "--mirrored" in one.advice,
+        Kind.HANGING,
+        lambda one: one.status == Status.CONFIRMED and "--mirrored" in one.advice,
         topic=name,
         producer_id=hang.producer_id,
     )
     assert (row.decision, row.command, row.transactional_id) == ("unknown", None, None)
-    assert row.confidence == kinds.LIKELY
+    assert row.confidence == Confidence.LIKELY
     assert here.wait_for_blocker(name, 0, "hanging")["transactional_id"] is None
 
 
@@ -141,9 +142,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
     assert hang.topic == OFFSETS
     with stuck_reader(here.bootstrap, "e-readers", "e-orders"):
         row = here.wait_until_confirmed(hang)
-        here.wait_for_finding(
-            kinds.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id
-        )
+        here.wait_for_finding(Kind.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id)
 
         def told() -> list[tuple[str, str, int]]:
             return [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
@@ -151,7 +150,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
         cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
         wait_until_equal(told, cannot_begin, f"what is said of the group ({here.app.log})")
         here.run_command(row.command)
-        here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+        here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
 
 
@@ -178,16 +177,16 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
             return has_it and one.blocked_groups == ["e-first-readers"]
 
         here.wait_for_finding(
-            kinds.HANGING, is_named, topic=OFFSETS, start_offset=hang.start_offset, partition=hang.partition
+            Kind.HANGING, is_named, topic=OFFSETS, start_offset=hang.start_offset, partition=hang.partition
         )
         here.wait_for_finding(
-            kinds.BLOCKED_GROUP,
-            lambda one: one.status == kinds.CONFIRMED and "hanging transaction of e-first-1" in one.title,
+            Kind.BLOCKED_GROUP,
+            lambda one: one.status == Status.CONFIRMED and "hanging transaction of e-first-1" in one.title,
             group="e-first-readers",
             partition=1,
         )
         here.run_command(row.command)
-        here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+        here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-first-readers"), [], f"the groups that wait ({here.app.log})")
 
 
@@ -206,11 +205,11 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], Han
     both = [(first.start_offset, True), (second.start_offset, False)]
     wait_until_equal(told, both, f"what is open ({here.app.log})")
     here.run_command(row.command)
-    here.wait_until_resolved(first, kinds.FOREIGN_ABORT)
+    here.wait_until_resolved(first, Resolution.FOREIGN_ABORT)
     wait_until_equal(told, [(second.start_offset, True)], f"what is open ({here.app.log})")
     assert open_on(here.connection, "l-two", 0) == [second.open]
     here.run_command(here.wait_until_confirmed(second).command)
-    here.wait_until_resolved(second, kinds.FOREIGN_ABORT)
+    here.wait_until_resolved(second, Resolution.FOREIGN_ABORT)
     here.wait_until_free("l-two")
 
 
@@ -224,5 +223,5 @@ def test_o_it_outlives_its_records(lab: Callable[[str], HangLab], version: str) 
     told = here.partition("o-past")
     assert (told["log_start_offset"], told["last_stable_offset"]) == (now.log_start, now.last_stable_offset)
     here.run_command(row.command)
-    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+    here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
     here.wait_until_free("o-past")

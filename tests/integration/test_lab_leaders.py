@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.domain.doctor.tried_versions import SKIPPED_MARKER
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.settings import ClientSettings
@@ -57,16 +57,16 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
     with frozen_leader(brokers, "k-frozen") as torn:
         missing = f"no marker yet on k-frozen-{LOST} (leader broker {torn.victim})"
         row = here.wait_for_finding(
-            kinds.STUCK_COMPLETION, lambda one: missing in str(one.evidence), transactional_id=b"k-frozen"
+            Kind.STUCK_COMPLETION, lambda one: missing in str(one.evidence), transactional_id=b"k-frozen"
         )
-        assert (row.severity, row.decision) == (kinds.WARNING, None)
+        assert (row.severity, row.decision) == (Severity.WARNING, None)
         assert f"k-frozen-{1 - LOST}" not in row.title
         wait_for(lambda: here.is_unjudged("k-frozen", LOST), "that the leader does not answer")
         for _ in range(4):  # whichever broker comes first
             with KafkaClient(ClientSettings.load(brokers.bootstrap, None)) as client:
                 assert cluster_id(client)
     here.wait_for_finding(
-        kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k-frozen"
+        Kind.STUCK_COMPLETION, lambda one: one.status == Status.RESOLVED, transactional_id=b"k-frozen"
     )
     here.wait_until_free("k-frozen", LOST)
     here.assert_nothing_hung("k-frozen")
@@ -80,17 +80,17 @@ def test_k2_a_committed_transaction_loses_a_participant(
     brokers, here = cluster(version, BACK_SOON)
     with stopped_leader(brokers, "k2-lost") as torn:
         if version not in SKIPS_THE_LOST:
-            here.wait_for_finding(kinds.STUCK_COMPLETION, lambda _: True, transactional_id=b"k2-lost")
+            here.wait_for_finding(Kind.STUCK_COMPLETION, lambda _: True, transactional_id=b"k2-lost")
     if version in SKIPS_THE_LOST:
         assert still_hangs(brokers, torn)
         record_property(SEEN, SKIPPED_MARKER)
         row = here.wait_until_confirmed(torn.hang())
         assert "COMMIT" in row.advice
         mark(here.connection, "k2-lost", LOST, torn.hang().open, commit=True)
-        here.wait_until_resolved(torn.hang(), kinds.FOREIGN_COMMIT)
+        here.wait_until_resolved(torn.hang(), Resolution.FOREIGN_COMMIT)
     else:
         here.wait_for_finding(
-            kinds.STUCK_COMPLETION, lambda one: one.status == kinds.RESOLVED, transactional_id=b"k2-lost"
+            Kind.STUCK_COMPLETION, lambda one: one.status == Status.RESOLVED, transactional_id=b"k2-lost"
         )
         here.assert_nothing_hung("k2-lost")
     here.wait_until_free("k2-lost", LOST)
@@ -109,16 +109,16 @@ def test_k3_committed_records_share_the_fate_of_the_next_transaction(
         producer = goes_on(connection, torn)
         with hang_lab(brokers.nodes[1], _made(tmp_path / "later"), brokers.bootstrap) as later:
             row = later.wait_for_finding(
-                kinds.ADOPTED, lambda one: one.severity == kinds.CRITICAL, transactional_id=b"k3-next"
+                Kind.ADOPTED, lambda one: one.severity == Severity.CRITICAL, transactional_id=b"k3-next"
             )
-            assert (row.status, row.start_offset) == (kinds.CONFIRMED, torn.start_offset)
+            assert (row.status, row.start_offset) == (Status.CONFIRMED, torn.start_offset)
             assert later.wait_for_blocker("k3-next", LOST, "adopted")["transactional_id"] == "k3-next"
             producer.end(commit=False)
-            lost = later.wait_for_finding(kinds.LOST_RECORDS, lambda _: True, transactional_id=b"k3-next")
+            lost = later.wait_for_finding(Kind.LOST_RECORDS, lambda _: True, transactional_id=b"k3-next")
             assert (lost.topic, lost.partition, lost.start_offset) == ("k3-next", LOST, torn.start_offset)
-            assert (lost.status, lost.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
+            assert (lost.status, lost.severity) == (Status.CONFIRMED, Severity.CRITICAL)
             later.wait_until_free("k3-next", LOST)
-            assert later.findings_about(kinds.LOST_RECORDS)[0].status == kinds.CONFIRMED, "until it is acknowledged"
+            assert later.findings_about(Kind.LOST_RECORDS)[0].status == Status.CONFIRMED, "until it is acknowledged"
 
 
 STORIES = {
@@ -155,7 +155,7 @@ def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
     with hang_lab(brokers.nodes[1], _made(tmp_path / "empty"), brokers.bootstrap) as anew:
         for name, hang in hangs.items():
             where = {"topic": hang.topic, "producer_id": hang.producer_id}
-            row = anew.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, **where)
+            row = anew.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, **where)
             may_be_said = {expected[name], "unknown"} if name == NEEDS_SAMPLES else {expected[name]}
             assert row.decision in may_be_said, row.evidence
 

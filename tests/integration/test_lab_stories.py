@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from deploy.demo.workload.refused_marker import leave_prepared
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
+from service.domain.transaction_log.causes import Confidence
 from tests.helpers.brokers import on
 from tests.helpers.waiting import OPEN_MS, wait_for, wait_until_equal
 from tests.integration.hang_lab import EXPIRING, LONG, HangLab, hang_labs
@@ -41,8 +42,8 @@ def test_b_long_and_legal_with_a_group_behind_it(lab: Callable[[str], HangLab], 
     start = producer.produce("b-long", 0, [b"x"] * 3)
     old = producer.produce("b-long", 1, [b"y"], timestamp_ms=an_hour_ago())
     with waiting_reader(here.bootstrap, "b-readers", "b-long", expected=2):
-        row = here.wait_for_finding(kinds.LONG_RUNNING, lambda _: True, transactional_id=producer.name.encode())
-        assert (row.severity, row.owner, row.decision) == (kinds.WARNING, "reports", None)
+        row = here.wait_for_finding(Kind.LONG_RUNNING, lambda _: True, transactional_id=producer.name.encode())
+        assert (row.severity, row.owner, row.decision) == (Severity.WARNING, "reports", None)
         assert row.self_heals_at_ms is not None
         for partition, at in ((0, start), (1, old)):
             blocker = here.wait_for_blocker("b-long", partition, "open")
@@ -54,15 +55,15 @@ def test_b_long_and_legal_with_a_group_behind_it(lab: Callable[[str], HangLab], 
 
         assert wait_for(relations, f"the group that waits; {here.app.log}") <= {"stopped", "will_stop"}
         blocked = here.wait_for_finding(
-            kinds.BLOCKED_GROUP, lambda _: True, group="b-readers", topic="b-long", partition=0
+            Kind.BLOCKED_GROUP, lambda _: True, group="b-readers", topic="b-long", partition=0
         )
         assert blocked.severity == row.severity
         producer.end(commit=True)
         here.wait_for_finding(
-            kinds.LONG_RUNNING, lambda one: one.resolution == kinds.HEALED, transactional_id=row.transactional_id
+            Kind.LONG_RUNNING, lambda one: one.resolution == Resolution.HEALED, transactional_id=row.transactional_id
         )
         here.wait_for_finding(
-            kinds.BLOCKED_GROUP, lambda one: one.status == kinds.RESOLVED, group="b-readers", partition=0
+            Kind.BLOCKED_GROUP, lambda one: one.status == Status.RESOLVED, group="b-readers", partition=0
         )
     here.wait_until_free("b-long", 0)
     here.wait_until_free("b-long", 1)
@@ -77,10 +78,10 @@ def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str)
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
     wait_until_equal(lambda: here.state("d2-gone"), "Expired", f"its state ({here.app.log})")
     here.wait_until_confirmed(hang)
-    here.wait_for_finding(kinds.HANGING, lambda one: one.confidence == kinds.CERTAIN, topic="d2-expired")
+    here.wait_for_finding(Kind.HANGING, lambda one: one.confidence == Confidence.CERTAIN, topic="d2-expired")
     assert here.wait_for_blocker("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
     mark(here.connection, "d2-expired", 0, hang.open, commit=False)
-    here.wait_until_resolved(hang, kinds.FOREIGN_ABORT)
+    here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
 
 @on("3.9.2")
@@ -93,17 +94,17 @@ def test_stale_records_are_adopted_by_a_later_transaction(lab: Callable[[str], H
     here.wait_until_confirmed(hang)
     time.sleep(ADOPTED_AFTER_S)
     producer.add("adopted", 0)
-    adopted = here.wait_for_finding(kinds.ADOPTED, lambda one: one.status == kinds.CONFIRMED, topic="adopted")
+    adopted = here.wait_for_finding(Kind.ADOPTED, lambda one: one.status == Status.CONFIRMED, topic="adopted")
     assert (adopted.severity, adopted.transactional_id, adopted.start_offset) == (
-        kinds.WARNING,
+        Severity.WARNING,
         b"adopted-1",
         hang.start_offset,
     )
-    here.wait_until_resolved(hang, kinds.ADOPTION)
+    here.wait_until_resolved(hang, Resolution.ADOPTION)
     here.wait_for_blocker("adopted", 0, "adopted")
     producer.end(commit=True)
-    over = here.wait_for_finding(kinds.ADOPTED, lambda one: one.status == kinds.RESOLVED, topic="adopted")
-    assert over.resolution == kinds.COORDINATOR_MARKER
+    over = here.wait_for_finding(Kind.ADOPTED, lambda one: one.status == Status.RESOLVED, topic="adopted")
+    assert over.resolution == Resolution.COORDINATOR_MARKER
     here.wait_until_free("adopted")
 
 
@@ -114,7 +115,7 @@ def test_m_the_topic_is_deleted_under_it(lab: Callable[[str], HangLab], version:
     hang = never_added(old_producer(here.connection, "m-goes-1"), "m-goes", 0)
     here.wait_until_confirmed(hang)
     here.delete_topic("m-goes")
-    here.wait_until_resolved(hang, kinds.TOPIC_DELETED)
+    here.wait_until_resolved(hang, Resolution.TOPIC_DELETED)
 
 
 @on("3.9.2")
@@ -145,11 +146,11 @@ def test_a_marker_that_is_refused_for_good(lab: Callable[[str], HangLab], versio
     producer = old_producer(here.connection, "k-refused-1")
     start = leave_prepared(producer, "k-refused", 0)
     row = here.wait_for_finding(
-        kinds.STUCK_COMPLETION,
+        Kind.STUCK_COMPLETION,
         lambda one: "no marker yet on k-refused-0" in str(one.evidence),
         transactional_id=b"k-refused-1",
     )
-    assert (row.severity, row.status) == (kinds.WARNING, kinds.CONFIRMED)
+    assert (row.severity, row.status) == (Severity.WARNING, Status.CONFIRMED)
     assert here.wait_for_blocker("k-refused", 0, "completing")["start_offset"] == start
     (one,) = open_on(here.connection, "k-refused", 0)
     mark(here.connection, "k-refused", 0, one, commit=True)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from deploy.demo.broker import Broker
 from deploy.demo.workload.clients import partition_count
 from service.clock import wall_clock_ms
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.remediation.way_out import way_out
 from service.store.schema import clusters, findings, left_behind_records
@@ -63,7 +63,7 @@ def state_of(app: Ingest, name: str) -> str | None:
 def open_findings(app: Ingest) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for row in app.rows(findings):
-        if row.status == kinds.CONFIRMED:
+        if row.status == Status.CONFIRMED:
             found.setdefault(row.kind, []).append(row)
     return found
 
@@ -71,7 +71,7 @@ def open_findings(app: Ingest) -> dict[str, list[Any]]:
 def wait_for_hang(app: Ingest) -> Any:
     def hang() -> Any:
         app.is_running()
-        return next(iter(open_findings(app).get(kinds.HANGING, ())), None)
+        return next(iter(open_findings(app).get(Kind.HANGING, ())), None)
 
     return wait_for(hang, f"the hanging transaction; {app.log}")
 
@@ -92,12 +92,12 @@ def assert_left_behind(app: Ingest) -> None:
     assert (hang.transactional_id, hang.topic, hang.partition) == (b"exp-a", "orders-a", 0)
     assert (hang.decision, hang.possible) == ("none", ["none"])
     assert "abort --topic orders-a --partition 0 --start-offset 0" in hang.command
-    found = wait_for(lambda: open_findings(app).get(kinds.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
+    found = wait_for(lambda: open_findings(app).get(Kind.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
     (expanded,) = found
-    assert (expanded.severity, expanded.count) == (kinds.CRITICAL, 3)
+    assert (expanded.severity, expanded.count) == (Severity.CRITICAL, 3)
     assert "the transaction log has 8 partitions now; 3 ids have records" in expanded.title
-    wait_until_equal(lambda: kinds.OVERDUE in open_findings(app), False, "an overdue transaction of exp-a")
-    assert [row.kind for row in app.rows(findings) if row.kind == kinds.COORDINATOR_MISMATCH] == []
+    wait_until_equal(lambda: Kind.OVERDUE in open_findings(app), False, "an overdue transaction of exp-a")
+    assert [row.kind for row in app.rows(findings) if row.kind == Kind.COORDINATOR_MISMATCH] == []
 
 
 def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
@@ -106,7 +106,7 @@ def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
         (cluster,) = app.rows(clusters)
         with engine.connect() as connection:
             known = load(connection, cluster.id, wall_clock_ms())
-        finding = next(one for (kind, _), one in known.items() if kind == kinds.HANGING)
+        finding = next(one for (kind, _), one in known.items() if kind == Kind.HANGING)
         way = way_out(finding, cluster.id, client, engine.connect, wall_clock_ms)
     assert (way.marker, way.topic, way.start_offset) == ("ABORT", "orders-a", 0)
 
@@ -144,5 +144,5 @@ def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
     hang = wait_for_hang(app)
     arguments = hang.command.split()[1:]
     broker.tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
-    wait_until_equal(lambda: kinds.HANGING in open_findings(app), False, "the hanging transaction, ended by hand")
-    assert kinds.OVERDUE not in open_findings(app)
+    wait_until_equal(lambda: Kind.HANGING in open_findings(app), False, "the hanging transaction, ended by hand")
+    assert Kind.OVERDUE not in open_findings(app)

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from deploy.demo.workload.raw_producer import Connection
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Status
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.store.errors import StoreUnavailable
 from service.store.schema import partition_watch
@@ -117,10 +118,10 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
             lab.wait_until_confirmed(seen)
             not_judged(lab, "vault", "grant READ on it")
             assert lab.wait_for_blocker("open", 0, "open")["transactional_id"] == "secret"
-            gap = lab.wait_for_finding(kinds.COVERAGE_GAP, lambda one: True, group="auditors")
+            gap = lab.wait_for_finding(Kind.COVERAGE_GAP, lambda one: True, group="auditors")
             assert "DESCRIBE" in gap.advice
             assert lab.groups("auditors") == []
-            gap = lab.wait_for_finding(kinds.COVERAGE_GAP, lambda one: True, topic="vault")
+            gap = lab.wait_for_finding(Kind.COVERAGE_GAP, lambda one: True, topic="vault")
             assert "READ" in gap.advice
         vault = lab.partition("vault")
         assert (vault["last_stable_offset"], vault["blocker"]) == (unseen.start_offset, None)
@@ -148,10 +149,10 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
             old_producer(lab.connection, "shop-1")  # it goes on with another epoch
             late_write(old_producer(lab.connection, "secret"), "hidden", 0)
 
-            row = lab.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="orders")
+            row = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="orders")
             told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
             assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
-            assert (row.confidence, row.decision, row.command) == (kinds.LIKELY, "unknown", None)
+            assert (row.confidence, row.decision, row.command) == (Confidence.LIKELY, "unknown", None)
             assert lab.wait_for_blocker("orders", 0, "hanging")["blocking_now"]
             for topic in ("open", "hidden"):
                 why = not_judged(lab, topic, "grant READ on it")["why"]
@@ -159,7 +160,7 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
                 assert lab.partition(topic)["blocker"]["relation"] == "unknown"
             assert f"READ on topic {LOG}" in grants(lab)
             # the finding comes after half a minute: brokers restart
-            (gap,) = wait_for(lambda: lab.findings_about(kinds.COVERAGE_GAP), f"the gap; {lab.app.log}")
+            (gap,) = wait_for(lambda: lab.findings_about(Kind.COVERAGE_GAP), f"the gap; {lab.app.log}")
             assert (gap.topic, "grant READ on it" in gap.title) == (LOG, True)
             lab.assert_nothing_hung("open")
             lab.assert_nothing_hung("hidden")
@@ -167,12 +168,12 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
             guarded.allow(USER, acls.topic(LOG), "READ")
             lab.app.wait_until_read()
             known = lab.wait_for_finding(
-                kinds.HANGING, lambda one: one.decision in ALLOWED_DECISIONS["none"], topic="orders"
+                Kind.HANGING, lambda one: one.decision in ALLOWED_DECISIONS["none"], topic="orders"
             )
-            assert (known.id, known.confidence, known.command is None) == (row.id, kinds.CERTAIN, False)
-            found = lab.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="hidden")
+            assert (known.id, known.confidence, known.command is None) == (row.id, Confidence.CERTAIN, False)
+            found = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="hidden")
             assert found.transactional_id == b"secret"
             assert found.decision in ALLOWED_DECISIONS["none"]
             assert lab.wait_for_blocker("open", 0, "open")["transactional_id"] == "keeper"
-            lab.wait_for_finding(kinds.COVERAGE_GAP, lambda one: one.status == kinds.RESOLVED, topic=LOG)
+            lab.wait_for_finding(Kind.COVERAGE_GAP, lambda one: one.status == Status.RESOLVED, topic=LOG)
             lab.assert_nothing_hung("open")

@@ -16,7 +16,8 @@ from sqlalchemy.exc import OperationalError
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.cli import main
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Status
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import FIRST_TIME_MS, SOURCE
 from service.store.errors import StoreUnavailable
 from service.store.schema import findings, partition_watch
@@ -141,10 +142,10 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         answers.described_as["shop-2"] = "PrepareCommit"
         late_write(old_producer(connection, "shop-2"), "prepared", 0)
 
-        row = lab.wait_for_finding(kinds.HANGING, lambda one: one.status == kinds.CONFIRMED, topic="orders")
+        row = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="orders")
         told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
         assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
-        assert (row.confidence, row.decision, row.command) == (kinds.LIKELY, "unknown", None)
+        assert (row.confidence, row.decision, row.command) == (Confidence.LIKELY, "unknown", None)
         assert "1 transaction is likely to hang." in page(lab)
         for topic in ("open", "prepared"):
             blocker = lab.wait_for_blocker(topic, 0, "unknown")
@@ -154,7 +155,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
             unjudged = wait_until_unjudged(lab, topic)
             assert NO_LOG in unjudged["why"]
             lab.assert_nothing_hung(topic)
-        assert {one.kind for one in lab.app.rows(findings)} <= {kinds.HANGING}
+        assert {one.kind for one in lab.app.rows(findings)} <= {Kind.HANGING}
         assert_no_absurd_times(lab, *topics)
 
 

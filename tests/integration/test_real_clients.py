@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import causes, states
 from service.domain.transaction_log.timeline import Folded, Row, TimelineCursor
 from service.store.queries.history import read_timeline
@@ -90,13 +90,13 @@ def _about(finding: Any) -> str:
 
 def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None:
     """No transaction hangs, no restart is a conflict, and a first rolling start is no churn."""
-    assert {one.kind for one in seen.findings} <= {kinds.TIMED_OUT, kinds.CORRELATED_TIMEOUTS, kinds.CHURN}, seen.told()
-    assert [_about(one) for one in seen.findings if one.kind == kinds.CHURN] == [CHURN], seen.told()
+    assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, seen.told()
+    assert [_about(one) for one in seen.findings if one.kind == Kind.CHURN] == [CHURN], seen.told()
     timed_out = seen.ran_out()
     wrong = [
         _about(one)
         for one in seen.findings
-        if one.kind == kinds.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
+        if one.kind == Kind.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
     ]
     assert wrong == [], f"{seen.told()}; the log says timeout of {timed_out}"
 

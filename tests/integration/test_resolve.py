@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.workload.refused_marker import leave_prepared
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Resolution
 from service.store import audit
 from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, on
 from tests.helpers.waiting import OPEN_MS
@@ -76,7 +76,7 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Resol
     assert here.audited(hang) == []
     told = here.post(finding, {"dry_run": False}, key=KEYS["bob"]).json()
     assert (told["executed"], told["marker"]) == (True, "ABORT")
-    lab.wait_until_resolved(hang, kinds.OUR_MARKER)
+    lab.wait_until_resolved(hang, Resolution.OUR_MARKER)
     lab.wait_until_free("r-late")
     assert here.audited(hang) == [("bob", audit.BEGUN), ("bob", audit.WRITTEN)]
     assert committed_on(lab.bootstrap, "r-late", 1) == []
@@ -124,7 +124,7 @@ def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveC
     done = here.cli(finding, "--execute")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"wrote ABORT to r-cli-0 for {who}")
-    lab.wait_until_resolved(hang, kinds.OUR_MARKER)
+    lab.wait_until_resolved(hang, Resolution.OUR_MARKER)
     late = here.cli(finding, "--execute")
     assert (late.returncode, "the finding has ended already" in late.stderr) == (2, True)
 
@@ -178,7 +178,7 @@ def test_not_while_the_log_is_not_read(at: Callable[[str], ResolveClients], vers
     with ThreadPoolExecutor(2) as both:  # two replicas of the service, and neither knows of the other
         answers = list(both.map(lambda one: one.post(finding, {"dry_run": False}), (here, here.other())))
     assert sorted({answer.status_code for answer in answers}) in ([200], [200, 409]), [a.text for a in answers]
-    lab.wait_until_resolved(hang, kinds.OUR_MARKER)
+    lab.wait_until_resolved(hang, Resolution.OUR_MARKER)
     lab.wait_until_free("r-behind")
 
 
@@ -213,7 +213,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         assert still_hangs(brokers, torn)
         done = here.cli(finding, "--execute")
         assert done.stdout.startswith(f"wrote COMMIT to r-lost-{LOST} for "), done.stderr
-        lab.wait_until_resolved(torn.hang(), kinds.OUR_MARKER)
+        lab.wait_until_resolved(torn.hang(), Resolution.OUR_MARKER)
         lab.wait_until_free("r-lost", LOST)
         assert sorted(committed_on(brokers.bootstrap, "r-lost", 2)) == [b"half", b"of it", b"the rest"]
         assert here.audited(torn.hang()) == [("ann", audit.BEGUN), ("ann", audit.WRITTEN)]

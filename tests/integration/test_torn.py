@@ -16,7 +16,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, RawProducer
 from service.app import create_app
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.partitions.ledger import SOURCE
 from service.domain.transaction_log import states
 from service.kafka.settings import ClientSettings
@@ -52,7 +52,7 @@ def wait_until_audited(app: Ingest, number: int) -> dict[str, int]:
 
 
 def torn_of(app: Ingest) -> list[Any]:
-    return [row for row in app.rows(findings) if row.kind == kinds.TORN]
+    return [row for row in app.rows(findings) if row.kind == Kind.TORN]
 
 
 def producer_of(connection: Connection, protocol: str, name: str) -> AnyProducer:
@@ -104,7 +104,7 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
         producer.end(commit=True)
         assert wait_until_audited(app, 21) == {"whole": 20, "torn": 1}
         (torn,) = wait_until(lambda: torn_of(app), lambda found: len(found) == 1, "the finding")
-        assert (torn.status, torn.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
+        assert (torn.status, torn.severity) == (Status.CONFIRMED, Severity.CRITICAL)
         assert (torn.topic, torn.partition, torn.transactional_id) == (a, 0, name.encode())
         assert torn.title == f"a transaction of {name} was committed, and its part on {a}-0 is aborted"
         assert torn.detail == f"committed on {b}-0"

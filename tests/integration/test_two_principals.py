@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Resolution
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.kafka.settings import Clients, ClientSettings
 from tests.helpers.acls import BrokerWithAcls, cluster, topic
@@ -47,4 +47,4 @@ def test_only_the_principal_of_remediation_config_can_write(tmp_path: Path, vers
             written = client.post(resolve, json={"dry_run": False}, headers=KEY)
         assert written.status_code == 200, written.text
         assert written.json()["executed"]
-        lab.wait_until_resolved(hang, kinds.OUR_MARKER)
+        lab.wait_until_resolved(hang, Resolution.OUR_MARKER)

@@ -16,6 +16,7 @@ from sqlalchemy import Select, select
 
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import TOPIC
 from service.store.display import display_id
 from service.store.engine import open_reader
@@ -215,7 +216,7 @@ def _of(row: Any) -> Key:
 def _confirmed(store: str) -> Collection[Any]:
     """Returns the rows of all hanging findings that were ever confirmed, even if only for a moment."""
     return _rows(
-        store, select(findings).where(findings.c.kind == kinds.HANGING, findings.c.confirmed_at_ms.is_not(None))
+        store, select(findings).where(findings.c.kind == Kind.HANGING, findings.c.confirmed_at_ms.is_not(None))
     )
 
 

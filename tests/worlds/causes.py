@@ -10,14 +10,13 @@ from typing import Final
 
 from service.domain.transaction_log.causes import (
     ADMIN,
-    CERTAIN,
     CLIENT_ABORT,
     COMMIT,
     FENCED,
     INITIALIZED,
-    LIKELY,
     PID_ROTATED,
     TIMEOUT,
+    Confidence,
 )
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.journal import Transition
@@ -67,10 +66,10 @@ def draw_causes(seed: int, tally: Tally) -> Coordinator:
     life = a_life(rng, STEPS, skewed=rng.random() < 0.7)
     for row, truth in _causes_of(life.log, life):
         tally.add(row.cause or "", row.confidence or "", truth)
-        _refuse(seed, row, truth, RARE if row.confidence == LIKELY else {})
+        _refuse(seed, row, truth, RARE if row.confidence == Confidence.LIKELY else {})
     kept = [record for record in life.log if rng.random() < 0.7 or record is life.log[-1]]
     for row, truth in _causes_of(kept, life):
-        if row.confidence == CERTAIN:
+        if row.confidence == Confidence.CERTAIN:
             _refuse(seed, row, truth, {})
     return life
 
@@ -82,7 +81,9 @@ def _causes_of(log: list[LogRecord], life: Coordinator) -> Iterable[tuple[Transi
 def _refuse(seed: int, row: Transition, truth: str, rare: dict[str, frozenset[str]]) -> None:
     """Raises WrongCause if a certain or likely cause is neither right nor one of the rare cases."""
     cause = row.cause or ""
-    if row.confidence in (CERTAIN, LIKELY) and truth not in RIGHT.get(cause, {cause}) | rare.get(cause, frozenset()):
+    if row.confidence in (Confidence.CERTAIN, Confidence.LIKELY) and truth not in RIGHT.get(cause, {cause}) | rare.get(
+        cause, frozenset()
+    ):
         raise WrongCause(f"seed {seed}, offset {row.offset}: {cause}, {row.confidence}, but it was {truth}")
 
 

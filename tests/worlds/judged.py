@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from sqlalchemy import Engine
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.unread import NoLeader
@@ -130,7 +130,7 @@ class Judged:
         self._judge.round(self.now_ms)
         with self._store.reader.connect() as connection:
             known = load(connection, self._id, self.now_ms)
-        return [one for (kind, _), one in known.items() if kind == kinds.HANGING and one.status == kinds.CONFIRMED]
+        return [one for (kind, _), one in known.items() if kind == Kind.HANGING and one.status == Status.CONFIRMED]
 
     def _read_log(self) -> None:
         if not self._cluster.log_tells_its_end:

@@ -37,7 +37,7 @@ from service.api.schemas.clusters import (
 from service.api.schemas.sources import describe_sources, read_stalls
 from service.api.schemas.transactions import Aborts
 from service.api.schemas.unknowns import Unknown, UnknownThing
-from service.domain.findings.kinds import CONFIRMED, HANGING
+from service.domain.findings.kinds import Kind, Status
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRED, OPEN, SOURCE
 from service.store.queries import clusters, findings
@@ -145,7 +145,7 @@ def describe_cluster(
             Unknown=ids[states.UNKNOWN],
         ),
         open=sum(ids[state] for state in states.OPEN),
-        hanging=sum(row.findings for row in found if (row.kind, row.status) == (HANGING, CONFIRMED)),
+        hanging=sum(row.findings for row in found if (row.kind, row.status) == (Kind.HANGING, Status.CONFIRMED)),
         partitions=PartitionCounts(
             watched=covered.watched,
             judged=covered.judged,

@@ -17,9 +17,9 @@ from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.findings import Finding, Findings, Kind, OneFinding, Severity, Status
+from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
 from service.api.schemas.shape import extended
-from service.domain.findings.kinds import CONFIRMED, HANGING, RESOLVED
+from service.domain.findings.kinds import Kind, Status
 from service.store.queries import clusters, findings
 from service.store.queries.findings import FindingCursor, FindingSelection
 from service.store.queries.partitions import looked_at_ms
@@ -38,9 +38,9 @@ router = APIRouter(route_class=KeptRoute, tags=["findings"], dependencies=[Depen
 def list_findings(
     request: Request,
     cluster: str,
-    kind: Annotated[list[Kind] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
-    status: Annotated[list[Status] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
-    severity: Annotated[list[Severity] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
+    kind: Annotated[list[KindWord] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
+    status: Annotated[list[StatusWord] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
+    severity: Annotated[list[SeverityWord] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
     transactional_id: Annotated[
         str | None, QueryParameter(description="Findings about this id: its bytes, percent-encoded (`+` is a space).")
     ] = None,
@@ -80,7 +80,7 @@ def list_hanging(
     resolved, the last opened first. `as_of` is the time of the last sample of data partitions; the cluster's `sources`
     show which partitions could not be judged.
     """
-    selection = FindingSelection(frozenset({HANGING}), frozenset({CONFIRMED}))
+    selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     filters = (cluster, "hanging")
     return _page(request, cluster, selection, filters, limit, cursor, looked_at_ms)
 
@@ -135,7 +135,7 @@ def _page(
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:
     """Returns the number of cases of the requested kinds that have no finding; 0 if only resolved findings are
     requested, because no such case is resolved."""
-    if selection.statuses == {RESOLVED}:
+    if selection.statuses == {Status.RESOLVED}:
         return 0
     found = findings.truncated(connection, cluster_id)
     return sum(number for kind, number in found.items() if not selection.kinds or kind in selection.kinds)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from service.api.http.fields import text_of_time
+from service.api.schemas.findings import KindWord, StatusWord
 from service.api.schemas.shape import OneOf, Shape, Time
 from service.api.schemas.sources import Source
 from service.api.schemas.transactions import Aborts
@@ -47,8 +48,8 @@ class PartitionCounts(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class FindingCount(Shape):
-    kind: str
-    status: str
+    kind: KindWord
+    status: StatusWord
     count: int
 
 

@@ -10,36 +10,13 @@ from pydantic import Field
 from service.api.http.fields import cluster_link, id_fields, text_of_clock, text_of_time
 from service.api.schemas.shape import IdBytes, OneOf, Shape, Time, Wide
 from service.domain.findings import finding as domain
+from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Proof
 
-Kind = Annotated[
-    str,
-    OneOf(
-        "hanging_transaction",
-        "adopted_records",
-        "unreplicated_marker",
-        "overdue_transaction",
-        "stuck_completion",
-        "long_running_transaction",
-        "blocked_group",
-        "timed_out_transaction",
-        "correlated_timeouts",
-        "fencing_conflict",
-        "transactional_id_churn",
-        "expiring_transactional_id",
-        "expired_transactional_id",
-        "epoch_exhaustion",
-        "coordinator_mismatch",
-        "transaction_log_expanded",
-        "undecodable_records",
-        "data_gap",
-        "coverage_gap",
-        "lost_records",
-        "torn_transaction",
-    ),
-]
-Severity = Annotated[str, OneOf("critical", "warning", "info")]
-Status = Annotated[str, OneOf("candidate", "confirmed", "resolved")]
+KindWord = Annotated[Kind, OneOf(*Kind)]
+SeverityWord = Annotated[Severity, OneOf(*Severity)]
+StatusWord = Annotated[Status, OneOf(*Status)]
 Decision = Annotated[str, OneOf("commit", "abort", "none", "unknown")]
 World = Annotated[str, OneOf("commit", "abort", "none")]
 
@@ -114,10 +91,10 @@ class FindingAcknowledgement(Shape):
 class Finding(Shape):
     id: str
     cluster: str
-    kind: Kind
-    severity: Severity
-    status: Status
-    confidence: Annotated[str, OneOf("certain", "likely")]
+    kind: KindWord
+    severity: SeverityWord
+    status: StatusWord
+    confidence: Annotated[Confidence, OneOf(Confidence.CERTAIN, Confidence.LIKELY)]
     subject: FindingSubject
     opened_at: Time
     confirmed_at: Time | None

@@ -11,6 +11,7 @@ from service.api.http.fields import id_b64, id_text, raw_ms, text_of_time, trans
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.api.schemas.transactions import Aborts, State
 from service.domain.transaction_log import timeline
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.states import NAMES
 from service.store.queries.history import MinuteRow, Owner
@@ -30,7 +31,7 @@ Cause = Annotated[
         "pid_rotated",
     ),
 ]
-Confidence = Annotated[str, OneOf("certain", "likely", "ambiguous")]
+ConfidenceWord = Annotated[Confidence, OneOf(*Confidence)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Transition(Shape):
             " An abort's cause may still change until the id's next record."
         ),
     ]
-    confidence: Confidence | None
+    confidence: ConfidenceWord | None
     note: Annotated[str | None, Field(description="A sentence about what is unusual in this transition.")]
 
     @staticmethod

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from service.api.http.fields import id_fields, raw_ms, text_of_time, transaction_link
-from service.api.schemas.history import Cause, Confidence
+from service.api.schemas.history import Cause, ConfidenceWord
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, extended
 from service.domain.partitions import offset_spans
 from service.domain.partitions.aborted_run import READABLE, OnlyAborted, only_aborted_text
@@ -31,7 +31,7 @@ class DecisionWithoutMarker(Shape):
         Annotated[str, OneOf("COMMIT", "ABORT")] | None, Field(description="The outcome; null if it is not known.")
     ]
     at: Annotated[Time | None, Field(description="Time of the decision, by the coordinator's clock.")]
-    confidence: Annotated[Confidence, Field(description="How sure it is that the records are of that transaction.")]
+    confidence: Annotated[ConfidenceWord, Field(description="How sure it is that the records are of that transaction.")]
     may_be_other: Annotated[
         bool,
         Field(
@@ -82,7 +82,7 @@ class LogSpan(Shape):
             description="The cause by the transaction log; admin also for a marker written by hand; null if unknown."
         ),
     ]
-    confidence: Confidence | None
+    confidence: ConfidenceWord | None
     by_hand: Annotated[
         bool,
         Field(

@@ -19,12 +19,12 @@ from service.api.http.fields import (
 )
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.domain.findings.hanging import is_blocking
-from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.partitions import ledger
 from service.domain.partitions.blocked_groups import LEVEL_COMMITTED, LEVEL_UNCOMMITTED, AffectedGroup
 from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import is_time
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 
@@ -225,7 +225,9 @@ class Group(Shape):
             " relation that its share.isolation.level gives it."
         ),
     ]
-    confidence: Annotated[str, OneOf(CERTAIN, LIKELY), Field(description="Of the relation.")]
+    confidence: Annotated[
+        Confidence, OneOf(Confidence.CERTAIN, Confidence.LIKELY), Field(description="Of the relation.")
+    ]
     isolation_level: Annotated[
         IsolationLevel | None,
         Field(

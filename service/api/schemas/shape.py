@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
@@ -29,10 +30,12 @@ class OneOf:
     """
 
     def __init__(self, *words: str) -> None:
-        self._words = list(words)
+        self._words = [str(word) for word in words]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.literal_schema(self._words)
+        words = core_schema.literal_schema(self._words)
+        is_enum = isinstance(source, type) and issubclass(source, StrEnum)
+        return core_schema.no_info_after_validator_function(source, words) if is_enum else words
 
 
 Time = Annotated[

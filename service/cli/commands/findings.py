@@ -9,7 +9,7 @@ from typing import Any
 from service.cli.rest import Service
 from service.cli.text import print_page
 from service.domain.findings.formatting import describe_counts
-from service.domain.findings.kinds import CANDIDATE, CONFIRMED
+from service.domain.findings.kinds import Status
 from service.settings import Settings
 
 _FILTERS = ("kind", "severity", "transactional_id", "topic", "partition")
@@ -22,7 +22,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     if flags.status is not None:
         query["status"] = flags.status
     elif not flags.all:
-        query["status"] = [CANDIDATE, CONFIRMED]
+        query["status"] = [Status.CANDIDATE, Status.CONFIRMED]
     service = Service(settings)
     page = service.findings(query, flags.limit)
     answer = print_page(page, flags.json, _HEADS, _row)

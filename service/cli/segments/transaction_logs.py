@@ -15,7 +15,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.own_transactions import LoggedTransaction
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.causes import COMMIT as COMMITTED
-from service.domain.transaction_log.causes import LIKELY, Cause
+from service.domain.transaction_log.causes import Cause, Confidence
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.domain.transaction_log.states import (
@@ -128,7 +128,7 @@ class _Ending:
     @property
     def cause(self) -> Cause | None:
         if self.record.state == COMPLETE_COMMIT:
-            return Cause(COMMITTED, LIKELY)  # which does not show the protocol
+            return Cause(COMMITTED, Confidence.LIKELY)  # which does not show the protocol
         return self.causes.get(self.record.offset)
 
 

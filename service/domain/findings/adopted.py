@@ -10,6 +10,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import utc
 from service.domain.findings.hanging import Case, owner_evidence
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rules
 
 _OF_NOTHING: Final = (
@@ -34,8 +35,8 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
     assert owner is not None  # an adopted entry has an owner
     rule = rules.of(case.name or "", (entry.topic,))
     return Observation(
-        kind=kinds.ADOPTED,
-        severity=kinds.CRITICAL if is_committed else kinds.WARNING,
+        kind=Kind.ADOPTED,
+        severity=Severity.CRITICAL if is_committed else Severity.WARNING,
         subject=case.subject,
         title=f"{entry.topic}-{entry.partition}: records of {case.name} that begin at offset {entry.start_offset} are"
         " older than its present transaction, and will be committed or aborted with it",
@@ -68,8 +69,8 @@ def _unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
     rule = rules.of(case.name or "", (entry.topic,))
     is_long = now_ms - entry.first_seen_ms >= kinds.CRITICAL_AFTER_MS
     return Observation(
-        kind=kinds.UNREPLICATED,
-        severity=kinds.CRITICAL if is_long else kinds.WARNING,
+        kind=Kind.UNREPLICATED,
+        severity=Severity.CRITICAL if is_long else Severity.WARNING,
         subject=case.subject,
         title=f"{place}: the marker of {name} for offset {entry.start_offset} is written but not replicated",
         detail=f"read_committed consumers stop at {case.last_stable_offset}",

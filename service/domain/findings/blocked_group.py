@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType, NoneType
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.conditions import bounded
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
 from service.domain.findings.formatting import utc
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.open_too_long import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, StallCause, StallCauses, worst_of
 from service.domain.partitions.blocked_groups import (
@@ -24,6 +24,7 @@ from service.domain.partitions.blocked_groups import (
 from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported
+from service.domain.transaction_log.causes import Confidence
 
 COMMIT_EXPECTED_MS: Final = 6_000
 """Time by which a group that makes progress has committed: once in the default auto.commit.interval.ms of 5 s."""
@@ -53,7 +54,7 @@ def blocked_groups(
             cause = _cause(behind, causes)
             if cause.has_finding or as_of_ms - affected.stalled_since_ms >= LONG_AFTER_MS:
                 found.append((affected, cause, _hold_evidence(affected, cause, behind)))
-    found.sort(key=lambda one: (kinds.SEVERITIES.index(one[1].severity), one[0].key))
+    found.sort(key=lambda one: (tuple(Severity).index(one[1].severity), one[0].key))
     return bounded(
         found,
         lambda one: _observe(*one, context),
@@ -80,8 +81,8 @@ def unreadable_groups(
 def _unreadable(group: str, reason: Reason | None) -> Observation:
     why = "no permission to read the offsets of this consumer group" if reason is None else str(reason)
     return Observation(
-        kind=kinds.COVERAGE_GAP,
-        severity=kinds.WARNING,
+        kind=Kind.COVERAGE_GAP,
+        severity=Severity.WARNING,
         subject=Subject(group=group),
         title=f"{group}: {why}, so it may be blocked unseen",
         advice=_TO_GRANT.get(type(reason), _NOTHING_TO_GRANT),
@@ -130,8 +131,8 @@ def _incompletely_read(one: UnreadCommits) -> Observation:
         batches = "1 damaged batch" if one.damaged == 1 else f"{one.damaged:,} damaged batches"
         found.append(f"{batches} may belong to it")
     return Observation(
-        kind=kinds.COVERAGE_GAP,
-        severity=kinds.WARNING,
+        kind=Kind.COVERAGE_GAP,
+        severity=Severity.WARNING,
         subject=Subject(
             topic=OFFSETS_TOPIC, partition=one.partition, producer_id=one.producer_id, start_offset=one.start_offset
         ),
@@ -173,7 +174,7 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
     group, topic, partition = affected.key
     problem, advice = (_unstable if affected.relation == UNSTABLE_OFFSETS else _behind)(affected, cause)
     observation = Observation(
-        kind=kinds.BLOCKED_GROUP,
+        kind=Kind.BLOCKED_GROUP,
         severity=cause.severity,
         subject=Subject(group=group, topic=topic, partition=partition),
         title=f"{group} {problem}",
@@ -187,7 +188,7 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
 
 def _behind(affected: AffectedGroup, cause: StallCause) -> tuple[str, str]:
     _, topic, partition = affected.key
-    waits = "is blocked" if affected.confidence == kinds.CERTAIN else "is probably blocked"
+    waits = "is blocked" if affected.confidence == Confidence.CERTAIN else "is probably blocked"
     return (
         f"{waits} on {topic}-{partition}: at offset {affected.stalled_lso} {cause.text} stops"
         f" read_committed consumers{_doubt(affected)}",
@@ -203,7 +204,7 @@ def _doubt(affected: AffectedGroup) -> str:
         return "; the group has members on the partition and has committed no offset"
     if offset > affected.stalled_lso and affected.offset.isolation is None:
         return "; the group is above that offset and does not move, although there are records that it could read"
-    if affected.confidence != kinds.CERTAIN and affected.offset.isolation is None:
+    if affected.confidence != Confidence.CERTAIN and affected.offset.isolation is None:
         return "; the group does not move, and Kafka does not report its isolation level"
     return ""
 

@@ -29,7 +29,6 @@ from service.domain.applications import (
     flink_strategy,
     has_form_of_streams,
 )
-from service.domain.findings import kinds
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
     ALL_EVENTS,
@@ -42,8 +41,10 @@ from service.domain.findings.events import (
 )
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence, Subject
 from service.domain.findings.formatting import duration, join_names
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
@@ -252,8 +253,8 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
     kept = duration(context.limits.expiration_ms) + context.assumed(EXPIRATION_CONFIG)
     return with_rule(
         Observation(
-            kind=kinds.CHURN,
-            severity=kinds.WARNING,
+            kind=Kind.CHURN,
+            severity=Severity.WARNING,
             subject=Subject(prefix=prefix),
             title=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
             f" ({join_names([e.name for e in new[-2:]])})",
@@ -261,7 +262,7 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
             + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"
             f" its timeout, and each id takes memory in the coordinator for {kept} after its last use.",
             evidence=tuple(evidence(e, _described(e, uses)) for e in new[-EVIDENCE_KEPT:]),
-            confidence=kinds.LIKELY,
+            confidence=Confidence.LIKELY,
             occurrences=tuple(Occurrence(e.sequence, e.at_ms) for e in new),
         ),
         context.rules.of(prefix),
@@ -284,7 +285,7 @@ def _observe_flink(
         ids=_one_digit(len(all_new) * context.limits.expiration_ms // span_ms),
     )
     return _observe(prefix, new, uses, context)._replace(
-        severity=kinds.INFO,
+        severity=Severity.INFO,
         title=f"{prefix}: a new transactional id for each checkpoint, as Apache Flink's naming strategy"
         f" {INCREMENTING} makes them ({join_names([e.name for e in new[-2:]])})",
         advice=advice,

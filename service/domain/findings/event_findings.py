@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings import churn, fencing, ids_running_out, kinds, timed_out
+from service.domain.findings import churn, fencing, ids_running_out, timed_out
 from service.domain.findings.churn import SHORT_LIVED_MS, Uses
 from service.domain.findings.context import Context
 from service.domain.findings.events import Event, ReportWindow, prefix_of
 from service.domain.findings.finding import Key, Observation, Subject
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
 from service.domain.findings.timed_out import Burst, Makers, Participants
@@ -54,7 +55,7 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     window = ReportWindow(since_ms, first_unsettled(_since(births, since_ms), settling, churn.UNUSED_MS))
     cut = {e.transactional_id for e in events if e.cause in (causes.TIMEOUT, causes.FENCED)}
     found = churn.churn(births, lookups.uses(known) if known else {}, context, window, cut)
-    unsettled = _unsettled(kinds.CHURN, births, window)
+    unsettled = _unsettled(Kind.CHURN, births, window)
 
     bursts = timed_out.bursts(events, churn_times, context)
     in_bursts = {e.sequence for burst in bursts for e in burst.events}
@@ -67,17 +68,17 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     participants = lookups.participants(fresh) if fresh else {}
     found += timed_out.correlated(fresh, waiting, events, participants, context, makers)
     found += timed_out.timed_out(single, in_bursts, context, window, makers)
-    unsettled |= _unsettled(kinds.TIMED_OUT, single, window)
+    unsettled |= _unsettled(Kind.TIMED_OUT, single, window)
 
     conflicts = [shown[-1] for shown in fencing.takeover_conflicts(events).values()]
     window = ReportWindow(since_ms, first_unsettled(_since(conflicts, since_ms), settling, after_ms))
     found += fencing.fencing_conflicts(events, context, window)
-    unsettled |= _unsettled(kinds.FENCING_CONFLICT, conflicts, window)
+    unsettled |= _unsettled(Kind.FENCING_CONFLICT, conflicts, window)
 
     expiries = list(ids_running_out.expiries(events))
     window = ReportWindow(since_ms, first_unsettled(_since(expiries, since_ms), settling, after_ms))
     found += ids_running_out.expired(events, context, window)
-    unsettled |= _unsettled(kinds.EXPIRED, expiries, window)
+    unsettled |= _unsettled(Kind.EXPIRED, expiries, window)
     return EventFindings(tuple(found), unsettled)
 
 
@@ -89,7 +90,7 @@ def _waiting(events: Iterable[Event], window: ReportWindow) -> list[Event]:
     return [e for e in _since(events, window.since_ms) if not window.includes(e)]
 
 
-def _unsettled(kind: str, events: Iterable[Event], window: ReportWindow) -> frozenset[Key]:
+def _unsettled(kind: Kind, events: Iterable[Event], window: ReportWindow) -> frozenset[Key]:
     waiting = _waiting(events, window)
     ids = {Subject(transactional_id=e.transactional_id) for e in waiting}
     prefixes = {Subject(prefix=prefix_of(e.name)) for e in waiting}

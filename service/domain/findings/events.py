@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
 from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import TOPIC
 
 SINGLE_IDS: Final = 3
@@ -40,7 +41,7 @@ class Event(NamedTuple):
     timeout_ms: int
     duration_ms: int | None
     cause: str
-    confidence: str
+    confidence: Confidence
 
 
 class ReportWindow(NamedTuple):

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
     ALL_EVENTS,
@@ -37,9 +36,11 @@ from service.domain.findings.events import (
 )
 from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence
 from service.domain.findings.formatting import duration
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import gap_ms
 from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
@@ -163,8 +164,8 @@ def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Co
     who = "two producers fence" if group.ids == 1 else "producers of the same id fence"
     return with_rule(
         Observation(
-            kind=kinds.FENCING_CONFLICT,
-            severity=kinds.WARNING,
+            kind=Kind.FENCING_CONFLICT,
+            severity=Severity.WARNING,
             subject=group.subject,
             title=f"{group.label}: {who} each other in turns, or one starts again every few moments",
             advice="Each of these transactions was aborted because a producer was started with its transactional.id"
@@ -174,7 +175,7 @@ def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Co
             " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are: their"
             " exactly-once rests on them.",
             evidence=tuple(evidence(e, _described(e)) for _, e in takeovers[-EVIDENCE_KEPT:]),
-            confidence=kinds.LIKELY,
+            confidence=Confidence.LIKELY,
             log_partition=group.log_partition,
             occurrences=tuple(sorted({Occurrence(shown_by.sequence, e.at_ms) for shown_by, e in takeovers})),
         ),

@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.reasons.decided import Contradiction
 from service.domain.reasons.hanging import HangReason
 from service.domain.reasons.reason import Reason
+from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Proof
 
 EVIDENCE_KEPT: Final = 10
@@ -69,14 +70,14 @@ class Observation(NamedTuple):
     - `reason`: the typed reason, for code: of a coverage gap, or of a hang.
     """
 
-    kind: str
-    severity: str
+    kind: Kind
+    severity: Severity
     subject: Subject
     title: str
     advice: str
     evidence: tuple[Evidence, ...]
     detail: str = ""
-    confidence: str = kinds.CERTAIN
+    confidence: Confidence = Confidence.CERTAIN
     self_heals_at_ms: int | None = None
     log_partition: int | None = None
     ids: int = 1
@@ -104,10 +105,10 @@ class Finding:
     the finding is judged."""
 
     id: str
-    kind: str
-    severity: str
-    status: str
-    confidence: str
+    kind: Kind
+    severity: Severity
+    status: Status
+    confidence: Confidence
     subject: Subject
     opened_at_ms: int
     confirmed_at_ms: int | None
@@ -115,7 +116,7 @@ class Finding:
     last_seen_ms: int
     count: int
     reopened: bool
-    resolution: str | None
+    resolution: Resolution | None
     owner: str | None
     muted_until_ms: int | None
     title: str
@@ -146,12 +147,12 @@ class Finding:
 
     @property
     def is_open(self) -> bool:
-        return self.status != kinds.RESOLVED
+        return self.status != Status.RESOLVED
 
 
 def _joined(title: str, detail: str) -> str:
     return f"{title}; {detail}" if detail else title
 
 
-Key = tuple[str, Subject]
+Key = tuple[Kind, Subject]
 """The key of the newest episode of a subject: kind and subject."""

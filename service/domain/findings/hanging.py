@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.domain.findings import advice, kinds
+from service.domain.findings import advice
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import join_names, join_partitions
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.reasons.decided import ForeignRecords
 from service.domain.reasons.hanging import HangCause, HangReason
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.decision import NOT_READ
 from service.domain.worlds.transactions import TV2
@@ -123,8 +125,8 @@ def observe(
     is_safe = verdict.decision in (World.ABORT, World.NONE) and not may_write_unlisted(entry, case.owner)
     why = _why(case, may_skip_markers, is_behind=not blocks)
     return Observation(
-        kind=kinds.HANGING,
-        severity=kinds.CRITICAL,
+        kind=Kind.HANGING,
+        severity=Severity.CRITICAL,
         subject=case.subject,
         title=f"{place}: the transaction of {who} at offset {entry.start_offset} hangs: no coordinator will end it",
         detail=effect,
@@ -135,7 +137,7 @@ def observe(
             *_pending_offsets(case),
             Evidence(entry.first_seen_ms, "txnscope", f"{why}. Decision: {verdict.decision}: {verdict.why}"),
         ),
-        confidence=kinds.CERTAIN if certain else kinds.LIKELY,
+        confidence=Confidence.CERTAIN if certain else Confidence.LIKELY,
         log_partition=None if case.owner is None else case.owner.log_partition,
         confirmed=confirmed,
         owner=rule.owner,

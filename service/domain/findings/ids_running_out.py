@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from service.domain.findings import kinds
 from service.domain.findings.conditions import IdState, bounded, judgeable, with_owner_and_groups
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import (
@@ -21,8 +20,10 @@ from service.domain.findings.events import (
 )
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Subject
 from service.domain.findings.formatting import duration, utc
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import gap_ms
 from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC, expires_at_ms
 from service.domain.transaction_log.transitions import LAST_EPOCH
 
@@ -66,15 +67,15 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
     )
     return with_rule(
         Observation(
-            kind=kinds.EXPIRING,
-            severity=kinds.INFO,
+            kind=Kind.EXPIRING,
+            severity=Severity.INFO,
             subject=subject,
             title=f"{who} at {utc(expires)} unless it is used before",
             advice="Any transaction renews it. A producer that still has it open would fail with"
             " INVALID_PRODUCER_ID_MAPPING afterwards and has to be started again. Nothing to do if the id is not used"
             " any more.",
             evidence=(Evidence(first.last_update_ms, f"{TOPIC}-{first.partition}@{first.offset}", due),),
-            confidence=kinds.LIKELY if assumed else kinds.CERTAIN,
+            confidence=Confidence.LIKELY if assumed else Confidence.CERTAIN,
             log_partition=first.partition if len(some) == 1 else None,
             ids=len(some),
         ),
@@ -95,8 +96,8 @@ def expired(events: Iterable[Event], context: Context, window: ReportWindow = AL
 def _expired(group: Group, context: Context) -> Observation:
     return with_rule(
         Observation(
-            kind=kinds.EXPIRED,
-            severity=kinds.INFO,
+            kind=Kind.EXPIRED,
+            severity=Severity.INFO,
             subject=group.subject,
             title=f"{group.label} expired: unused for {duration(context.limits.expiration_ms)}"
             f"{context.assumed(EXPIRATION_CONFIG)}, removed by the coordinator",
@@ -129,8 +130,8 @@ def _observe(one: IdState, context: Context) -> Observation:
         one,
         context,
         Observation(
-            kind=kinds.EPOCH_EXHAUSTION,
-            severity=kinds.WARNING,
+            kind=Kind.EPOCH_EXHAUSTION,
+            severity=Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} has used {one.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
             advice="Under the old protocol each start, fence and timeout takes an epoch: find out what makes this id"

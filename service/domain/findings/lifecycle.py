@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence, Subject
+from service.domain.findings.kinds import Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
 """Time after its resolution in which a finding is opened again; after that the same subject gets a new finding."""
@@ -26,11 +27,14 @@ MOST_OPEN: Final = 200
 """Bound on the open findings of one kind. The rules group and limit observations so that they stay below it. Once it is
 reached, further findings are opened only when others end."""
 
-MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(kinds.KINDS)
+MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 
 OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopened", "resolved", "updated"
 
-_RESOLUTIONS: Final = {kinds.STUCK_COMPLETION: kinds.COORDINATOR_MARKER, kinds.ADOPTED: kinds.COORDINATOR_MARKER}
+_RESOLUTIONS: Final = {
+    Kind.STUCK_COMPLETION: Resolution.COORDINATOR_MARKER,
+    Kind.ADOPTED: Resolution.COORDINATOR_MARKER,
+}
 
 
 class RoundResult(NamedTuple):
@@ -46,13 +50,13 @@ class RoundResult(NamedTuple):
     """
 
     observations: tuple[Observation, ...]
-    kinds: frozenset[str]
+    kinds: frozenset[Kind]
     partitions: frozenset[int] = frozenset()
     is_log_complete: bool = False
     ids: frozenset[bytes] | None = None
-    resolutions: Mapping[Subject, str] | None = None
+    resolutions: Mapping[Subject, Resolution] | None = None
     unsettled: frozenset[Key] = frozenset()
-    unread: Mapping[str, int] = MappingProxyType({})
+    unread: Mapping[Kind, int] = MappingProxyType({})
 
     def judges(self, finding: Finding) -> bool:
         if finding.kind not in self.kinds or (finding.kind, finding.subject) in self.unsettled:
@@ -150,16 +154,16 @@ def _in_order(keys: Iterable[Key]) -> list[Key]:
     return sorted(keys, key=lambda key: repr((key[0], tuple(key[1]))))
 
 
-def finding_id(cluster: str, kind: str, subject: object, opened_at_ms: int) -> str:
+def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> str:
     """Returns the id of an episode. The time at which the episode began distinguishes it from others of the subject."""
-    return blake2b(repr((cluster, kind, subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
+    return blake2b(repr((cluster, str(kind), subject, opened_at_ms)).encode(), digest_size=8).hexdigest()
 
 
 def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Finding:
     return Finding(
         id=finding_id(cluster, one.kind, tuple(one.subject), now_ms),
         kind=one.kind,
-        status=kinds.CONFIRMED if one.confirmed else kinds.CANDIDATE,
+        status=Status.CONFIRMED if one.confirmed else Status.CANDIDATE,
         subject=one.subject,
         opened_at_ms=now_ms,
         confirmed_at_ms=now_ms if one.confirmed else None,
@@ -176,7 +180,7 @@ def _reopened(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now
     """Returns the finding under its old id; earlier occurrences still count."""
     return replace(
         _described(old, one, fresh),
-        status=kinds.CONFIRMED if one.confirmed else kinds.CANDIDATE,
+        status=Status.CONFIRMED if one.confirmed else Status.CANDIDATE,
         confirmed_at_ms=now_ms if one.confirmed else None,
         resolved_at_ms=None,
         resolution=None,
@@ -187,9 +191,9 @@ def _reopened(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now
 
 def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Change | None:
     new = _described(old, one, fresh)
-    is_confirmed_now = one.confirmed and old.status == kinds.CANDIDATE
+    is_confirmed_now = one.confirmed and old.status == Status.CANDIDATE
     if is_confirmed_now:
-        new = replace(new, status=kinds.CONFIRMED, confirmed_at_ms=now_ms)
+        new = replace(new, status=Status.CONFIRMED, confirmed_at_ms=now_ms)
     if new == old and now_ms - old.last_seen_ms < SEEN_AGAIN_MS:
         return None
     event = CONFIRMED if is_confirmed_now else UPDATED if new.severity != old.severity else None
@@ -240,8 +244,8 @@ def _is_over(finding: Finding, result: RoundResult, now_ms: int) -> bool:
     return finding.kind not in kinds.UNTIL_ACKNOWLEDGED and now_ms - finding.last_seen_ms >= QUIET_MS
 
 
-def _resolved(finding: Finding, how: str | None, now_ms: int) -> Finding:
-    is_withdrawn = finding.status == kinds.CANDIDATE
-    resolution = kinds.NOT_HANGING if is_withdrawn else how or _RESOLUTIONS.get(finding.kind, kinds.HEALED)
-    ended = replace(finding, status=kinds.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
+def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
+    is_withdrawn = finding.status == Status.CANDIDATE
+    resolution = Resolution.NOT_HANGING if is_withdrawn else how or _RESOLUTIONS.get(finding.kind, Resolution.HEALED)
+    ended = replace(finding, status=Status.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
     return replace(ended, self_heals_at_ms=None, command=None)  # a finding that is over needs no remediation

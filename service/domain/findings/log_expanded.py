@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.transaction_log.coordinator_partition import coordinator_partition
 from service.domain.transaction_log.states import NAMES, ONGOING, TOPIC
 
@@ -46,8 +46,8 @@ def expanded(found: LeftBehindIds, partition_count: int) -> list[Observation]:
     is_one = found.ids == 1
     return [
         Observation(
-            kind=kinds.LOG_EXPANDED,
-            severity=kinds.CRITICAL,
+            kind=Kind.LOG_EXPANDED,
+            severity=Severity.CRITICAL,
             subject=Subject(),
             title=f"the transaction log has {partition_count} partitions now; {found.ids:,}"
             f" {'id has records' if is_one else 'ids have records'} in a partition where no coordinator looks for them",

@@ -6,9 +6,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
+from service.domain.transaction_log.causes import Confidence
 
 
 class EndedBy(Enum):
@@ -54,7 +55,7 @@ class LostRecords(NamedTuple):
     marker_offset: int | None
     ended_at_ms: int
     decision: tuple[Evidence, ...]
-    confidence: str = kinds.CERTAIN
+    confidence: Confidence = Confidence.CERTAIN
 
 
 def lost_records(one: LostRecords, rule: Rule) -> Observation:
@@ -66,8 +67,8 @@ def lost_records(one: LostRecords, rule: Rule) -> Observation:
     how = _HOW[one.ended_by]
     marker = place if one.marker_offset is None else f"{place}@{one.marker_offset}"
     return Observation(
-        kind=kinds.LOST_RECORDS,
-        severity=kinds.CRITICAL,
+        kind=Kind.LOST_RECORDS,
+        severity=Severity.CRITICAL,
         subject=Subject(
             topic=one.topic,
             partition=one.partition,

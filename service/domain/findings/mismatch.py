@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.advice import Answer
 from service.domain.findings.conditions import IdState, coordinator, with_owner_and_groups
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import RoundResult
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.states import NAMES
 
@@ -78,7 +79,7 @@ def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context:
     compared, known = list(compared), set(suspects)
     return RoundResult(
         tuple(_observe(c, c.now.transactional_id in known, context) for c in compared if _differs(c, context)),
-        frozenset({kinds.COORDINATOR_MISMATCH}),
+        frozenset({Kind.COORDINATOR_MISMATCH}),
         frozenset(c.now.partition for c in compared),
         False,
         frozenset(c.now.transactional_id for c in compared),
@@ -110,8 +111,8 @@ def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observa
         one,
         context,
         Observation(
-            kind=kinds.COORDINATOR_MISMATCH,
-            severity=kinds.CRITICAL,
+            kind=Kind.COORDINATOR_MISMATCH,
+            severity=Severity.CRITICAL,
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name}: {coordinator(one, context)} {reported}, but the transaction log has {NAMES[one.state]}",
             advice=_NOT_LOADED if answer.state == NOT_FOUND else _OTHERWISE,
@@ -119,7 +120,7 @@ def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observa
                 one.newest_record(),
                 Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {reported}"),
             ),
-            confidence=kinds.CERTAIN if is_repeated and answer.state == NOT_FOUND else kinds.LIKELY,
+            confidence=Confidence.CERTAIN if is_repeated and answer.state == NOT_FOUND else Confidence.LIKELY,
             log_partition=one.partition,
             confirmed=is_repeated,
         ),

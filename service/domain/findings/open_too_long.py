@@ -13,6 +13,8 @@ from service.domain.findings.conditions import IdState, bounded, judgeable, plac
 from service.domain.findings.context import SCAN_CONFIG, Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import duration, join_partitions, utc
+from service.domain.findings.kinds import Kind, Severity
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import (
     NAMES,
     ONGOING,
@@ -134,8 +136,8 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
         one,
         context,
         Observation(
-            kind=kinds.LONG_RUNNING,
-            severity=kinds.INFO if rule.long_after_ms is None and not is_near else kinds.WARNING,
+            kind=Kind.LONG_RUNNING,
+            severity=Severity.INFO if rule.long_after_ms is None and not is_near else Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} has been open since {utc(started)}, within its timeout{deadline}",
             detail=f"read_committed consumers wait behind it on {join_partitions(one.topics)}",
@@ -216,14 +218,14 @@ def _overdue(one: IdState, due_ms: int, context: Context, surroundings: Surround
         one,
         context,
         Observation(
-            kind=kinds.OVERDUE,
-            severity=kinds.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else kinds.WARNING,
+            kind=Kind.OVERDUE,
+            severity=Severity.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it",
             detail=f"it blocks {join_partitions(one.topics)}",
             advice=advice.overdue(facts),
             evidence=(one.newest_record(), due, *_facts_known(one, facts, surroundings)),
-            confidence=kinds.CERTAIN if is_sure else kinds.LIKELY,
+            confidence=Confidence.CERTAIN if is_sure else Confidence.LIKELY,
             log_partition=one.partition,
         ),
     )
@@ -272,8 +274,8 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
         one,
         context,
         Observation(
-            kind=kinds.STUCK_COMPLETION,
-            severity=kinds.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else kinds.WARNING,
+            kind=Kind.STUCK_COMPLETION,
+            severity=Severity.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
             title=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
             " acknowledged its marker",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Subject
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
@@ -22,17 +22,17 @@ from service.domain.partitions.open_entries import (
 from service.domain.transaction_log.states import abort_due_at_ms
 
 _KINDS: Final = {
-    OPENED: kinds.LONG_RUNNING,
-    OVERDUE: kinds.OVERDUE,
-    COMPLETING: kinds.STUCK_COMPLETION,
-    ADOPTED: kinds.ADOPTED,
-    UNREPLICATED: kinds.UNREPLICATED,
-    HANGING: kinds.HANGING,
+    OPENED: Kind.LONG_RUNNING,
+    OVERDUE: Kind.OVERDUE,
+    COMPLETING: Kind.STUCK_COMPLETION,
+    ADOPTED: Kind.ADOPTED,
+    UNREPLICATED: Kind.UNREPLICATED,
+    HANGING: Kind.HANGING,
 }
 """The kind of finding that reports each relation: the first three kinds are about the id, the last three about the
 entry."""
 
-_SEVERITIES: Final = {HANGING: kinds.CRITICAL, OPENED: kinds.INFO}
+_SEVERITIES: Final = {HANGING: Severity.CRITICAL, OPENED: Severity.INFO}
 
 _WHAT: Final = {
     OPENED: "the open transaction of {}",
@@ -61,14 +61,14 @@ class StallCause(NamedTuple):
     """The cause of a stall. `has_finding`: a confirmed finding reports it. `owner_name`: the id whose rules apply."""
 
     text: str
-    severity: str
+    severity: Severity
     heals_at_ms: int | None
     has_finding: bool
     is_legal: bool
     owner_name: str
 
 
-NOT_READ: Final = StallCause("a transaction that has not been read yet", kinds.WARNING, None, False, False, "")
+NOT_READ: Final = StallCause("a transaction that has not been read yet", Severity.WARNING, None, False, False, "")
 
 
 class StallCauses:
@@ -79,7 +79,7 @@ class StallCauses:
         self._entry_findings = {
             (kind, s.topic, s.partition, s.start_offset, s.producer_id): finding
             for (kind, s), finding in known.items()
-            if finding.status == kinds.CONFIRMED and s.start_offset is not None
+            if finding.status == Status.CONFIRMED and s.start_offset is not None
         }
 
     def of(self, blocker: Blocker) -> StallCause:
@@ -91,7 +91,7 @@ class StallCauses:
         finding = self._finding(blocker)
         return StallCause(
             text=_WHAT[relation].format(blocker.display_name),
-            severity=_SEVERITIES.get(relation, kinds.WARNING) if finding is None else finding.severity,
+            severity=_SEVERITIES.get(relation, Severity.WARNING) if finding is None else finding.severity,
             heals_at_ms=heals_at_ms,
             has_finding=relation == HANGING or finding is not None,
             is_legal=relation == OPENED,
@@ -106,11 +106,11 @@ class StallCauses:
         found = self._entry_findings.get((kind, *entry.topic_partition, entry.start_offset, entry.producer_id))
         if found is None and owner is not None:
             found = self._known.get((kind, Subject(transactional_id=owner.transactional_id)))
-        return found if found is not None and found.status == kinds.CONFIRMED else None
+        return found if found is not None and found.status == Status.CONFIRMED else None
 
 
 def worst_of(causes: Sequence[StallCause]) -> StallCause:
     """Returns the worst cause, for a group that may wait for any of several entries."""
-    worst = min(causes, key=lambda one: kinds.SEVERITIES.index(one.severity))
+    worst = min(causes, key=lambda one: tuple(Severity).index(one.severity))
     text = f"one of {len(causes)} open transactions there, at worst {worst.text}"
     return worst._replace(text=text, heals_at_ms=None)

@@ -8,14 +8,16 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.applications import NOTHING, Application, is_two_phase
-from service.domain.findings import advice, kinds
+from service.domain.findings import advice
 from service.domain.findings.churn import is_churning
 from service.domain.findings.context import SCAN_CONFIG, Context, with_rule
 from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject, prefix_of
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Occurrence, Subject
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import TOGETHER_MS, gap_ms
 from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import TOPIC
 
 
@@ -80,14 +82,14 @@ def _observe(group: Group, context: Context, makers: Makers) -> Observation:
     times = "its transactions were" if group.ids == 1 else "transactions were"
     return with_rule(
         Observation(
-            kind=kinds.TIMED_OUT,
-            severity=kinds.WARNING,
+            kind=Kind.TIMED_OUT,
+            severity=Severity.WARNING,
             subject=group.subject,
             title=f"{group.label}: {times} aborted by the coordinator after transaction.timeout.ms",
             detail="records that a checkpoint counts as delivered may be lost" if sinks else "",
             advice=loss if len(sinks) == len(group.events) else f"{general} {loss}".strip(),
             evidence=tuple(one_abort(e, context) for e in group.events[-EVIDENCE_KEPT:]),
-            confidence=kinds.LIKELY if last.confidence != causes.CERTAIN else kinds.CERTAIN,
+            confidence=Confidence.LIKELY if last.confidence != Confidence.CERTAIN else Confidence.CERTAIN,
             log_partition=group.log_partition,
             occurrences=group.occurrences,
         ),
@@ -195,8 +197,8 @@ def correlated(
     own = f"broker {brokers[0]} coordinates them all; " if len(brokers) == 1 else ""
     return [
         Observation(
-            kind=kinds.CORRELATED_TIMEOUTS,
-            severity=kinds.WARNING,
+            kind=Kind.CORRELATED_TIMEOUTS,
+            severity=Severity.WARNING,
             subject=Subject(),
             title=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on",
             detail=own + needed,
@@ -205,7 +207,7 @@ def correlated(
                 *(Evidence(last.at_ms, "transaction log", fact) for fact in facts),
                 *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
             ),
-            confidence=kinds.LIKELY,
+            confidence=Confidence.LIKELY,
             occurrences=tuple(sorted(Occurrence(e.sequence, e.at_ms) for b in found for e in b.events)),
             waiting=waiting,
         )

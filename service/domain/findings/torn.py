@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.formatting import join_partitions
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 
 TOLD: Final = 4
@@ -98,8 +98,8 @@ def torn(one: TornTransaction, rule: Rule) -> Observation:
         advice = _OF_GONE
     decided = "committed" if one.is_commit else "aborted"
     return Observation(
-        kind=kinds.TORN,
-        severity=kinds.CRITICAL,
+        kind=Kind.TORN,
+        severity=Severity.CRITICAL,
         subject=Subject(
             topic=topic,
             partition=partition,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Key
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import QUIET_MS, OmittedObservation, RoundResult, omitted
 
 
@@ -16,7 +17,7 @@ class Truncation:
 
     def __init__(self) -> None:
         self._omitted: dict[Key, OmittedObservation] = {}
-        self._unread: dict[str, int] = {}
+        self._unread: dict[Kind, int] = {}
 
     def apply_round(self, known: Mapping[Key, Finding], result: RoundResult, now_ms: int) -> None:
         """Applies one round. `known`: the findings after the changes of the round."""
@@ -28,7 +29,7 @@ class Truncation:
         self._omitted |= omitted(known, result, now_ms)
         self._unread |= result.unread
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[Kind, int]:
         """Returns how many of each kind are left out; kinds without any are absent."""
         found = Counter(self._unread)
         found.update(kind for kind, _ in self._omitted)

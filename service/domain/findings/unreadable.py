@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
 from service.domain.findings.conditions import bounded
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.formatting import join_names, join_partitions, utc
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import READ, ErrorText, NoPermission, is_log_absent, missing_permissions
 from service.domain.transaction_log.states import TOPIC
@@ -78,8 +78,8 @@ def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observatio
 def _undecodable(one: Undecoded) -> Observation:
     what = f"the newest record of {join_names(one.names)}" if one.names else "records"
     return Observation(
-        kind=kinds.UNDECODABLE,
-        severity=kinds.WARNING,
+        kind=Kind.UNDECODABLE,
+        severity=Severity.WARNING,
         subject=Subject(topic=TOPIC, partition=one.partition),
         title=f"{TOPIC}-{one.partition}: {what} cannot be decoded",
         detail="the state of these ids is unknown" if one.names else "",
@@ -102,8 +102,8 @@ def data_gaps(gaps: Iterable[DataGap]) -> list[Observation]:
 
 def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
     return Observation(
-        kind=kinds.DATA_GAP,
-        severity=kinds.WARNING,
+        kind=Kind.DATA_GAP,
+        severity=Severity.WARNING,
         subject=Subject(topic=topic, partition=partition),
         title=f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
         advice="Reading went on after the gap. "
@@ -145,8 +145,8 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
 
 def _coverage_gap(one: SourceReport, since_ms: int, error: Reason) -> Observation:
     return Observation(
-        kind=kinds.COVERAGE_GAP,
-        severity=kinds.WARNING,
+        kind=Kind.COVERAGE_GAP,
+        severity=Severity.WARNING,
         subject=Subject(topic=one.topic),
         title=f"{one.topic or 'data partitions'} cannot be read: {error}",
         advice="Verdicts that depend on it wait until it can be read again; until then the data shown are"
@@ -188,8 +188,8 @@ def _observe(denied: list[NotJudged]) -> Observation:
     topic, _, since_ms, why = denied[0]
     where = join_partitions([(topic, one.partition) for one in denied])
     return Observation(
-        kind=kinds.COVERAGE_GAP,
-        severity=kinds.WARNING,
+        kind=Kind.COVERAGE_GAP,
+        severity=Severity.WARNING,
         subject=Subject(topic=topic),
         title=f"{where}: the LSO is stalled, and what holds it is not known: no permission to read the topic",
         advice="Kafka requires READ on the topic to list the producers with open transactions: grant it to txnscope's"

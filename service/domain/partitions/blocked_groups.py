@@ -32,9 +32,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.java_hash import partition_of
 from service.domain.partitions.facts import TopicPartition
+from service.domain.transaction_log.causes import Confidence
 
 INACTIVE: Final = "inactive"
 UNSTABLE_OFFSETS: Final = "unstable_offsets"
@@ -109,7 +109,7 @@ class AffectedGroup(NamedTuple):
     offset: GroupOffset
     ends: LsoSample | None
     relation: str
-    confidence: str
+    confidence: Confidence
     stalled_partition: TopicPartition
     stalled_lso: int
     stalled_since_ms: int
@@ -202,7 +202,7 @@ def _behind(
     stalled_partition: TopicPartition,
     ends: LsoSample | None,
     relation: str,
-    confidence: str,
+    confidence: Confidence,
     as_of_ms: int,
 ) -> AffectedGroup | None:
     since_ms = stalled_since_ms(ends, as_of_ms)
@@ -211,45 +211,45 @@ def _behind(
     return AffectedGroup(one, own, relation, confidence, stalled_partition, ends.last_stable_offset, since_ms)
 
 
-def _relation(one: GroupOffset, own: LsoSample) -> tuple[str, str]:
+def _relation(one: GroupOffset, own: LsoSample) -> tuple[str, Confidence]:
     """Returns relation and confidence, by the table above."""
     lso = own.last_stable_offset
     if one.members == 0:
-        return INACTIVE, CERTAIN
+        return INACTIVE, Confidence.CERTAIN
     if one.isolation == LEVEL_UNCOMMITTED:
-        return READS_UNCOMMITTED, CERTAIN
+        return READS_UNCOMMITTED, Confidence.CERTAIN
     if one.committed_offset < 0:
         return _without_offset(one, own)
     if one.committed_offset == lso or (one.committed_offset > lso and one.isolation == LEVEL_COMMITTED):
         is_sure = one.isolation == LEVEL_COMMITTED and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
-        return STOPPED, CERTAIN if is_sure and one.members is not None else LIKELY
+        return STOPPED, Confidence.CERTAIN if is_sure and one.members is not None else Confidence.LIKELY
     if one.committed_offset > lso:
         return _above(one, lso)
     if one.has_records_ahead is False and one.lso == lso:
-        return STOPPED, LIKELY
-    return (WILL_STOP if one.unchanged_ms < STOPPED_AFTER_MS else UNKNOWN), LIKELY
+        return STOPPED, Confidence.LIKELY
+    return (WILL_STOP if one.unchanged_ms < STOPPED_AFTER_MS else UNKNOWN), Confidence.LIKELY
 
 
-def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[str, str]:
+def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[str, Confidence]:
     """Returns the relation of a group that has members on the partition and has committed nothing there. A group that
     reads commits soon; only one that keeps its offsets elsewhere never does."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
-    return (STOPPED if is_waiting else UNKNOWN), LIKELY
+    return (STOPPED if is_waiting else UNKNOWN), Confidence.LIKELY
 
 
-def _above(one: GroupOffset, lso: int) -> tuple[str, str]:
+def _above(one: GroupOffset, lso: int) -> tuple[str, Confidence]:
     """Returns the relation of a group above the LSO. One step can be a reset that was made between two answers."""
     if one.lso == lso and one.advances:
-        return READS_UNCOMMITTED, CERTAIN if one.advances > 1 else LIKELY
+        return READS_UNCOMMITTED, Confidence.CERTAIN if one.advances > 1 else Confidence.LIKELY
     since_ms = one.records_ahead_since_ms
     is_waiting = bool(one.members) and since_ms is not None and one.observed_at_ms - since_ms >= STOPPED_AFTER_MS
-    return (STOPPED if is_waiting and one.unchanged_ms >= STOPPED_AFTER_MS else UNKNOWN), LIKELY
+    return (STOPPED if is_waiting and one.unchanged_ms >= STOPPED_AFTER_MS else UNKNOWN), Confidence.LIKELY
 
 
-def _confidence(one: GroupOffset) -> str:
+def _confidence(one: GroupOffset) -> Confidence:
     """Returns the confidence that pending offsets block the group. A group that is reading may not have committed yet,
     so a short time proves little."""
-    return CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else LIKELY
+    return Confidence.CERTAIN if one.members is not None and one.unchanged_ms >= STOPPED_AFTER_MS else Confidence.LIKELY
 
 
 class BlockedGroupIndex:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Resolution
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry
-from service.domain.transaction_log.causes import ADMIN, AMBIGUOUS, LIKELY, Cause
+from service.domain.transaction_log.causes import ADMIN, Cause, Confidence
 from service.domain.worlds.markers import Marker
 
 SKEW_MS: Final = 2_000
@@ -36,23 +36,23 @@ def resolution_of(
     high_watermark: int,
     ended: EndedTransaction | None,
     by_us: bool,
-) -> str:
-    """Returns a resolution of `kinds.RESOLUTIONS`. `markers`: of the entry's producer id, after the offset where the
+) -> Resolution:
+    """Returns how the entry ended. `markers`: of the entry's producer id, after the offset where the
     entry was last seen open; `ended`: the last transaction that ended under the producer id, unless it was complete
     while the entry was still open; `by_us`: `resolve` has written a marker for the entry."""
     if high_watermark <= entry.start_offset:
-        return kinds.TRUNCATED
+        return Resolution.TRUNCATED
     if not markers:
-        return kinds.RETENTION if log_start > entry.start_offset else kinds.HEALED
+        return Resolution.RETENTION if log_start > entry.start_offset else Resolution.HEALED
     marker = markers[0]
     if by_us:
-        return kinds.OUR_MARKER
+        return Resolution.OUR_MARKER
     if ended is not None and _may_be_its_marker(marker, ended, entry):
         if not (ended.at_ms - SKEW_MS <= marker.at_ms and ended.at_ms > entry.first_seen_ms):
-            return kinds.HEALED  # three clocks: the coordinator's, the leader's and ours
+            return Resolution.HEALED  # three clocks: the coordinator's, the leader's and ours
         is_younger = ended.start_ms > entry.first_seen_ms + ADOPTED_AFTER_MS
-        return kinds.ADOPTION if is_younger else kinds.COORDINATOR_MARKER
-    return kinds.FOREIGN_COMMIT if marker.is_commit else kinds.FOREIGN_ABORT
+        return Resolution.ADOPTION if is_younger else Resolution.COORDINATOR_MARKER
+    return Resolution.FOREIGN_COMMIT if marker.is_commit else Resolution.FOREIGN_ABORT
 
 
 def _may_be_its_marker(marker: Marker, ended: EndedTransaction, entry: Entry) -> bool:
@@ -132,10 +132,10 @@ def cause_of_marker(
     ]
     if fitting:
         distance_ms, _, decision = min(fitting, key=lambda fit: fit[:2])
-        cause = decision.cause if distance_ms <= CLOSE_MS else decision.cause._replace(confidence=AMBIGUOUS)
+        cause = decision.cause if distance_ms <= CLOSE_MS else decision.cause._replace(confidence=Confidence.AMBIGUOUS)
         return MarkerCause(cause, decision.by_hand)
     if period is not None and period.from_ms <= at_ms <= period.until_ms:
-        return MarkerCause(Cause(ADMIN, LIKELY), by_hand=True)
+        return MarkerCause(Cause(ADMIN, Confidence.LIKELY), by_hand=True)
     return None
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from service.domain.partitions.batch_offsets import COMMIT, BatchOffsets
 from service.domain.partitions.endings import CLOCKS_MS, MarkerCause
 from service.domain.partitions.offset_spans import ABORTED, COMMITTED, GAP, MARKER, OPEN, UNKNOWN, BatchesBefore, Span
-from service.domain.transaction_log.causes import AMBIGUOUS, CERTAIN, LIKELY, Cause
+from service.domain.transaction_log.causes import Cause, Confidence
 
 
 class LoggedTransaction(NamedTuple):
@@ -57,19 +57,19 @@ class OwnDecision(NamedTuple):
     marker: str | None
     decided_ms: int | None
     cause: Cause | None
-    confidence: str
+    confidence: Confidence
     may_be_other: bool = False
 
     def cause_of(self, of_marker: MarkerCause | None) -> MarkerCause | None:
         """Returns the cause to give for the records. `of_marker`: that of the marker that ended them."""
         if not self.may_be_other:
             return None if self.cause is None else MarkerCause(self.cause)
-        if of_marker is None or of_marker.cause.confidence != CERTAIN:
+        if of_marker is None or of_marker.cause.confidence != Confidence.CERTAIN:
             return of_marker
-        return of_marker._replace(cause=of_marker.cause._replace(confidence=LIKELY))
+        return of_marker._replace(cause=of_marker.cause._replace(confidence=Confidence.LIKELY))
 
 
-def decision_text(marker: str | None, confidence: str, *, may_be_other: bool, ended_by: str | None) -> str:
+def decision_text(marker: str | None, confidence: Confidence, *, may_be_other: bool, ended_by: str | None) -> str:
     """Returns what a decision without a marker means for records, in sentences. `ended_by`: the marker that ended them,
     like `ABORT at 6`; None if none did."""
     decided = "decided, COMMIT or ABORT is not known" if marker is None else f"decided {marker}"
@@ -83,7 +83,7 @@ def decision_text(marker: str | None, confidence: str, *, may_be_other: bool, en
             f"The marker ({ended_by}) may cover two transactions of the same producer id: an earlier one that lists"
             f" this partition was {decided}, and its marker is missing here. Which records are its own is not known."
         )
-    sure = "" if confidence == CERTAIN else "likely " if confidence == LIKELY else "perhaps "
+    sure = "" if confidence == Confidence.CERTAIN else "likely " if confidence == Confidence.LIKELY else "perhaps "
     if ended_by is None:
         return (
             f"The transaction of these records is {sure}{decided}, its marker is missing here (lost or skipped, cleaned"
@@ -159,7 +159,7 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
         until = min((s.marker_offset for s in its if s.marker_offset is not None), default=None)
         for span in its:
             if span.marker_offset == until and span.kind in (ABORTED, OPEN, UNKNOWN):
-                found[span.first] = OwnDecision(COMMIT, None, None, AMBIGUOUS, may_be_other=True)
+                found[span.first] = OwnDecision(COMMIT, None, None, Confidence.AMBIGUOUS, may_be_other=True)
     return found
 
 
@@ -199,9 +199,9 @@ def _decision(
     marker = decided[0].marker if len(outcomes) == 1 else None
     may_be_other = may_be_other or any(one.data_epoch is None for one in decided)
     if may_be_other or marker is None or any(one.lists_partition is None for one in decided):
-        confidence = AMBIGUOUS
+        confidence = Confidence.AMBIGUOUS
     else:
-        confidence = CERTAIN if len(candidates) == 1 and decided[0].has_own_epoch else LIKELY
+        confidence = Confidence.CERTAIN if len(candidates) == 1 and decided[0].has_own_epoch else Confidence.LIKELY
     if len(decided) > 1:
         return OwnDecision(marker, None, None, confidence, may_be_other)
     return OwnDecision(marker, decided[0].decided_ms, decided[0].cause, confidence, may_be_other)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log import causes, outcomes, transitions
-from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.causes import Cause, Confidence
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.outcomes import duration_between
 from service.domain.transaction_log.states import (
@@ -57,7 +57,7 @@ class LastAbort(NamedTuple):
         return self.completed_at_ms + (ADMIN_SETTLES_AFTER_MS if is_admin else SETTLES_AFTER_MS)
 
 
-NO_ABORT: Final = LastAbort(-1, Cause(causes.UNATTRIBUTED, causes.AMBIGUOUS), None, False)
+NO_ABORT: Final = LastAbort(-1, Cause(causes.UNATTRIBUTED, Confidence.AMBIGUOUS), None, False)
 
 
 class Transition(NamedTuple):
@@ -73,7 +73,7 @@ class Transition(NamedTuple):
     duration_ms: int | None
     marker_ms: int | None
     cause: str | None
-    confidence: str | None
+    confidence: Confidence | None
     note: str | None
 
 

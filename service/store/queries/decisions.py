@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, or_, select
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.partitions.batch_offsets import ABORT as ABORT_MARKER
 from service.domain.partitions.batch_offsets import COMMIT as COMMIT_MARKER
 from service.domain.partitions.endings import CLOCKS_MS, Decision, KnownPeriod
 from service.domain.partitions.own_transactions import LostCommit
-from service.domain.transaction_log.causes import ADMIN, CERTAIN, COMMIT, LIKELY, Cause, confidence_of_commit
+from service.domain.transaction_log.causes import ADMIN, COMMIT, Cause, Confidence, confidence_of_commit
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
 from service.domain.transaction_log.transitions import SLOW_MARKERS_MS
@@ -24,9 +24,9 @@ from service.store.schema import data_gaps, findings, id_minutes, transactional_
 _MOST_ROWS: Final = 5_000
 
 _BY_HAND: Final = {
-    kinds.OUR_MARKER: ((ABORT_MARKER, COMMIT_MARKER), Cause(ADMIN, CERTAIN)),
-    kinds.FOREIGN_ABORT: ((ABORT_MARKER,), Cause(ADMIN, LIKELY)),
-    kinds.FOREIGN_COMMIT: ((COMMIT_MARKER,), Cause(ADMIN, LIKELY)),
+    Resolution.OUR_MARKER: ((ABORT_MARKER, COMMIT_MARKER), Cause(ADMIN, Confidence.CERTAIN)),
+    Resolution.FOREIGN_ABORT: ((ABORT_MARKER,), Cause(ADMIN, Confidence.LIKELY)),
+    Resolution.FOREIGN_COMMIT: ((COMMIT_MARKER,), Cause(ADMIN, Confidence.LIKELY)),
 }
 """The markers that are possible, and their cause, by resolution of a hanging transaction that no coordinator ended."""
 
@@ -96,7 +96,7 @@ def hanging_transactions(
         select(_F.producer_id, _F.start_offset, _F.status, _F.opened_at_ms, _F.resolved_at_ms, _F.resolution)
         .where(
             _F.cluster_id == cluster_id,
-            _F.kind == kinds.HANGING,
+            _F.kind == Kind.HANGING,
             _F.topic == topic,
             _F.partition == partition,
             _F.confirmed_at_ms.is_not(None),
@@ -105,7 +105,7 @@ def hanging_transactions(
         .limit(_MOST_ROWS)
     )
     return [
-        HangingTransaction(row.producer_id, row.start_offset, row.status == kinds.CONFIRMED, _by_hand(row))
+        HangingTransaction(row.producer_id, row.start_offset, row.status == Status.CONFIRMED, _by_hand(row))
         for row in rows
         if row.producer_id is not None and row.start_offset is not None
     ]
@@ -114,12 +114,12 @@ def hanging_transactions(
 def lost_commits(connection: Connection, cluster_id: int, topic: str, partition: int) -> list[LostCommit]:
     """Returns the findings about committed records on the partition that ended, or will end, with a later transaction:
     `lost_records`, and `adopted_records` where they are known to hold such records."""
-    is_adopted = and_(_F.kind == kinds.ADOPTED, _F.severity == kinds.CRITICAL)
+    is_adopted = and_(_F.kind == Kind.ADOPTED, _F.severity == Severity.CRITICAL)
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset)
         .where(
             _F.cluster_id == cluster_id,
-            or_(_F.kind == kinds.LOST_RECORDS, is_adopted),
+            or_(_F.kind == Kind.LOST_RECORDS, is_adopted),
             _F.topic == topic,
             _F.partition == partition,
         )
@@ -133,7 +133,7 @@ def _by_hand(row: Any) -> tuple[Decision, ...]:
     markers, cause = _BY_HAND.get(row.resolution, ((), None))
     if cause is None:
         return ()
-    is_foreign = row.resolution != kinds.OUR_MARKER
+    is_foreign = row.resolution != Resolution.OUR_MARKER
     return tuple(Decision(m, row.opened_at_ms, row.resolved_at_ms, cause, by_hand=is_foreign) for m in markers)
 
 
@@ -158,7 +158,7 @@ def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Dec
             cause = Cause(row.cause, row.confidence)
             yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, cause, marker_epoch=row.producer_epoch)
         elif row.to_state == COMPLETE_COMMIT and row.marker_ms is not None and not _is_commit(earlier):
-            yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, LIKELY))
+            yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, Confidence.LIKELY))
 
 
 def _is_commit(row: Any) -> bool:
@@ -179,4 +179,7 @@ def _from_minutes(
             _M.minute_ms.between(first_ms - 2 * CLOCKS_MS - MINUTE_MS, last_ms + 2 * CLOCKS_MS),
         )
     )
-    return [Decision(COMMIT_MARKER, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(COMMIT, LIKELY)) for row in rows]
+    return [
+        Decision(COMMIT_MARKER, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(COMMIT, Confidence.LIKELY))
+        for row in rows
+    ]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import CONFIRMED
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.store.acknowledgements import with_acknowledgements
 from service.store.display import possible_ids_of
 from service.store.id_key import id_key
@@ -25,9 +25,9 @@ _E = finding_events.c
 class FindingSelection(NamedTuple):
     """The findings that a page is about; a field that is an empty set or None excludes none."""
 
-    kinds: frozenset[str] = frozenset()
-    statuses: frozenset[str] = frozenset()
-    severities: frozenset[str] = frozenset()
+    kinds: frozenset[Kind] = frozenset()
+    statuses: frozenset[Status] = frozenset()
+    severities: frozenset[Severity] = frozenset()
     transactional_id: bytes | None = None
     topic: str | None = None
     partition: int | None = None
@@ -41,8 +41,8 @@ class FindingCursor(NamedTuple):
 
 
 class FindingCount(NamedTuple):
-    kind: str
-    status: str
+    kind: Kind
+    status: Status
     findings: int
 
 
@@ -100,9 +100,9 @@ def find(connection: Connection, cluster_id: int, finding_id: str) -> Finding | 
     return None if row is None else _with_words_of_people(connection, cluster_id, [finding_of(row)])[0]
 
 
-def longest_open(connection: Connection, cluster_id: int, kind: str, limit: int) -> tuple[Finding, ...]:
+def longest_open(connection: Connection, cluster_id: int, kind: Kind, limit: int) -> tuple[Finding, ...]:
     """Returns at most `limit` confirmed findings of the kind, the first opened first."""
-    confirmed = (_F.cluster_id == cluster_id, _F.kind == kind, _F.status == CONFIRMED)
+    confirmed = (_F.cluster_id == cluster_id, _F.kind == kind, _F.status == Status.CONFIRMED)
     rows = connection.execute(select(findings).where(*confirmed).order_by(_F.opened_at_ms, _F.id).limit(limit))
     return tuple(_with_words_of_people(connection, cluster_id, [finding_of(row) for row in rows]))
 

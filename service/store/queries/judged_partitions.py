@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from service.domain.findings import kinds
 from service.domain.findings.context import Context, context_of, limits_of
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.rules import Rules
 from service.domain.partitions.blockers import (
     SAMPLE_FRESH_MS,
@@ -46,8 +46,8 @@ NAMED: Final = 5
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
 _FOUND: Final = select(_F.kind, _F.topic, _F.partition, _F.producer_id, _F.start_offset, _F.transactional_id).where(
     _F.cluster_id == bindparam("cluster_id"),
-    _F.kind.in_((kinds.HANGING, kinds.ADOPTED)),
-    _F.status == kinds.CONFIRMED,
+    _F.kind.in_((Kind.HANGING, Kind.ADOPTED)),
+    _F.status == Status.CONFIRMED,
 )
 
 
@@ -260,7 +260,7 @@ def _found(connection: Connection, cluster_id: int) -> _Found:
     found = _Found({}, set())
     for row in connection.execute(_FOUND, {"cluster_id": cluster_id}):
         place = (row.topic, row.partition, row.producer_id, row.start_offset)
-        if row.kind == kinds.HANGING:
+        if row.kind == Kind.HANGING:
             found.hanging[place] = row.transactional_id is not None
         else:
             found.adopted.add(place)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, select
 
 from service.domain.findings.context import LogProgress
-from service.domain.findings.kinds import ADOPTED, HANGING
+from service.domain.findings.kinds import Kind
 from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction
 from service.domain.partitions import ledger
 from service.domain.partitions.facts import TopicPartition
@@ -44,7 +44,7 @@ _AT_ONCE: Final = 500
 
 _D, _M, _T, _L = waiting_decisions.c, waiting_markers.c, torn_transactions.c, log_partitions.c
 _E, _P = ended_logs.c, data_partitions.c
-_KINDS_THAT_EXPLAIN: Final = (HANGING, ADOPTED)
+_KINDS_THAT_EXPLAIN: Final = (Kind.HANGING, Kind.ADOPTED)
 
 
 # the sampler asks brokers of its own: a leader that answered for the topic after we had missed it knows better

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, literal, select, true, union_all
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED, SOURCE
 from service.store.queries.clusters import (
@@ -149,7 +149,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         highest_epochs=_highest_epochs(connection, cluster.id),
         findings={(row.kind, row.status): row.findings for row in finding_counts(connection, cluster.id)},
         truncated=truncated(connection, cluster.id),
-        hanging=longest_open(connection, cluster.id, kinds.HANGING, HANGING_NAMED),
+        hanging=longest_open(connection, cluster.id, Kind.HANGING, HANGING_NAMED),
         coverage=coverage(connection, cluster.id),
         stalled=stalled_partitions(connection, cluster.id, STALLED_READ),
         affected_groups=tuple(read_affected_groups(connection, cluster.id)),

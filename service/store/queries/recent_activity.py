@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import RESOLVED
+from service.domain.findings.kinds import Status
 from service.domain.transaction_log.minutes import COUNTED_AS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
@@ -104,7 +104,7 @@ def last_resolved(connection: Connection, cluster_id: int) -> Finding | None:
             _F.cluster_id == cluster_id,
             _F.resolved_at_ms.is_not(None),
             _F.confirmed_at_ms.is_not(None),
-            _F.status == RESOLVED,
+            _F.status == Status.RESOLVED,
         )
         .order_by(_F.resolved_at_ms.desc())
         .limit(1)

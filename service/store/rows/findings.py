@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.reasons.coding import decode_if, encode_if
+from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Kind, Proof
 from service.store.schema import findings
 
@@ -22,6 +24,15 @@ _SHAPED: Final = (
     "passed_over",
     "acknowledgement",
 )
+
+
+_WORDS: Final = {
+    "kind": kinds.Kind,
+    "severity": kinds.Severity,
+    "status": kinds.Status,
+    "confidence": Confidence,
+    "resolution": kinds.Resolution,
+}
 
 
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
@@ -47,8 +58,9 @@ def finding_of(row: Any) -> Finding:
     """Returns the finding in a row that has all columns of the table."""
     columns = row._mapping
     plain = {name: columns[name] for name in Finding.__dataclass_fields__ if name not in _SHAPED}
+    words = {name: word(plain[name]) for name, word in _WORDS.items() if plain[name] is not None}
     return Finding(
-        **plain,
+        **plain | words,
         subject=Subject(*(columns[name] for name in _SUBJECT)),
         evidence=tuple(Evidence(*each) for each in columns["evidence"]),
         blocked_groups=tuple(columns["blocked_groups"] or ()),

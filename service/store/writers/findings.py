@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
 
 from service.domain.findings.finding import Finding, Key
-from service.domain.findings.kinds import RESOLVED
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
@@ -67,7 +67,7 @@ class FindingWriter:
                 delete(torn_transactions).where(t.cluster_id == self._lease.cluster_id, t.id.in_(sequences))
             )
 
-    def save_truncated(self, counts: Mapping[str, int]) -> None:
+    def save_truncated(self, counts: Mapping[Kind, int]) -> None:
         """Replaces the stored numbers, by kind, of cases without a finding because a bound was reached."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
@@ -85,7 +85,7 @@ def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Find
         select(findings)
         .where(
             _F.cluster_id == cluster_id,
-            or_(_F.status != RESOLVED, _F.resolved_at_ms >= now_ms - REOPENS_WITHIN_MS),
+            or_(_F.status != Status.RESOLVED, _F.resolved_at_ms >= now_ms - REOPENS_WITHIN_MS),
         )
         .order_by(_F.opened_at_ms)
     )

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import CORRELATED_TIMEOUTS
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import findings, recent_activity
@@ -116,6 +116,6 @@ def _uncaused(aborts: list[int]) -> list[dict[str, int]]:
 def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
     """Returns the finding about ids that timed out together, if it was last seen at `since_ms` or later, since it
     explains the aborts; else None."""
-    selection = FindingSelection(kinds=frozenset({CORRELATED_TIMEOUTS}))
+    selection = FindingSelection(kinds=frozenset({Kind.CORRELATED_TIMEOUTS}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
     return found[0] if found and found[0].last_seen_ms >= since_ms else None

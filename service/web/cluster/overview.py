@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from service.api.http.kept import KeptRoute
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
-from service.domain.findings.kinds import CONFIRMED, HANGING, OVERDUE, UNTIL_ACKNOWLEDGED
+from service.domain.findings.kinds import UNTIL_ACKNOWLEDGED, Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.partitions import open_entries
 from service.domain.reasons.reason import parts
@@ -83,7 +83,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         resolved=recent_activity.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
         halves=recent_activity.medians(connection, cluster_id),
         hour=read_last_hour(connection, frame),
-        in_time=not any(one.kind == OVERDUE for one in confirmed),
+        in_time=not any(one.kind == Kind.OVERDUE for one in confirmed),
         silent=is_silent(frame),
         **_groups(chain),
     )
@@ -91,10 +91,10 @@ def _overview(connection: Connection, frame: Frame) -> Response:
 
 def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
     """Returns the confirmed findings: the hanging ones, the longest first; and the others, those opened last first."""
-    hanging = read_findings.longest_open(connection, frame.cluster.id, HANGING, MOST_OPEN)
-    open_ = FindingSelection(statuses=frozenset({CONFIRMED}))
+    hanging = read_findings.longest_open(connection, frame.cluster.id, Kind.HANGING, MOST_OPEN)
+    open_ = FindingSelection(statuses=frozenset({Status.CONFIRMED}))
     found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
-    return hanging, [one for one in found if one.kind != HANGING]
+    return hanging, [one for one in found if one.kind != Kind.HANGING]
 
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
@@ -121,7 +121,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
             links=[link for link in chain if not link.is_muted],
             coverage=frame.covered,
             ids=sum(frame.ids.values()),
-            is_cut=any(one.kind == HANGING for one in frame.body.truncated),
+            is_cut=any(one.kind == Kind.HANGING for one in frame.body.truncated),
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),
             lost=len(lost),

@@ -14,9 +14,9 @@ from service.api.http.kept import KeptRoute
 from service.api.http.paging import foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError
-from service.api.schemas.findings import Kind, Severity, Status
+from service.api.schemas.findings import KindWord, SeverityWord, StatusWord
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import CONFIRMED, EVENTS, KINDS, RESOLVED, SEVERITIES, STATUSES
+from service.domain.findings.kinds import EVENTS, Kind, Severity, Status
 from service.store.display import display_id
 from service.store.queries import findings
 from service.store.queries.findings import FindingCursor, FindingSelection
@@ -60,9 +60,9 @@ class Chip(NamedTuple):
 def get_findings(
     request: Request,
     cluster: str,
-    kind: Annotated[list[Kind | Literal[""]] | None, QueryParameter()] = None,
-    status: Annotated[list[Status] | None, QueryParameter()] = None,
-    severity: Annotated[list[Severity | Literal[""]] | None, QueryParameter()] = None,
+    kind: Annotated[list[KindWord | Literal[""]] | None, QueryParameter()] = None,
+    status: Annotated[list[StatusWord] | None, QueryParameter()] = None,
+    severity: Annotated[list[SeverityWord | Literal[""]] | None, QueryParameter()] = None,
     transactional_id: str | None = None,
     topic: Annotated[str | None, QueryParameter(max_length=249)] = None,
     partition: Annotated[Partition | Literal[""] | None, QueryParameter()] = None,
@@ -72,7 +72,7 @@ def get_findings(
     page shows confirmed findings."""
     selection = FindingSelection(
         frozenset(one for one in kind or () if one),
-        frozenset(status or (CONFIRMED,)),
+        frozenset(status or (Status.CONFIRMED,)),
         frozenset(one for one in severity or () if one),
         bytes_of(request, "transactional_id") or None if transactional_id else None,
         topic or None,
@@ -97,7 +97,7 @@ def _list(connection: Connection, frame: Frame, selection: FindingSelection, cur
     query = _query(selection)
     page, after = _page(connection, frame, selection, cursor)
     rows = [_row(one) for one in page]
-    is_plain = selection == FindingSelection(statuses=frozenset({CONFIRMED})) and cursor is None
+    is_plain = selection == FindingSelection(statuses=frozenset({Status.CONFIRMED})) and cursor is None
     ended = [one for one in rows if not one.finding.is_open]
     if is_plain:
         ended = [_row(one) for one in _lately(connection, frame)]
@@ -115,8 +115,8 @@ def _list(connection: Connection, frame: Frame, selection: FindingSelection, cur
         events=EVENTS,
         id_text="" if selection.transactional_id is None else display_id(selection.transactional_id),
         chips=_chips(frame, selection),
-        kinds=KINDS,
-        severities=SEVERITIES,
+        kinds=tuple(Kind),
+        severities=tuple(Severity),
         after=None if after is None else _address(frame, "", {**query, "cursor": after}),
         json_address=_address(frame, "/api/v1", {**query, "status": sorted(selection.statuses)}),
     )
@@ -128,9 +128,9 @@ def _page(
     """Returns a page of findings and the cursor of the next page, None after the last. The gravest come first, and
     within a severity the last opened; resolved findings are sorted only by the time they were opened."""
     filters = ("page", frame.name, *(sorted(one) if isinstance(one, frozenset) else one for one in selection))
-    wanted = selection.severities or frozenset(SEVERITIES)
-    is_over = selection.statuses == {RESOLVED}
-    walks = [wanted] if is_over else [frozenset({one}) for one in SEVERITIES if one in wanted]
+    wanted = selection.severities or frozenset(Severity)
+    is_over = selection.statuses == {Status.RESOLVED}
+    walks = [wanted] if is_over else [frozenset({one}) for one in Severity if one in wanted]
     begin, after = (0, None) if cursor is None else _place(unseal(cursor, 1 + _TIME_BYTES, *filters))
     found: list[Finding] = []
     for number in range(begin, len(walks)):
@@ -152,7 +152,7 @@ def _page(
 
 def _lately(connection: Connection, frame: Frame) -> list[Finding]:
     """Returns the findings resolved in the last 24 hours, the last resolved first."""
-    selection = FindingSelection(statuses=frozenset({RESOLVED}))
+    selection = FindingSelection(statuses=frozenset({Status.RESOLVED}))
     found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
     lately = [one for one in found if frame.now_ms - (one.resolved_at_ms or 0) <= _DAY_MS]
     return sorted(lately, key=lambda one: -(one.resolved_at_ms or 0))
@@ -178,18 +178,18 @@ def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
 
 
 def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
-    counts = dict.fromkeys(STATUSES, 0)
+    counts = dict.fromkeys(Status, 0)
     for one in frame.body.findings:
         counts[one.status] += one.count
     query = _query(selection)
     found = []
     for text, statuses, count in (
-        ("Open", (CONFIRMED,), counts[CONFIRMED]),
-        ("Candidates", ("candidate",), counts["candidate"]),
-        ("Resolved", (RESOLVED,), counts[RESOLVED]),
-        ("All", STATUSES, None),
+        ("Open", (Status.CONFIRMED,), counts[Status.CONFIRMED]),
+        ("Candidates", (Status.CANDIDATE,), counts[Status.CANDIDATE]),
+        ("Resolved", (Status.RESOLVED,), counts[Status.RESOLVED]),
+        ("All", tuple(Status), None),
     ):
-        named: Sequence[str] | None = None if statuses == (CONFIRMED,) else sorted(statuses)
+        named: Sequence[Status] | None = None if statuses == (Status.CONFIRMED,) else sorted(statuses)
         href = _address(frame, "", {**query, "status": named})
         found.append(Chip(text, count, href, selection.statuses == frozenset(statuses)))
     return found
@@ -197,7 +197,7 @@ def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
 
 def _query(selection: FindingSelection) -> dict[str, Any]:
     """Returns the query of the request's address."""
-    is_default = selection.statuses == {CONFIRMED}
+    is_default = selection.statuses == {Status.CONFIRMED}
     return {
         "kind": sorted(selection.kinds) or None,
         "status": None if is_default else sorted(selection.statuses),

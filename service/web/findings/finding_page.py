@@ -14,6 +14,7 @@ from service.api.schemas.clusters import Broker
 from service.domain.doctor.acls import grant_for
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding
+from service.domain.findings.kinds import Kind, Status
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.web.findings.forms import CHOICES
 from service.web.findings.headline import how_it_ended, story_of, who_of
@@ -51,7 +52,7 @@ class Line(NamedTuple):
 
 def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_resolve: bool) -> Response:
     where = where_of(connection, frame.cluster.id, frame.name, finding)
-    heal = heal_of_finding(finding) if finding.status == kinds.CONFIRMED else None
+    heal = heal_of_finding(finding) if finding.status == Status.CONFIRMED else None
     plan = plan_of(finding, frame.name, _grant(finding, frame.body.brokers), can_resolve=can_resolve)
     return render(
         "finding.html",
@@ -89,7 +90,7 @@ def _line(one: Evidence, cluster: str) -> Line:
 
 def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
     """Returns the permission that would close the coverage gap, and the lines that give it; None if none would."""
-    if finding.kind != kinds.COVERAGE_GAP:
+    if finding.kind != Kind.COVERAGE_GAP:
         return None
     bootstrap = bootstrap_of(brokers)
     if (missing := grant_for(finding.reason)) is not None:
@@ -99,7 +100,7 @@ def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
 
 
 def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
-    tone = "critical" if finding.kind == kinds.HANGING and finding.status == kinds.CONFIRMED else ""
+    tone = "critical" if finding.kind == Kind.HANGING and finding.status == Status.CONFIRMED else ""
     found = [_age(finding, where, frame.now_ms, tone)]
     if finding.kind in kinds.EVENTS:
         last = f"last at {words.clock(finding.last_seen_ms, frame.now_ms)}"
@@ -118,7 +119,7 @@ def _age(finding: Finding, where: Where, now_ms: int, tone: str) -> Fact:
         lasted = words.duration(finding.resolved_at_ms - finding.opened_at_ms)
         return Fact("Lasted", lasted, f"{words.exact(finding.opened_at_ms)} to {words.exact(finding.resolved_at_ms)}")
     stands_ms = None if where.judged is None else where.judged.row.stalled_since_ms
-    if stands_ms is not None and finding.kind != kinds.ADOPTED:
+    if stands_ms is not None and finding.kind != Kind.ADOPTED:
         return Fact("Blocked for", "", f"since {words.clock(stands_ms, now_ms)}", stands_ms, tone)
     opened = words.clock(finding.opened_at_ms, now_ms)
     return Fact("Known for", "", f"since {opened}", finding.opened_at_ms)

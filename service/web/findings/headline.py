@@ -6,26 +6,28 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.reasons.hanging import HangReason
 from service.domain.worlds.verdict import UNKNOWN, World
 from service.store.display import display_id
 from service.web.shared import words
 
-_TONES: Final = {kinds.CRITICAL: "critical", kinds.WARNING: "warning", kinds.INFO: "info"}
+_TONES: Final = {Severity.CRITICAL: "critical", Severity.WARNING: "warning", Severity.INFO: "info"}
 
 _ENDINGS: Final = {
-    kinds.COORDINATOR_MARKER: "its coordinator wrote the marker",
-    kinds.OUR_MARKER: "txnscope resolve wrote the marker",
-    kinds.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand, without a coordinator's decision",
-    kinds.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand, without a coordinator's decision",
-    kinds.ADOPTION: "a later transaction of the same producer id ended, and its marker decided about these records too",
-    kinds.RETENTION: "its records were deleted",
-    kinds.TRUNCATED: "a leader that was not in sync took over, and its records were lost",
-    kinds.TOPIC_DELETED: "the topic was deleted",
-    kinds.HEALED: "the condition no longer holds",
-    kinds.NOT_HANGING: "a second check did not confirm it",
-    kinds.ACKNOWLEDGED: "somebody acknowledged it",
+    Resolution.COORDINATOR_MARKER: "its coordinator wrote the marker",
+    Resolution.OUR_MARKER: "txnscope resolve wrote the marker",
+    Resolution.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand, without a coordinator's decision",
+    Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand, without a coordinator's decision",
+    Resolution.ADOPTION: "a later transaction of the same producer id ended, and its marker decided about these records"
+    " too",
+    Resolution.RETENTION: "its records were deleted",
+    Resolution.TRUNCATED: "a leader that was not in sync took over, and its records were lost",
+    Resolution.TOPIC_DELETED: "the topic was deleted",
+    Resolution.HEALED: "the condition no longer holds",
+    Resolution.NOT_HANGING: "a second check did not confirm it",
+    Resolution.ACKNOWLEDGED: "somebody acknowledged it",
 }
 
 
@@ -47,12 +49,12 @@ class Story(NamedTuple):
 
 
 def story_of(finding: Finding) -> Story:
-    if finding.kind == kinds.HANGING:
+    if finding.kind == Kind.HANGING:
         return _hanging(finding)
     text = as_sentence(finding.detail)
-    if finding.status == kinds.RESOLVED:
+    if finding.status == Status.RESOLVED:
         return Story(finding.title, f"This is over: {how_it_ended(finding)}.", text, "info")
-    lead = "Seen once; a second check has to confirm it." if finding.status == kinds.CANDIDATE else ""
+    lead = "Seen once; a second check has to confirm it." if finding.status == Status.CANDIDATE else ""
     return Story(finding.title, lead, text, _TONES[finding.severity])
 
 
@@ -77,18 +79,18 @@ def as_sentence(clause: str) -> str:
 def how_it_ended(finding: Finding) -> str:
     if (given := finding.acknowledgement) is not None:
         return f"{given.by} acknowledged it: {given.reason}"
-    if finding.resolution == kinds.HEALED and finding.kind == kinds.HANGING:
+    if finding.resolution == Resolution.HEALED and finding.kind == Kind.HANGING:
         return "it ended, and how is not known"
-    if finding.resolution == kinds.HEALED and finding.kind in kinds.EVENTS:
+    if finding.resolution == Resolution.HEALED and finding.kind in kinds.EVENTS:
         return f"it has not happened again for {words.duration(QUIET_MS)}"
-    if finding.resolution == kinds.COORDINATOR_MARKER and finding.kind == kinds.STUCK_COMPLETION:
+    if finding.resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.STUCK_COMPLETION:
         return "its markers were written, and its coordinator completed it"
-    return _ENDINGS.get(finding.resolution or "", finding.resolution or "")
+    return "" if finding.resolution is None else _ENDINGS.get(finding.resolution, finding.resolution)
 
 
 def lost_data(finding: Finding) -> bool:
     """Returns True if committed records were thrown away."""
-    return finding.decision == World.COMMIT and finding.resolution == kinds.FOREIGN_ABORT
+    return finding.decision == World.COMMIT and finding.resolution == Resolution.FOREIGN_ABORT
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
@@ -101,13 +103,13 @@ def _hanging(finding: Finding) -> Story:
     place = f"{finding.subject.topic}-{finding.subject.partition}"
     who = who_of(finding)
     is_behind = isinstance(finding.reason, HangReason) and finding.reason.is_behind
-    if finding.status == kinds.RESOLVED:
+    if finding.status == Status.RESOLVED:
         verb = (
             f"A transaction of {who} hung on {place}"
             if is_behind
             else f"{place} was blocked by a hanging" + (f" transaction of {who}")
         )
-        if finding.resolution == kinds.NOT_HANGING:
+        if finding.resolution == Resolution.NOT_HANGING:
             return Story(
                 f"A transaction of {who} on {place} did not hang",
                 *_WITHDRAWN[finding.confirmed_at_ms is not None],
@@ -122,7 +124,7 @@ def _hanging(finding: Finding) -> Story:
                 "critical",
             )
         return Story(verb, "This is over:", f"{how_it_ended(finding)}.", "info")
-    if finding.status == kinds.CANDIDATE:
+    if finding.status == Status.CANDIDATE:
         return Story(
             f"A transaction of {who} may hang on {place}",
             "A candidate: nothing has to be done yet.",

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import TOPIC
@@ -87,7 +87,7 @@ def _at(
     if row is None:
         return Where()
     (judged,) = judge(connection, cluster_id, [row])
-    if finding.kind == kinds.BLOCKED_GROUP:
+    if finding.kind == Kind.BLOCKED_GROUP:
         own = [one for one in victims if one.key == (finding.subject.group, *place)]
     else:
         own = [

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.worlds.verdict import World
 from service.web.findings.headline import cause_of, who_of
 from service.web.shared import addresses
@@ -39,75 +40,75 @@ class Plan(NamedTuple):
 
 
 _NO_HELP: Final = {
-    kinds.ADOPTED: ("A marker by hand: it would split the present transaction.",),
-    kinds.UNREPLICATED: (
+    Kind.ADOPTED: ("A marker by hand: it would split the present transaction.",),
+    Kind.UNREPLICATED: (
         "Another marker: the leader has one already.",
         "Restarting the application: its transaction has ended.",
     ),
-    kinds.OVERDUE: (
+    Kind.OVERDUE: (
         "Waiting for the timeout: it has passed.",
         "Restarting the application, before its coordinator works.",
     ),
-    kinds.STUCK_COMPLETION: (
+    Kind.STUCK_COMPLETION: (
         "Waiting for the timeout: a decided transaction has none.",
         "Restarting the application: it gets CONCURRENT_TRANSACTIONS until this is complete.",
         "`kafka-transactions.sh abort`: its outcome is decided, and its coordinator still sends the markers.",
     ),
-    kinds.LONG_RUNNING: (
+    Kind.LONG_RUNNING: (
         "Restarting the blocked consumers.",
         "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would split it.",
         "Fencing it (a start with its id, `forceTerminateTransaction`), if its records are needed: it aborts them.",
     ),
-    kinds.BLOCKED_GROUP: ("Restarting the group, or resetting its offsets beyond the LSO: records would be skipped.",),
-    kinds.TIMED_OUT: ("Restarting consumers: nothing is blocked any more, the records are discarded.",),
-    kinds.FENCING_CONFLICT: ("Raising a timeout: each start fences the one before, whatever its timeout.",),
-    kinds.CHURN: ("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
-    kinds.COORDINATOR_MISMATCH: (
+    Kind.BLOCKED_GROUP: ("Restarting the group, or resetting its offsets beyond the LSO: records would be skipped.",),
+    Kind.TIMED_OUT: ("Restarting consumers: nothing is blocked any more, the records are discarded.",),
+    Kind.FENCING_CONFLICT: ("Raising a timeout: each start fences the one before, whatever its timeout.",),
+    Kind.CHURN: ("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
+    Kind.COORDINATOR_MISMATCH: (
         "Restarting the application: a coordinator that does not know its transaction cannot end it.",
     ),
-    kinds.LOST_RECORDS: (
+    Kind.LOST_RECORDS: (
         "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
     ),
-    kinds.TORN: ("Another marker: each part is decided, and a later marker does not change that.",),
-    kinds.LOG_EXPANDED: (
+    Kind.TORN: ("Another marker: each part is decided, and a later marker does not change that.",),
+    Kind.LOG_EXPANDED: (
         "Waiting for the timeout: no coordinator finds what is open there.",
         "Restarting the application: the id gets a new producer id, and what was open stays open.",
         "Adding more partitions: the ids move again.",
     ),
-    kinds.DATA_GAP: ("Restarting txnscope: records that are gone cannot be read again.",),
+    Kind.DATA_GAP: ("Restarting txnscope: records that are gone cannot be read again.",),
 }
 
 _EXPECT: Final = {
-    kinds.ADOPTED: "this finding to resolve when the present transaction ends.",
-    kinds.UNREPLICATED: "the LSO to move on as soon as the replicas have the marker.",
-    kinds.OVERDUE: "its coordinator to abort it within 10 s once it works: its records are discarded, and the LSO moves"
+    Kind.ADOPTED: "this finding to resolve when the present transaction ends.",
+    Kind.UNREPLICATED: "the LSO to move on as soon as the replicas have the marker.",
+    Kind.OVERDUE: "its coordinator to abort it within 10 s once it works: its records are discarded, and the LSO moves"
     " on.",
-    kinds.STUCK_COMPLETION: "Complete in the transaction log as soon as the last leader has acknowledged.",
-    kinds.LONG_RUNNING: "the LSO to move on when it ends, and this finding to resolve within seconds.",
-    kinds.BLOCKED_GROUP: "the group to read on as soon as the LSO moves.",
-    kinds.COORDINATOR_MISMATCH: "this finding to resolve when the coordinator and the transaction log agree again.",
-    kinds.LOG_EXPANDED: "what hangs to be named with its marker, and the number of ids to fall as they expire.",
-    kinds.COVERAGE_GAP: "verdicts to return within seconds once it can be read.",
-    kinds.EXPIRING: "this finding to resolve with the next transaction of the id.",
-    kinds.UNDECODABLE: "each id to be known again from its next record on.",
-    kinds.LOST_RECORDS: "this finding to resolve when you acknowledge it, and not before.",
-    kinds.TORN: "this finding to resolve when you acknowledge it, and not before.",
+    Kind.STUCK_COMPLETION: "Complete in the transaction log as soon as the last leader has acknowledged.",
+    Kind.LONG_RUNNING: "the LSO to move on when it ends, and this finding to resolve within seconds.",
+    Kind.BLOCKED_GROUP: "the group to read on as soon as the LSO moves.",
+    Kind.COORDINATOR_MISMATCH: "this finding to resolve when the coordinator and the transaction log agree again.",
+    Kind.LOG_EXPANDED: "what hangs to be named with its marker, and the number of ids to fall as they expire.",
+    Kind.COVERAGE_GAP: "verdicts to return within seconds once it can be read.",
+    Kind.EXPIRING: "this finding to resolve with the next transaction of the id.",
+    Kind.UNDECODABLE: "each id to be known again from its next record on.",
+    Kind.LOST_RECORDS: "this finding to resolve when you acknowledge it, and not before.",
+    Kind.TORN: "this finding to resolve when you acknowledge it, and not before.",
 }
 _QUIET: Final = "this finding to resolve when it has not happened again for 15 minutes."
 
 _IDS: Final = frozenset(
     {
-        kinds.OVERDUE,
-        kinds.STUCK_COMPLETION,
-        kinds.LONG_RUNNING,
-        kinds.TIMED_OUT,
-        kinds.FENCING_CONFLICT,
-        kinds.EXPIRED,
-        kinds.EPOCH_EXHAUSTION,
-        kinds.COORDINATOR_MISMATCH,
-        kinds.ADOPTED,
-        kinds.LOST_RECORDS,
-        kinds.TORN,
+        Kind.OVERDUE,
+        Kind.STUCK_COMPLETION,
+        Kind.LONG_RUNNING,
+        Kind.TIMED_OUT,
+        Kind.FENCING_CONFLICT,
+        Kind.EXPIRED,
+        Kind.EPOCH_EXHAUSTION,
+        Kind.COORDINATOR_MISMATCH,
+        Kind.ADOPTED,
+        Kind.LOST_RECORDS,
+        Kind.TORN,
     }
 )
 
@@ -115,13 +116,13 @@ _IDS: Final = frozenset(
 def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, can_resolve: bool = False) -> Plan:
     """Returns the plan for an open finding. `grant`: the permission that is missing; `can_resolve`: there are operators
     with keys."""
-    if finding.kind == kinds.HANGING:
+    if finding.kind == Kind.HANGING:
         return plan_of_hanging(finding, can_resolve=can_resolve)
     look = _look(finding, cluster)
     act = [Step("Do this.", finding.advice)] if grant is None else _give(finding, grant)
     expect = Step("Then expect", _EXPECT.get(finding.kind, _QUIET if finding.kind in kinds.EVENTS else ""))
     steps = tuple(step for step in (look, *act, expect) if step is not None and step.text)
-    has_trouble = finding.kind != kinds.CHURN or finding.severity != kinds.INFO
+    has_trouble = finding.kind != Kind.CHURN or finding.severity != Severity.INFO
     return Plan(steps, no_help=_NO_HELP.get(finding.kind, ()) if has_trouble else ())
 
 
@@ -138,7 +139,7 @@ def _look(finding: Finding, cluster: str) -> Step | None:
     """Returns the step that links to the page with more about the finding; None if there is no such page."""
     subject = finding.subject
     missing = next((e.text for e in finding.evidence if e.source == "DescribeTransactions"), None)
-    if finding.kind == kinds.STUCK_COMPLETION and missing is not None:
+    if finding.kind == Kind.STUCK_COMPLETION and missing is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id or b"")
         return Step("Missing:", f"{missing}.", href=href, link="the id's timeline")
     if finding.kind in _IDS and subject.transactional_id is not None:
@@ -154,19 +155,19 @@ def _look(finding: Finding, cluster: str) -> Step | None:
             href=href,
             link=f"the page of those that begin with {subject.prefix}",
         )
-    if finding.kind == kinds.EXPIRING:
+    if finding.kind == Kind.EXPIRING:
         return Step(
             "Look at the times:",
             "when each id expires is on",
             href=addresses.page_of(cluster, "expiring"),
             link="Expiring ids",
         )
-    if finding.kind in (kinds.COVERAGE_GAP, kinds.DATA_GAP, kinds.UNDECODABLE):
+    if finding.kind in (Kind.COVERAGE_GAP, Kind.DATA_GAP, Kind.UNDECODABLE):
         href = addresses.page_of(cluster, "pipeline") + "#unknown"
         return Step(
             "Look at the unknowns:", "everything that cannot be judged, and why, is on", href=href, link="Pipeline"
         )
-    if finding.kind == kinds.BLOCKED_GROUP and subject.topic is not None:
+    if finding.kind == Kind.BLOCKED_GROUP and subject.topic is not None:
         href = addresses.partition_page(cluster, subject.topic, subject.partition or 0)
         return Step(
             "Look at the blocker:",
@@ -179,7 +180,7 @@ def _look(finding: Finding, cluster: str) -> Step | None:
 
 def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     subject = finding.subject
-    if finding.status == kinds.CANDIDATE:
+    if finding.status == Status.CANDIDATE:
         return Plan((Step("Wait for the next check.", "A candidate is confirmed, or withdrawn, within seconds."),))
     if finding.decision == World.COMMIT:
         return _commit(finding, can_resolve=can_resolve)

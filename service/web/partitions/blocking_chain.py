@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from service.domain.findings import kinds
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex
 from service.domain.partitions.facts import TopicPartition
@@ -29,8 +29,8 @@ STOPPED_FIRST: Final = ("stopped", "unstable_offsets", "will_stop")
 Key = tuple[str, int, int | None]
 """Topic, partition and start offset of an entry."""
 
-_OF_PLACE: Final = frozenset({kinds.HANGING, kinds.ADOPTED, kinds.UNREPLICATED})
-_OF_ID: Final = (kinds.STUCK_COMPLETION, kinds.OVERDUE, kinds.LONG_RUNNING)
+_OF_PLACE: Final = frozenset({Kind.HANGING, Kind.ADOPTED, Kind.UNREPLICATED})
+_OF_ID: Final = (Kind.STUCK_COMPLETION, Kind.OVERDUE, Kind.LONG_RUNNING)
 
 
 class Waiting(NamedTuple):
@@ -181,7 +181,7 @@ def _link(
 
 
 def _state(owner: Owner | None, finding: Finding | None) -> str | None:
-    is_stuck = finding is not None and finding.kind == kinds.STUCK_COMPLETION
+    is_stuck = finding is not None and finding.kind == Kind.STUCK_COMPLETION
     return None if owner is None else f"{'stuck in' if is_stuck else 'in'} {states.NAMES[owner.state]}"
 
 
@@ -205,7 +205,7 @@ class Blocking(NamedTuple):
 def read_blocking(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> Blocking:
     """Reads the hanging findings of all ids, and the groups blocked on `places`: the partitions that the open
     transactions in question list."""
-    selection = FindingSelection(frozenset({kinds.HANGING}), frozenset({kinds.CONFIRMED}))
+    selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, MOST_OPEN)
     hanging: dict[bytes, list[Finding]] = {}
     for one in found:

@@ -21,7 +21,7 @@ from service.domain.partitions.offset_spans import (
 )
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
-from service.domain.transaction_log.causes import ADMIN
+from service.domain.transaction_log.causes import ADMIN, Confidence
 from service.store.display import shown_id
 from service.web.shared.causes import Word, word_of
 
@@ -76,7 +76,7 @@ class Told(NamedTuple):
     marker_offset: int | None
     ended_at: str | None
     cause: Word | None
-    confidence: str | None
+    confidence: Confidence | None
     why: str | None
     decided: str | None
 

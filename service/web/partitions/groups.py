@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from service.api.http.kept import KeptRoute
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import CONFIRMED, COVERAGE_GAP, LIKELY
+from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     READS_UNCOMMITTED,
@@ -22,6 +22,7 @@ from service.domain.partitions.blocked_groups import (
     AffectedGroup,
 )
 from service.domain.partitions.facts import TopicPartition
+from service.domain.transaction_log.causes import Confidence
 from service.store.queries import findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import GROUPS_READ, read_affected_groups
@@ -98,7 +99,7 @@ def _row(one: AffectedGroup) -> GroupRow:
         is_blocked=one.is_blocked,
         is_pending=one.is_pending,
         to_go=max(one.stalled_lso - (committed or 0), 0) if one.relation == WILL_STOP else None,
-        is_likely=one.confidence == LIKELY,
+        is_likely=one.confidence == Confidence.LIKELY,
         isolation=one.offset.isolation,
     )
 
@@ -153,6 +154,6 @@ def names_by_relation(rows: Sequence[GroupRow]) -> Counter[str]:
 
 def denied_groups(connection: Connection, cluster_id: int) -> list[Finding]:
     """Returns the findings about groups that cannot be judged, so that it is not known if they wait."""
-    gaps = FindingSelection(kinds=frozenset({COVERAGE_GAP}), statuses=frozenset({CONFIRMED}))
+    gaps = FindingSelection(kinds=frozenset({Kind.COVERAGE_GAP}), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, cluster_id, gaps, None, _GAPS_READ)
     return sorted((one for one in found if one.subject.group is not None), key=lambda one: one.subject.group or "")

@@ -6,18 +6,16 @@ from typing import Final, NamedTuple
 
 from service.domain.transaction_log.causes import (
     ADMIN,
-    AMBIGUOUS,
-    CERTAIN,
     CLIENT_ABORT,
     COMMIT,
     EMPTY_ABORT,
     EXPIRY,
     FENCED,
     INITIALIZED,
-    LIKELY,
     PID_ROTATED,
     TIMEOUT,
     UNATTRIBUTED,
+    Confidence,
 )
 
 
@@ -53,34 +51,34 @@ COUNTED: Final = {
 """The words under which aborts are counted, and their causes."""
 
 TO_DO: Final = {
-    (CLIENT_ABORT, LIKELY): (
+    (CLIENT_ABORT, Confidence.LIKELY): (
         "ask the application why it aborts. Applications abort on purpose (a failed check), and after errors of the"
         " producer."
     ),
-    (CLIENT_ABORT, AMBIGUOUS): (
+    (CLIENT_ABORT, Confidence.AMBIGUOUS): (
         "look in the client's log. The coordinator's has nothing more than this log: it writes Initialized"
         " transactionalId … with each Empty record, whoever ended the transaction before."
     ),
-    (TIMEOUT, LIKELY): (
+    (TIMEOUT, Confidence.LIKELY): (
         "find what took so long (garbage collection, a slow sink, a batch too large), make transactions smaller, or"
         " raise transaction.timeout.ms (at most the brokers' transaction.max.timeout.ms). A producer of the old"
         " protocol is fenced by the abort and must be created again. Many timeouts at once point to a broker."
     ),
-    (FENCED, LIKELY): (
+    (FENCED, Confidence.LIKELY): (
         "nothing after a single restart: it leaves one of these if a transaction was open. Several in turns: find the"
         " second instance, if there is one, and give it ids of its own. Ids that belong to a task or an input partition"
         " stay as they are."
     ),
-    (FENCED, AMBIGUOUS): (
+    (FENCED, Confidence.AMBIGUOUS): (
         "look in the client's log at that time. ProducerFencedException or InvalidProducerEpochException with nothing"
         " before it: another producer fenced it. An abort or a failed request before it: it ended the transaction"
         " itself."
     ),
-    (ADMIN, AMBIGUOUS): "nothing if the application is back; else as of an administrator.",
-    (ADMIN, LIKELY): "start the application again; the id keeps the administrator's timeout until then.",
-    (EMPTY_ABORT, CERTAIN): "nothing.",
-    (EMPTY_ABORT, LIKELY): "nothing.",
-    (UNATTRIBUTED, AMBIGUOUS): "look in the client's log and the coordinator's log.",
+    (ADMIN, Confidence.AMBIGUOUS): "nothing if the application is back; else as of an administrator.",
+    (ADMIN, Confidence.LIKELY): "start the application again; the id keeps the administrator's timeout until then.",
+    (EMPTY_ABORT, Confidence.CERTAIN): "nothing.",
+    (EMPTY_ABORT, Confidence.LIKELY): "nothing.",
+    (UNATTRIBUTED, Confidence.AMBIGUOUS): "look in the client's log and the coordinator's log.",
 }
 
 PROOFS: Final = {

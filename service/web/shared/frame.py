@@ -19,7 +19,7 @@ from service.api.schemas.sources import read_stalls
 from service.api.schemas.unknowns import Unknown
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.formatting import describe_counts
-from service.domain.findings.kinds import CONFIRMED, CRITICAL
+from service.domain.findings.kinds import Severity, Status
 from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.reasons.reason import Reason
@@ -119,7 +119,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
     statuses = read.statuses(connection, cluster.id)
     log_unread = log_unread_reason(connection, cluster.id)
     needed = _needed(statuses, covered, log_unread)
-    critical = FindingSelection(statuses=frozenset({CONFIRMED}), severities=frozenset({CRITICAL}))
+    critical = FindingSelection(statuses=frozenset({Status.CONFIRMED}), severities=frozenset({Severity.CRITICAL}))
     (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS - cluster.expiration_ms])
     progress = first_read(connection, cluster.id)
     freshness = Freshness(now_ms, _oldest(needed), None if progress is None else progress.share)
@@ -137,7 +137,7 @@ def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Fram
             for source, stall in stalls.items()
             if _is_shown(source, stall, statuses, needed, freshness.word)
         },
-        findings=sum(one.count for one in body.findings if one.status == CONFIRMED),
+        findings=sum(one.count for one in body.findings if one.status == Status.CONFIRMED),
         critical=read_findings.count(connection, cluster.id, critical),
         expiring=expiring,
         unknown=described.unknown,

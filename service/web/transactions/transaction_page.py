@@ -15,7 +15,7 @@ from service.api.http.paging import foreign_cursor
 from service.api.http.parameters import only_known, unusable
 from service.api.routes.transactions import Id, IdBase64, coordinators, id_of
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import CANDIDATE, CONFIRMED, HANGING
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.transaction_log import states
@@ -110,7 +110,7 @@ def _one(
         blocks=blocks,
         findings=found[:FINDINGS_SHOWN],
         findings_count=len(found),
-        hanging=[one for one in found if (one.kind, one.status) == (HANGING, CONFIRMED)],
+        hanging=[one for one in found if (one.kind, one.status) == (Kind.HANGING, Status.CONFIRMED)],
         answers=answers(history.within),
         last_abort=answers(_newest_abort(history))[:1],
         coordinator=coordinators(connection, frame.cluster).get(row.partition),
@@ -152,7 +152,7 @@ def _newest_abort(history: History) -> Sequence[Row]:
 
 
 def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[Finding]:
-    open_ = frozenset({CANDIDATE, CONFIRMED})
+    open_ = frozenset({Status.CANDIDATE, Status.CONFIRMED})
     selection = FindingSelection(statuses=open_, transactional_id=transactional_id)
     return findings.read_page(connection, cluster_id, selection, None, MOST_OPEN_IN_ALL)[0]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.findings.rules import Rules
 from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter
@@ -31,7 +31,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def here(url: str) -> Iterator[Guarded]:
     with guarded(url) as one:
-        one.cluster.see(hanging_finding(), EVERY[kinds.LOST_RECORDS])
+        one.cluster.see(hanging_finding(), EVERY[Kind.LOST_RECORDS])
         yield one
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.store.writers.findings import EVENTS_KEPT
 from tests.helpers.findings import Listener, WithFindings, observe
 from tests.helpers.stores import NOW_MS, client_of
@@ -18,7 +18,7 @@ from tests.helpers.stores import NOW_MS, client_of
 PATH = "/api/v1/clusters/orders/findings"
 
 
-GAP = observe(kinds.COVERAGE_GAP, subject=Subject(topic="__transaction_state", partition=3), log_partition=None)
+GAP = observe(Kind.COVERAGE_GAP, subject=Subject(topic="__transaction_state", partition=3), log_partition=None)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
     ],
 )
 def test_filters(cluster: WithFindings, query: str, names: list[str]) -> None:
-    b = observe(name=b"b", severity=kinds.CRITICAL)
+    b = observe(name=b"b", severity=Severity.CRITICAL)
     cluster.see(observe(name=b"a"), now_ms=NOW_MS)
     cluster.see(observe(name=b"a"), b, now_ms=NOW_MS + 1)
     cluster.see(b, GAP, now_ms=NOW_MS + 2)
@@ -146,7 +146,7 @@ def test_an_answer_known_already_is_not_sent_again_until_something_changes(clust
 
 
 def test_counts_and_metrics(cluster: WithFindings) -> None:
-    suspected = observe(kinds.COORDINATOR_MISMATCH, confirmed=False)
+    suspected = observe(Kind.COORDINATOR_MISMATCH, confirmed=False)
     cluster.see(observe(), GAP, suspected)
     cluster.see(GAP, suspected, now_ms=NOW_MS + 1)
     with client_of(cluster.url) as client:
@@ -190,7 +190,7 @@ def test_listeners_hear_what_happens_from_now_on(cluster: WithFindings, listen: 
     assert (opened["event"], resolved["event"]) == ("opened", "resolved")
     assert int(resolved["id"]) == int(opened["id"]) + 1
     with client_of(cluster.url) as client:
-        shown = client.get(PATH, params={"kind": kinds.OVERDUE}).json()["items"][0]
+        shown = client.get(PATH, params={"kind": Kind.OVERDUE}).json()["items"][0]
     assert json.loads(resolved["raw_data"]) == shown
 
 

@@ -13,8 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.store.display import display_id
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions
@@ -50,7 +50,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     subjects = {raw: Subject("orders", number, raw, PIDS[raw], 3, 100) for number, raw in enumerate(IDS)}
     cluster.see(
         *(
-            observe(kinds.HANGING, subject=one, severity=kinds.CRITICAL, log_partition=None, title=display_id(raw))
+            observe(Kind.HANGING, subject=one, severity=Severity.CRITICAL, log_partition=None, title=display_id(raw))
             for raw, one in subjects.items()
         )
     )

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from service.access import actions
 from service.api.http.fields import encode_bytes
 from service.app import create_app
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import audit_events, mutes
 from service.store.audit_events import AuditEvent
@@ -57,7 +57,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     log += [*committed(6, MINUTE - 120_000, b"former", pid=PID), *committed(9, MINUTE, b"oldest", pid=PID)]
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     cluster.look(stalled_partition(), stalled_partition(1), read_of(entry()))
-    cluster.see(hanging_finding(), hanging_finding(1), observe(kinds.OVERDUE))
+    cluster.see(hanging_finding(), hanging_finding(1), observe(Kind.OVERDUE))
     seen = [ObservedGroupOffset(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     markers = tuple(Marker("orders", 0, 0, offset, PID, 3, 5, True, NOW_MS) for offset in range(3))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from service.api.routes import resolve
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import TOPIC
@@ -219,9 +219,9 @@ def test_what_is_over_is_refused_in_its_own_words(here: ResolveApi) -> None:
 
 
 def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) -> None:
-    here.cluster.see(hanging_finding(decision="none"), observe(kinds.OVERDUE))
+    here.cluster.see(hanging_finding(decision="none"), observe(Kind.OVERDUE))
     items = here.client.get("/api/v1/clusters/orders/findings").json()["items"]
-    (other,) = (item["id"] for item in items if item["kind"] == kinds.OVERDUE)
+    (other,) = (item["id"] for item in items if item["kind"] == Kind.OVERDUE)
     answer = here.post({"dry_run": False}, finding=other)
     assert (answer.status_code, "no hanging transaction but overdue" in answer.json()["detail"]) == (409, True)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.store.writers.findings import FindingWriter
 from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition
 from tests.helpers.stores import client_of
 from tests.helpers.terminal import Ask, command_line, service_of
 
-LEFT_OUT = {kinds.HANGING: 50, kinds.OVERDUE: 9_500}
+LEFT_OUT = {Kind.HANGING: 50, Kind.OVERDUE: 9_500}
 
 
 def now_ms() -> int:

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from service.cli import main
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from tests.helpers.access import HASHED, PASSWORD, basic, bearer
 from tests.helpers.brokers import free_port
 from tests.helpers.certificates import Authority
@@ -189,7 +189,7 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
 
     refused = served.run("acknowledge", finding, "--reason", "seen", "--key-file", "ops.key")
     assert (refused.returncode, "ends without it" in refused.stderr) == (2, True), refused.stderr
-    cluster.see(hanging_finding(), EVERY[kinds.LOST_RECORDS])
+    cluster.see(hanging_finding(), EVERY[Kind.LOST_RECORDS])
     lost = json.loads(served.run("findings", "--kind", "lost_records", "--json", more=with_variable).stdout)
     done = served.run("acknowledge", lost["items"][0]["id"], "--reason", "sent again", "--key-file", "ops.key")
     assert (done.returncode, done.stdout.startswith("ops acknowledged ")) == (0, True), done.stderr

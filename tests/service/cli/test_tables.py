@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.store import clusters
 from tests.helpers.findings import WithFindings, observe
@@ -74,8 +74,8 @@ def test_a_timeline_that_begins_in_the_middle_says_from_when_on_commits_are_coun
 
 def test_findings_open_ones_unless_all_are_asked_for(cluster: WithFindings, ask: Ask) -> None:
     cluster.read(now_ms=NOW_MS)
-    cluster.see(observe(), observe(kinds.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS))
-    cluster.see(observe(kinds.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS), now_ms=NOW_MS + 1)
+    cluster.see(observe(), observe(Kind.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS))
+    cluster.see(observe(Kind.LONG_RUNNING, name=b"flink", owner="etl", muted_until_ms=NOW_MS), now_ms=NOW_MS + 1)
     code, out, err = ask("findings")
     heads, row = out.splitlines()
     assert (code, heads.split()) == (0, ["SEVERITY", "STATUS", "KIND", "OPENED", "COUNT", "FINDING", "ID"])

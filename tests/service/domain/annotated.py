@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.facts import LogRecord
 from tests.service.domain.records import judged, log, pairs, told
 
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
 
-Pair = tuple[str, str]
+Pair = tuple[str, Confidence]
 """Cause and confidence."""
 
 
@@ -36,8 +37,8 @@ def annotated(text: str) -> Annotated:
     for offset, line in enumerate(lines):
         if found := _SAID.match(line.partition("#")[2].strip()):
             word, confidence, first_word, first_confidence = found.groups()
-            last = (word, confidence)
-            said[offset] = Said((first_word, first_confidence) if first_word else last, last)
+            last = word, Confidence(confidence)
+            said[offset] = Said((first_word, Confidence(first_confidence)) if first_word else last, last)
     return Annotated(log(text), said)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings.kinds import CERTAIN, LIKELY
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     LEVEL_COMMITTED,
@@ -25,6 +24,7 @@ from service.domain.partitions.blocked_groups import (
     affected_groups,
     offsets_partition,
 )
+from service.domain.transaction_log.causes import Confidence
 
 NOW_MS = 1_790_000_000_000
 SINCE_MS = NOW_MS - 60_000
@@ -50,45 +50,57 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
 @pytest.mark.parametrize(
     ("one", "relation", "confidence"),
     [
-        (offset(LSO), STOPPED, LIKELY),  # it may read on and not have committed yet
-        (offset(LSO, 10 * STOPPED_AFTER_MS), STOPPED, LIKELY),  # or it reads uncommitted, and is stuck at that record
-        (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, LIKELY),
-        (offset(LSO - 1), WILL_STOP, LIKELY),
-        (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, LIKELY),
-        (offset(LSO - 1, **NOTHING_LEFT), STOPPED, LIKELY),  # a marker is all that is between
-        (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), STOPPED, LIKELY),
-        (offset(LSO - 1, STOPPED_AFTER_MS, has_records_ahead=False, lso=LSO - 1), UNKNOWN, LIKELY),  # of another LSO
+        (offset(LSO), STOPPED, Confidence.LIKELY),  # it may read on and not have committed yet
+        (
+            offset(LSO, 10 * STOPPED_AFTER_MS),
+            STOPPED,
+            Confidence.LIKELY,
+        ),  # or it reads uncommitted, and is stuck at that record
+        (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, Confidence.LIKELY),
+        (offset(LSO - 1), WILL_STOP, Confidence.LIKELY),
+        (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, Confidence.LIKELY),
+        (offset(LSO - 1, **NOTHING_LEFT), STOPPED, Confidence.LIKELY),  # a marker is all that is between
+        (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), STOPPED, Confidence.LIKELY),
+        (
+            offset(LSO - 1, STOPPED_AFTER_MS, has_records_ahead=False, lso=LSO - 1),
+            UNKNOWN,
+            Confidence.LIKELY,
+        ),  # of another LSO
         # records are left to read, or may be: it stands for a reason of its own
-        (offset(0, STOPPED_AFTER_MS), UNKNOWN, LIKELY),
-        (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), UNKNOWN, LIKELY),
-        (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), WILL_STOP, LIKELY),
+        (offset(0, STOPPED_AFTER_MS), UNKNOWN, Confidence.LIKELY),
+        (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), UNKNOWN, Confidence.LIKELY),
+        (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), WILL_STOP, Confidence.LIKELY),
         # above the LSO only movement there shows what it reads
-        (offset(LSO + 1), UNKNOWN, LIKELY),
-        (offset(HW, 10 * STOPPED_AFTER_MS), UNKNOWN, LIKELY),  # there is nothing to read for anybody
-        (offset(LSO + 1, lso=LSO, advances=1), READS_UNCOMMITTED, LIKELY),  # or somebody reset it
-        (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), READS_UNCOMMITTED, CERTAIN),
-        (offset(LSO + 1, lso=LSO - 9, advances=2), UNKNOWN, LIKELY),  # while the LSO was elsewhere
-        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), STOPPED, LIKELY),
-        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), UNKNOWN, LIKELY),
-        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"records_ahead_since_ms": NOW_MS - 1}), UNKNOWN, LIKELY),
+        (offset(LSO + 1), UNKNOWN, Confidence.LIKELY),
+        (offset(HW, 10 * STOPPED_AFTER_MS), UNKNOWN, Confidence.LIKELY),  # there is nothing to read for anybody
+        (offset(LSO + 1, lso=LSO, advances=1), READS_UNCOMMITTED, Confidence.LIKELY),  # or somebody reset it
+        (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), READS_UNCOMMITTED, Confidence.CERTAIN),
+        (offset(LSO + 1, lso=LSO - 9, advances=2), UNKNOWN, Confidence.LIKELY),  # while the LSO was elsewhere
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), STOPPED, Confidence.LIKELY),
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), UNKNOWN, Confidence.LIKELY),
+        (
+            offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"records_ahead_since_ms": NOW_MS - 1}),
+            UNKNOWN,
+            Confidence.LIKELY,
+        ),
         # members without an offset
-        (offset(-1, STOPPED_AFTER_MS - 1), UNKNOWN, LIKELY),
-        (offset(-1, STOPPED_AFTER_MS), STOPPED, LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, members=None), UNKNOWN, LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, members=0), INACTIVE, CERTAIN),
+        (offset(-1, STOPPED_AFTER_MS - 1), UNKNOWN, Confidence.LIKELY),
+        (offset(-1, STOPPED_AFTER_MS), STOPPED, Confidence.LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=None), UNKNOWN, Confidence.LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=0), INACTIVE, Confidence.CERTAIN),
         # share groups
-        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, CERTAIN),
-        (offset(HW, isolation=LEVEL_COMMITTED), STOPPED, LIKELY),
-        (offset(0, isolation=LEVEL_COMMITTED, **NOTHING_LEFT), STOPPED, LIKELY),
-        (offset(0, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), UNKNOWN, LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, LIKELY),
+        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, Confidence.CERTAIN),
+        (offset(HW, isolation=LEVEL_COMMITTED), STOPPED, Confidence.LIKELY),
+        (offset(0, isolation=LEVEL_COMMITTED, **NOTHING_LEFT), STOPPED, Confidence.LIKELY),
+        (offset(0, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), UNKNOWN, Confidence.LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, Confidence.LIKELY),
         *(
-            (offset(at, STOPPED_AFTER_MS, isolation=LEVEL_UNCOMMITTED), READS_UNCOMMITTED, CERTAIN)
+            (offset(at, STOPPED_AFTER_MS, isolation=LEVEL_UNCOMMITTED), READS_UNCOMMITTED, Confidence.CERTAIN)
             for at in (-1, 0, LSO, HW)
         ),
-        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED, members=0), INACTIVE, CERTAIN),
-        (offset(LSO, STOPPED_AFTER_MS, members=0), INACTIVE, CERTAIN),
-        (offset(HW, members=0), INACTIVE, CERTAIN),
+        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED, members=0), INACTIVE, Confidence.CERTAIN),
+        (offset(LSO, STOPPED_AFTER_MS, members=0), INACTIVE, Confidence.CERTAIN),
+        (offset(HW, members=0), INACTIVE, Confidence.CERTAIN),
     ],
 )
 def test_how_a_group_stands_to_an_lso_that_stands(one: GroupOffset, relation: str, confidence: str) -> None:
@@ -114,8 +126,8 @@ def test_a_share_group_is_certain_to_wait_once_the_partition_has_been_stalled_fo
     """Before that it may have been idle at that offset for hours."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
-    assert [one.confidence for one in seen(idle, young)] == [LIKELY]
-    assert [one.confidence for one in seen(idle)] == [CERTAIN]
+    assert [one.confidence for one in seen(idle, young)] == [Confidence.LIKELY]
+    assert [one.confidence for one in seen(idle)] == [Confidence.CERTAIN]
 
 
 def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from service.domain.findings.kinds import CERTAIN
 from service.domain.partitions.blocked_groups import (
     INACTIVE,
     NO_GROUPS,
@@ -15,6 +14,7 @@ from service.domain.partitions.blocked_groups import (
     GroupOffset,
     LsoSample,
 )
+from service.domain.transaction_log.causes import Confidence
 
 NOW_MS = 1_790_000_000_000
 ORDERS, HOME = ("orders", 0), (OFFSETS_TOPIC, 9)
@@ -23,12 +23,12 @@ PID, OTHER = 7, 8
 
 def behind_lso(relation: str, group: str) -> AffectedGroup:
     offset = GroupOffset(group, *ORDERS, 100, 2, False, NOW_MS, NOW_MS)
-    return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, CERTAIN, ORDERS, 100, NOW_MS)
+    return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, Confidence.CERTAIN, ORDERS, 100, NOW_MS)
 
 
 def pending(group: str, producer_id: int | None, relation: str = UNSTABLE_OFFSETS, partition: int = 0) -> AffectedGroup:
     offset = GroupOffset(group, "orders", partition, 5, 2, True, NOW_MS, NOW_MS, producer_id)
-    return AffectedGroup(offset, None, relation, CERTAIN, HOME, 100, NOW_MS)
+    return AffectedGroup(offset, None, relation, Confidence.CERTAIN, HOME, 100, NOW_MS)
 
 
 def test_behind_an_lso_a_group_waits_for_whoever_holds_it() -> None:

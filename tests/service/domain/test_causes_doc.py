@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from operator import attrgetter
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from service.domain.transaction_log import abort_explanation, causes, journal, states
+from service.domain.transaction_log.causes import Confidence
 from tests.helpers.paths import ROOT
 from tests.service.domain.annotated import Annotated, Pair, annotated, judgement, while_open
 from tests.service.domain.lives import a_life
@@ -37,7 +39,7 @@ def sayable() -> set[Pair]:
         for call in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
             if isinstance(call, ast.Call) and ast.unparse(call.func) in ("Cause", "causes.Cause"):
                 word, confidence = call.args[:2]
-                said |= {(one, other) for one in _values(word) for other in _values(confidence)}
+                said |= {(one, Confidence(other)) for one in _values(word) for other in _values(confidence)}
     return said
 
 
@@ -52,7 +54,7 @@ def _values(expression: ast.expr) -> set[str]:
         return _values(chosen.value)
     if isinstance(expression, ast.IfExp):
         return _values(expression.body) | _values(expression.orelse)
-    return {getattr(causes, ast.unparse(expression).removeprefix("causes."))}
+    return {attrgetter(ast.unparse(expression).removeprefix("causes."))(causes)}
 
 
 def test_every_cause_and_confidence_has_its_section() -> None:

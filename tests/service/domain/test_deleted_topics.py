@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Severity
 from service.domain.findings.rules import Rule
 from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction, torn
 from service.domain.partitions.marker_audit import Compared, EndedLog, Result, UnendedRecords, compare
@@ -169,7 +169,7 @@ def test_the_finding_says_what_is_gone() -> None:
         "a transaction of pay was committed, and its records on b-0 and b-2 are gone: the topic was deleted while it"
         " was open"
     )
-    assert (seen.severity, seen.detail) == (kinds.CRITICAL, "committed on a-0")
+    assert (seen.severity, seen.detail) == (Severity.CRITICAL, "committed on a-0")
     assert seen.subject == Subject("b", 0, b"pay", 3, 1, 7)
     assert seen.advice.startswith("Nothing brings these records back")
     assert [each.source for each in seen.evidence] == ["__transaction_state-0@9", "b-0@7", "b-2@1", "a-0@8"]

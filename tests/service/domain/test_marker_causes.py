@@ -12,21 +12,12 @@ from service.domain.partitions.endings import (
     MarkerCause,
     cause_of_marker,
 )
-from service.domain.transaction_log.causes import (
-    ADMIN,
-    AMBIGUOUS,
-    CERTAIN,
-    CLIENT_ABORT,
-    COMMIT,
-    LIKELY,
-    TIMEOUT,
-    Cause,
-)
+from service.domain.transaction_log.causes import ADMIN, CLIENT_ABORT, COMMIT, TIMEOUT, Cause, Confidence
 
 T = 1_790_000_000_000
-COMMITTED = Cause(COMMIT, CERTAIN)
-OWN, LATE = Cause(CLIENT_ABORT, CERTAIN), Cause(TIMEOUT, LIKELY)
-BY_HAND = Cause(ADMIN, LIKELY)
+COMMITTED = Cause(COMMIT, Confidence.CERTAIN)
+OWN, LATE = Cause(CLIENT_ABORT, Confidence.CERTAIN), Cause(TIMEOUT, Confidence.LIKELY)
+BY_HAND = Cause(ADMIN, Confidence.LIKELY)
 ALL = KnownPeriod(T - 3_600_000, T + 3_600_000)
 DECISIONS = (
     Decision("ABORT", T, T + 20, OWN),
@@ -42,8 +33,8 @@ DECISIONS = (
         ("ABORT", T - CLOSE_MS, OWN),
         ("ABORT", T + 20 + CLOSE_MS, OWN),
         # by clocks that differ, or by hand
-        ("ABORT", T - CLOSE_MS - 1, Cause(CLIENT_ABORT, AMBIGUOUS)),
-        ("ABORT", T + 20 + CLOCKS_MS, Cause(CLIENT_ABORT, AMBIGUOUS)),
+        ("ABORT", T - CLOSE_MS - 1, Cause(CLIENT_ABORT, Confidence.AMBIGUOUS)),
+        ("ABORT", T + 20 + CLOCKS_MS, Cause(CLIENT_ABORT, Confidence.AMBIGUOUS)),
         ("ABORT", T + 21 + CLOCKS_MS, BY_HAND),
         ("ABORT", T + 89_000, LATE),
         ("COMMIT", T + 8_500, COMMITTED),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.transaction_log import causes, states
-from service.domain.transaction_log.causes import CERTAIN, INITIALIZED, PID_ROTATED
+from service.domain.transaction_log.causes import INITIALIZED, PID_ROTATED, Confidence
 from service.domain.transaction_log.facts import NO_RECORD, LogRecord
 from service.domain.transaction_log.transitions import is_plain
 from tests.service.domain.coordinator import ITSELF, LATE_END, ZOMBIE, Coordinator
@@ -28,7 +28,7 @@ def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, str | None, str
     """(offset, said, true) where something certain is not so. An Empty that rotates the id also initializes it."""
     found = []
     for row in story.rows:
-        if row.confidence != CERTAIN:
+        if row.confidence != Confidence.CERTAIN:
             continue
         true = truth.get(row.offset)
         if row.cause != true and (row.cause, true) != (INITIALIZED, PID_ROTATED):

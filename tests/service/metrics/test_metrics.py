@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from sqlalchemy import Engine, event, insert
 
 from service.access import actions
-from service.domain.findings.kinds import HANGING
+from service.domain.findings.kinds import Kind
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, Reject
@@ -394,7 +394,7 @@ def test_what_is_muted_says_until_when(tmp_path: Path) -> None:
         *(hanging_finding(n, muted_until_ms=until) for n, until in ((0, SEEN_MS + 5_000), (1, None), (2, None)))
     )
     with cluster.engine.begin() as connection:
-        by_partition = {one.subject.partition: one.id for one in longest_open(connection, cluster.id, HANGING, 3)}
+        by_partition = {one.subject.partition: one.id for one in longest_open(connection, cluster.id, Kind.HANGING, 3)}
         wish = Wish(by_partition[1], None, None, SEEN_MS + 9_000, "known")
         set_mute(connection, cluster.id, wish, AuditEvent(SEEN_MS, actions.MUTE, audit_events.SET, "ann"))
     found = (page(create_metrics(reader), SEEN_MS + later) for later in (1_000, 5_000, 9_000))

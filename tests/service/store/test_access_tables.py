@@ -13,8 +13,8 @@ from sqlalchemy import Engine, select
 from service.access import actions
 from service.access.keys import digest_of, new_key
 from service.access.principal import parse_grants
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.store import api_keys, audit_events, clusters, mutes, schema
 from service.store.audit_events import AuditEvent, AuditSelection
@@ -111,7 +111,7 @@ def test_all_of_it_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
 
 
 def finding(**more: object) -> Finding:
-    (change,) = reconcile({}, RoundResult((observe(kinds.OVERDUE),), frozenset()), NOW_MS, "kafka")
+    (change,) = reconcile({}, RoundResult((observe(Kind.OVERDUE),), frozenset()), NOW_MS, "kafka")
     return replace(change.finding, **more)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Occurrence, Subject
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.store import acknowledgements
@@ -32,10 +33,10 @@ def reader(url: str, engine: Engine) -> Iterator[Engine]:
     reader.dispose()
 
 
-def lost(*sequences: int, kind: str = kinds.LOST_RECORDS) -> Observation:
+def lost(*sequences: int, kind: Kind = Kind.LOST_RECORDS) -> Observation:
     occurrences = tuple(Occurrence(n, NOW_MS) for n in sequences)
     subject = Subject("orders", 0, b"pay", 7, 3, 100)
-    return Observation(kind, kinds.CRITICAL, subject, "it is lost", "do", (), occurrences=occurrences)
+    return Observation(kind, Severity.CRITICAL, subject, "it is lost", "do", (), occurrences=occurrences)
 
 
 def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:
@@ -66,7 +67,7 @@ def judge_of(cluster: Cluster, reader: Engine) -> Judge:
 
 @pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
 def test_it_survives_restarts_and_retention_until_it_is_acknowledged(
-    cluster: Cluster, reader: Engine, kind: str
+    cluster: Cluster, reader: Engine, kind: Kind
 ) -> None:
     cluster.start({0: 0})
     finding = see(cluster, lost(1, kind=kind))
@@ -79,7 +80,7 @@ def test_it_survives_restarts_and_retention_until_it_is_acknowledged(
     assert shown(cluster, finding).acknowledgement == (NOW_MS + 5, "ann", "sent again")
     judge_of(cluster, reader).round(YEARS_LATER_MS + 2 * DAY_MS)
     ended = shown(cluster, finding)
-    assert (ended.status, ended.resolution) == (kinds.RESOLVED, kinds.ACKNOWLEDGED)
+    assert (ended.status, ended.resolution) == (Status.RESOLVED, Resolution.ACKNOWLEDGED)
     assert ended.resolved_at_ms == YEARS_LATER_MS + 2 * DAY_MS
     assert ended.acknowledgement == (NOW_MS + 5, "ann", "sent again")
 
@@ -96,7 +97,7 @@ def test_an_acknowledgement_covers_what_was_counted_and_no_more(cluster: Cluster
     acknowledge(cluster, shown(cluster, finding), "bob")
     judge.round(NOW_MS + 3_000)
     ended = shown(cluster, finding)
-    assert (ended.resolution, ended.acknowledgement and ended.acknowledgement.by) == (kinds.ACKNOWLEDGED, "bob")
+    assert (ended.resolution, ended.acknowledgement and ended.acknowledgement.by) == (Resolution.ACKNOWLEDGED, "bob")
 
 
 def test_old_acknowledgements_are_forgotten_with_their_audit(cluster: Cluster, reader: Engine) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.transaction_log import causes, states
 from service.domain.transaction_log.facts import Gap, Reject
@@ -85,7 +86,8 @@ def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_left_out_replaces_what_was(cluster: Cluster) -> None:
     writer = FindingWriter(cluster.engine, cluster.lease)
-    for counts in ({"data_gap": 3, "overdue_transaction": 9}, {"data_gap": 4}, {}):
+    empty: dict[Kind, int] = {}
+    for counts in ({Kind.DATA_GAP: 3, Kind.OVERDUE: 9}, {Kind.DATA_GAP: 4}, empty):
         writer.save_truncated(counts)
         with cluster.engine.connect() as connection:
             assert findings.truncated(connection, cluster.id) == counts
@@ -95,7 +97,7 @@ def test_findings_are_counted_by_filter(cluster: Cluster) -> None:
     seen = RoundResult(tuple(observe(name=b"id-%d" % n) for n in range(3)), frozenset())
     FindingWriter(cluster.engine, cluster.lease).save(reconcile({}, seen, NOW_MS, "kafka"), NOW_MS)
     with cluster.engine.connect() as connection:
-        confirmed = FindingSelection(statuses=frozenset({"confirmed"}))
+        confirmed = FindingSelection(statuses=frozenset({Status.CONFIRMED}))
         assert findings.count(connection, cluster.id, confirmed) == 3
         assert findings.count(connection, cluster.id, confirmed._replace(transactional_id=b"id-1")) == 1
-        assert findings.count(connection, cluster.id, FindingSelection(statuses=frozenset({"resolved"}))) == 0
+        assert findings.count(connection, cluster.id, FindingSelection(statuses=frozenset({Status.RESOLVED}))) == 0

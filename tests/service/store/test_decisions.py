@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection, update
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.causes import Cause, Confidence
 from service.domain.transaction_log.facts import Gap
 from service.store.queries import decisions
 from service.store.queries.clusters import find_cluster
@@ -24,7 +24,11 @@ from tests.service.store.conftest import Cluster
 from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 
-COMMIT, OWN, ADMIN = Cause("commit", "likely"), Cause("client_abort", "likely"), Cause("admin", "likely")
+COMMIT, OWN, ADMIN = (
+    Cause("commit", Confidence.LIKELY),
+    Cause("client_abort", Confidence.LIKELY),
+    Cause("admin", Confidence.LIKELY),
+)
 
 
 def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = None) -> None:
@@ -139,19 +143,19 @@ def test_all_is_known_from_the_first_start_or_the_oldest_row_to_the_end_of_the_l
 def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
     subjects = [Subject("orders", 3, b"pay", pid, 0, start) for pid, start in ((7, 40), (8, 50), (9, 60))]
     others = [Subject("orders", 2, b"pay", 7, 0, 40), Subject("payments", 3, b"pay", 7, 0, 40)]
-    observed = tuple(observe(kinds.HANGING)._replace(subject=subject) for subject in (*subjects, *others))
-    look = RoundResult(observed, frozenset({kinds.HANGING}), frozenset({0}), True)
+    observed = tuple(observe(Kind.HANGING)._replace(subject=subject) for subject in (*subjects, *others))
+    look = RoundResult(observed, frozenset({Kind.HANGING}), frozenset({0}), True)
     changes = [
-        change._replace(finding=replace(change.finding, status=kinds.CONFIRMED, confirmed_at_ms=NOW_MS))
+        change._replace(finding=replace(change.finding, status=Status.CONFIRMED, confirmed_at_ms=NOW_MS))
         for change in reconcile({}, look, NOW_MS, "kafka")
     ]
     FindingWriter(cluster.engine, cluster.lease).save(changes, NOW_MS)
-    for pid, resolution in ((8, kinds.FOREIGN_ABORT), (9, kinds.OUR_MARKER)):
+    for pid, resolution in ((8, Resolution.FOREIGN_ABORT), (9, Resolution.OUR_MARKER)):
         with cluster.engine.begin() as connection:
             connection.execute(
                 update(findings)
                 .where(findings.c.producer_id == pid)
-                .values(status=kinds.RESOLVED, resolved_at_ms=NOW_MS + 9_000, resolution=resolution)
+                .values(status=Status.RESOLVED, resolved_at_ms=NOW_MS + 9_000, resolution=resolution)
             )
     with cluster.engine.connect() as connection:
         found = {one.producer_id: one for one in hanging_transactions(connection, cluster.id, "orders", 3)}
@@ -166,5 +170,5 @@ def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
     assert cause_of_marker("ABORT", None, NOW_MS + 20_000, found[8].by_hand, None) is None
     for marker in ("ABORT", "COMMIT"):
         assert cause_of_marker(marker, None, NOW_MS + 8_000, found[9].by_hand, None) == MarkerCause(
-            Cause("admin", "certain")
+            Cause("admin", Confidence.CERTAIN)
         )

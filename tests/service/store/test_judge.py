@@ -8,15 +8,16 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.domain.applications import IN_USE
-from service.domain.findings import kinds
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Resolution, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.reasons.unread import DESCRIBE, PartitionsUnresponsive
 from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Confidence
 from service.store import clusters, lease, schema
 from service.store.engine import open_reader
 from service.store.errors import LeaseLost
@@ -103,16 +104,16 @@ def test_an_overdue_transaction_opens_and_ends_with_its_abort(judged: Judged) ->
     start_ms = NOW_MS - 90_000
     judged.log([open_one(0, start_ms)], NOW_MS)
     assert judged.judge.round(NOW_MS) == 1
-    found = judged.found()[kinds.OVERDUE]
-    assert (found.severity, found.subject.transactional_id, found.log_partition) == (kinds.WARNING, b"pay", 0)
+    found = judged.found()[Kind.OVERDUE]
+    assert (found.severity, found.subject.transactional_id, found.log_partition) == (Severity.WARNING, b"pay", 0)
     assert "orders-0 and orders-3" in found.summary
     assert "transaction.abort.timed.out.transaction.cleanup.interval.ms could not be read" in found.evidence[1].text
     later = NOW_MS + 5_000
     path = (states.PREPARE_ABORT, states.COMPLETE_ABORT)
     judged.log([open_one(1 + n, start_ms, state, later) for n, state in enumerate(path)], later)
     judged.judge.round(later)
-    assert judged.found()[kinds.OVERDUE].resolution == kinds.HEALED
-    assert judged.found()[kinds.OVERDUE].resolved_at_ms == later
+    assert judged.found()[Kind.OVERDUE].resolution == Resolution.HEALED
+    assert judged.found()[Kind.OVERDUE].resolved_at_ms == later
 
 
 def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> None:
@@ -121,16 +122,16 @@ def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> No
     assert judged.at(NOW_MS + 1_000) == 1
     gone_ms = NOW_MS + 20_000  # no view since: Kafka does not answer
     assert judged.judge.round(gone_ms) == 0
-    assert judged.found()[kinds.OVERDUE].is_open
+    assert judged.found()[Kind.OVERDUE].is_open
 
 
 def test_a_decided_transaction_that_does_not_complete(judged: Judged) -> None:
     judged.log([open_one(0, NOW_MS - 90_000), open_one(1, NOW_MS - 90_000, states.PREPARE_COMMIT, NOW_MS)], NOW_MS)
     assert judged.judge.round(NOW_MS) == 0
     assert judged.at(NOW_MS + 10_000) == 1
-    assert judged.found()[kinds.STUCK_COMPLETION].severity == kinds.WARNING
+    assert judged.found()[Kind.STUCK_COMPLETION].severity == Severity.WARNING
     judged.at(NOW_MS + 70_000)
-    assert judged.found()[kinds.STUCK_COMPLETION].severity == kinds.CRITICAL
+    assert judged.found()[Kind.STUCK_COMPLETION].severity == Severity.CRITICAL
 
 
 def test_rules_of_people_count(cluster: Cluster, reader: Engine) -> None:
@@ -138,8 +139,8 @@ def test_rules_of_people_count(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Rules((Rule(prefix="pa", long_after_ms=5_000, owner="payments"),)))
     judged.log([open_one(0, NOW_MS - 6_000)], NOW_MS)
     judged.judge.round(NOW_MS)
-    found = judged.found()[kinds.LONG_RUNNING]
-    assert (found.severity, found.owner) == (kinds.WARNING, "payments")
+    found = judged.found()[Kind.LONG_RUNNING]
+    assert (found.severity, found.owner) == (Severity.WARNING, "payments")
     assert found.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000 + states.ABORT_SLACK_MS
 
 
@@ -150,13 +151,13 @@ def test_timeouts_are_counted_once_whoever_judges(judged: Judged) -> None:
     judged.judge.round(NOW_MS + MINUTE_MS)
     judged.judge = judged.new_judge()  # the driver was restarted
     judged.at(NOW_MS + MINUTE_MS + ALONE_MS)
-    found = judged.found()[kinds.TIMED_OUT]
+    found = judged.found()[Kind.TIMED_OUT]
     assert (found.count, found.last_seen_ms, found.subject.transactional_id) == (2, NOW_MS + MINUTE_MS, b"pay")
     quiet_ms = NOW_MS + MINUTE_MS + QUIET_MS
     judged.at(quiet_ms - 1)
-    assert judged.found()[kinds.TIMED_OUT].is_open
+    assert judged.found()[Kind.TIMED_OUT].is_open
     judged.at(quiet_ms + 1_000)
-    assert judged.found()[kinds.TIMED_OUT].resolved_at_ms == quiet_ms + 1_000
+    assert judged.found()[Kind.TIMED_OUT].resolved_at_ms == quiet_ms + 1_000
 
 
 def test_the_history_of_a_first_read_raises_no_alarm(cluster: Cluster, reader: Engine) -> None:
@@ -168,7 +169,7 @@ def test_the_history_of_a_first_read_raises_no_alarm(cluster: Cluster, reader: E
     judged.timeouts(NOW_MS, "svc-1")
     judged.at(NOW_MS + ALONE_MS)
     judged.at(NOW_MS + 2 * ALONE_MS)
-    assert judged.found().keys() == {kinds.TIMED_OUT}
+    assert judged.found().keys() == {Kind.TIMED_OUT}
 
 
 def test_the_first_victims_of_an_outage_get_no_findings_of_their_own(judged: Judged) -> None:
@@ -176,14 +177,14 @@ def test_the_first_victims_of_an_outage_get_no_findings_of_their_own(judged: Jud
         judged.timeouts(NOW_MS + n * 1_000, f"svc-{n}")
         judged.judge.round(NOW_MS + n * 1_000)
     judged.at(NOW_MS + ALONE_MS + 60_000)
-    assert judged.found().keys() == {kinds.CORRELATED_TIMEOUTS}
+    assert judged.found().keys() == {Kind.CORRELATED_TIMEOUTS}
 
 
 def test_an_outage_names_the_partitions_of_its_victims(judged: Judged) -> None:
     judged.timeouts(NOW_MS, *(f"svc-{n}" for n in range(8)))
     judged.judge.round(NOW_MS)
-    assert judged.found().keys() == {kinds.CORRELATED_TIMEOUTS}
-    found = judged.found()[kinds.CORRELATED_TIMEOUTS]
+    assert judged.found().keys() == {Kind.CORRELATED_TIMEOUTS}
+    found = judged.found()[Kind.CORRELATED_TIMEOUTS]
     assert found.count == 8
     assert found.evidence[2].text == "partitions that most of them wrote to: orders-0 and orders-3"
 
@@ -204,7 +205,7 @@ def test_new_ids_churn_unless_those_before_go_on(judged: Judged, goes_on: bool) 
     judged.at(NOW_MS + 5 * RESTART_MS + UNUSED_MS)
     assert judged.found() == {}, "too early to be sure"
     judged.at(NOW_MS + 5 * RESTART_MS + 5_000 + UNUSED_MS + SKEW_MS)
-    assert {kind: one.count for kind, one in judged.found().items()} == ({} if goes_on else {kinds.CHURN: 6})
+    assert {kind: one.count for kind, one in judged.found().items()} == ({} if goes_on else {Kind.CHURN: 6})
 
 
 def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
@@ -225,7 +226,7 @@ def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
     assert uses == {b"done": NOW_MS, b"open": IN_USE, b"broken": IN_USE}
 
 
-@pytest.mark.parametrize(("timeout_ms", "kinds_found"), [(60_000, {kinds.FENCING_CONFLICT}), (30_000, set())])
+@pytest.mark.parametrize(("timeout_ms", "kinds_found"), [(60_000, {Kind.FENCING_CONFLICT}), (30_000, set())])
 def test_who_aborted_may_be_known_only_later(judged: Judged, timeout_ms: int, kinds_found: set[str]) -> None:
     """Of a TV2 client's abort it is the next record that says whether it was a fence, or an admin's."""
     for turn in range(3):
@@ -271,7 +272,7 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
     judged.judge.round(NOW_MS)
     with judged.reader.connect() as connection:
         (told,) = events_after(connection, 0, 10)
-        assert (told.event, told.cluster, told.finding.kind) == ("opened", "cluster-0", kinds.OVERDUE)
+        assert (told.event, told.cluster, told.finding.kind) == ("opened", "cluster-0", Kind.OVERDUE)
         assert events_after(connection, told.sequence, 10) == []
     crowd = [
         {"cluster_id": judged.cluster.id, "finding_id": "x", "event": "opened", "at_ms": 0} for _ in range(EVENTS_KEPT)
@@ -287,10 +288,10 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
 def test_records_that_cannot_be_decoded_are_told_until_the_id_is_known_again(judged: Judged) -> None:
     judged.log([entry(0, states.UNKNOWN, at_ms=NOW_MS)], NOW_MS)
     judged.judge.round(NOW_MS)
-    assert "pay" in judged.found()[kinds.UNDECODABLE].summary
+    assert "pay" in judged.found()[Kind.UNDECODABLE].summary
     judged.log([entry(1, states.EMPTY, at_ms=NOW_MS)], NOW_MS + 1_000)
     judged.judge.round(NOW_MS + 1_000)
-    assert judged.found()[kinds.UNDECODABLE].resolution == kinds.HEALED
+    assert judged.found()[Kind.UNDECODABLE].resolution == Resolution.HEALED
 
 
 def test_a_source_that_fails(judged: Judged) -> None:
@@ -298,9 +299,9 @@ def test_a_source_that_fails(judged: Judged) -> None:
     judged.cluster.writer.report_trouble(denied("__transaction_state"))
     judged.judge.round(NOW_MS)
     judged.judge.round(NOW_MS + 30_000)
-    assert "grant READ" in judged.found()[kinds.COVERAGE_GAP].summary
+    assert "grant READ" in judged.found()[Kind.COVERAGE_GAP].summary
     judged.at(NOW_MS + 40_000)
-    assert judged.found()[kinds.COVERAGE_GAP].resolution == kinds.HEALED
+    assert judged.found()[Kind.COVERAGE_GAP].resolution == Resolution.HEALED
 
 
 def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
@@ -309,12 +310,12 @@ def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
     why = PartitionsUnresponsive(1, 1, ((denied("vault", DESCRIBE), 1),))
     partitions.apply(PartitionsBatch(NOW_MS + 29_000, trouble=why), NOW_MS + 29_000)
     judged.at(NOW_MS + 29_000)
-    assert kinds.COVERAGE_GAP not in judged.found()
+    assert Kind.COVERAGE_GAP not in judged.found()
     judged.at(NOW_MS + 30_000)
-    assert "grant DESCRIBE" in judged.found()[kinds.COVERAGE_GAP].summary
+    assert "grant DESCRIBE" in judged.found()[Kind.COVERAGE_GAP].summary
     partitions.apply(PartitionsBatch(NOW_MS + 31_000), NOW_MS + 31_000)
     judged.at(NOW_MS + 31_000)
-    assert judged.found()[kinds.COVERAGE_GAP].resolution == kinds.HEALED
+    assert judged.found()[Kind.COVERAGE_GAP].resolution == Resolution.HEALED
 
 
 def test_ids_that_expire_soon_and_epochs_that_run_out(judged: Judged) -> None:
@@ -327,15 +328,15 @@ def test_ids_that_expire_soon_and_epochs_that_run_out(judged: Judged) -> None:
     judged.log([idle, old, tv2], NOW_MS)
     judged.judge.round(NOW_MS)
     found = judged.found()
-    assert found[kinds.EXPIRING].subject.transactional_id == b"idle"
-    assert found[kinds.EXPIRING].confidence == kinds.CERTAIN
-    assert found[kinds.EPOCH_EXHAUSTION].subject.transactional_id == b"worn"
+    assert found[Kind.EXPIRING].subject.transactional_id == b"idle"
+    assert found[Kind.EXPIRING].confidence == Confidence.CERTAIN
+    assert found[Kind.EPOCH_EXHAUSTION].subject.transactional_id == b"worn"
     judged.log([entry(3, states.EXPIRED, b"idle", at_ms=NOW_MS + 99_000)], NOW_MS + 100_000)
     judged.judge.round(NOW_MS + 100_000)
-    assert not judged.found()[kinds.EXPIRING].is_open
+    assert not judged.found()[Kind.EXPIRING].is_open
     judged.at(NOW_MS + 100_000 + ALONE_MS)
     found = judged.found()
-    assert found[kinds.EXPIRED].subject.transactional_id == b"idle"
+    assert found[Kind.EXPIRED].subject.transactional_id == b"idle"
 
 
 def test_every_field_of_a_finding_comes_back_from_the_store(judged: Judged) -> None:

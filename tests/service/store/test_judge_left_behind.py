@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.mismatch import NOT_FOUND, CoordinatorAnswer
 from service.domain.findings.rules import Rules
 from service.domain.transaction_log import states
@@ -97,26 +97,26 @@ def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_finding_for_the_cluster_and_no_mismatch(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators())
     found = judged.at(NOW_MS)
-    one = found[kinds.LOG_EXPANDED]
+    one = found[Kind.LOG_EXPANDED]
     assert one.title == (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
         " them"
     )
-    assert (one.severity, one.count) == (kinds.CRITICAL, 3)
+    assert (one.severity, one.count) == (Severity.CRITICAL, 3)
     assert one.detail == "1 of them has a transaction open there that no timeout ends"
     assert [e.text.partition(" ")[0] for e in one.evidence] == ["exp-a", "exp-b", "exp-c"]
     assert one.evidence[0].text == "exp-a is Ongoing here; of 8 partitions, its coordinator looks in 1"
     for round_ in range(1, 40):
         found = judged.at(NOW_MS + 1_000 * round_)
-        assert kinds.COORDINATOR_MISMATCH not in found
-    assert kinds.LOG_EXPANDED in found
+        assert Kind.COORDINATOR_MISMATCH not in found
+    assert Kind.LOG_EXPANDED in found
 
 
 def test_what_no_coordinator_knows_is_not_overdue(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators())
     for round_ in range(3):
         found = judged.at(NOW_MS + 1_000 * round_)
-    assert kinds.OVERDUE not in found
+    assert Kind.OVERDUE not in found
     assert any(q.was_left_behind for q in judged.coordinators.asked)
 
 
@@ -124,4 +124,4 @@ def test_what_a_coordinator_of_before_still_knows_is_overdue_with_the_reason(clu
     judged = Judged(cluster, reader, Coordinators(knows=True))
     for round_ in range(3):
         found = judged.at(NOW_MS + 1_000 * round_)
-    assert "the id's coordinator looks in 1" in found[kinds.OVERDUE].advice
+    assert "the id's coordinator looks in 1" in found[Kind.OVERDUE].advice

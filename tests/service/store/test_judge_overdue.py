@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind
 from service.domain.findings.rules import Rules
 from service.domain.transaction_log import states
 from service.store.clusters import describe
@@ -38,7 +38,7 @@ def overdue(cluster: Cluster, reader: Engine, log: list[Entry], description: dic
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     Judge(reader, FindingWriter(cluster.engine, cluster.lease), cluster.id, Rules()).round(NOW_MS)
     with reader.connect() as connection:
-        return next(one for (kind, _), one in load(connection, cluster.id, NOW_MS).items() if kind == kinds.OVERDUE)
+        return next(one for (kind, _), one in load(connection, cluster.id, NOW_MS).items() if kind == Kind.OVERDUE)
 
 
 def open_one(name: bytes, version: int) -> Entry:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, select
 
-from service.domain.findings import kinds
 from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.findings.rules import Rule, Rules
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS
 from service.domain.transaction_log import states
@@ -120,7 +120,7 @@ class Lab:
         return self.found(now_ms)
 
     def found(self, now_ms: int) -> Finding | None:
-        return self.kinds(now_ms).get(kinds.HANGING)
+        return self.kinds(now_ms).get(Kind.HANGING)
 
     def kinds(self, now_ms: int) -> dict[str, Finding]:
         """Returns the findings by kind: there is one of a kind at most."""
@@ -220,11 +220,11 @@ def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -
     lab.restart(NOW_MS + 4_000, mirrored=("ord*",))
     found = lab.round(NOW_MS + 4_500)
     assert found is not None
-    assert (found.status, found.resolution) == (kinds.RESOLVED, kinds.NOT_HANGING)
+    assert (found.status, found.resolution) == (Status.RESOLVED, Resolution.NOT_HANGING)
     lab.ends(NOW_MS + 5_000)
     found = lab.round(NOW_MS + 5_500)
     assert found is not None
-    assert (found.status, found.reopened) == (kinds.RESOLVED, 0)
+    assert (found.status, found.reopened) == (Status.RESOLVED, 0)
 
 
 def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> None:
@@ -531,7 +531,7 @@ def test_records_of_a_committed_transaction_that_another_one_takes_over_stay_cri
     lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 1_000, at_ms=began_ms))
     lab.opened(began_ms)
     lab.round(began_ms + 1_000)
-    taken = lab.kinds(began_ms + 1_000)[kinds.ADOPTED]
+    taken = lab.kinds(began_ms + 1_000)[Kind.ADOPTED]
     assert (taken.status, taken.severity) == ("confirmed", "critical")
     assert "An abort of the present transaction destroys them" in taken.advice
 
@@ -557,7 +557,7 @@ def test_an_abort_of_the_transaction_that_took_committed_records_over_loses_them
     lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
     lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=False),))
     lab.round(at_ms + 1_100)
-    lost = lab.kinds(at_ms + 1_100)[kinds.LOST_RECORDS]
+    lost = lab.kinds(at_ms + 1_100)[Kind.LOST_RECORDS]
     assert (lost.status, lost.severity, lost.subject.transactional_id) == ("confirmed", "critical", b"pay")
     assert lost.subject.start_offset == 100
     assert "another transaction of its producer id" in lost.detail
@@ -569,7 +569,7 @@ def test_its_commit_loses_nothing(lab: Lab) -> None:
     lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
     lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=True),))
     lab.round(at_ms + 1_100)
-    assert kinds.LOST_RECORDS not in lab.kinds(at_ms + 1_100)
+    assert Kind.LOST_RECORDS not in lab.kinds(at_ms + 1_100)
 
 
 @pytest.mark.parametrize(("decision", "is_lost"), [("commit", True), ("abort", False)])
@@ -578,7 +578,7 @@ def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit=False),))
     lab.round(NOW_MS + 5_000)
-    assert (kinds.LOST_RECORDS in lab.kinds(NOW_MS + 5_000)) is is_lost
+    assert (Kind.LOST_RECORDS in lab.kinds(NOW_MS + 5_000)) is is_lost
 
 
 def test_committed_records_under_a_present_transaction_are_found_without_a_hang(lab: Lab) -> None:
@@ -598,8 +598,8 @@ def test_committed_records_under_a_present_transaction_are_found_without_a_hang(
     lab.seen(at_ms + 100)
     lab.round(at_ms + 200)
     found = lab.kinds(at_ms + 200)
-    assert kinds.HANGING not in found
-    assert (found[kinds.ADOPTED].status, found[kinds.ADOPTED].severity) == ("confirmed", "critical")
+    assert Kind.HANGING not in found
+    assert (found[Kind.ADOPTED].status, found[Kind.ADOPTED].severity) == ("confirmed", "critical")
 
 
 def test_records_that_had_no_owner_stay_older_than_the_transaction_that_takes_them_over(lab: Lab) -> None:
@@ -610,7 +610,7 @@ def test_records_that_had_no_owner_stay_older_than_the_transaction_that_takes_th
     lab.round(NOW_MS + 2_800)
     lab.opened(NOW_MS + 3_000)
     lab.round(NOW_MS + 3_100)
-    assert lab.kinds(NOW_MS + 3_100)[kinds.ADOPTED].status == "confirmed"
+    assert lab.kinds(NOW_MS + 3_100)[Kind.ADOPTED].status == "confirmed"
 
 
 def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
@@ -730,11 +730,11 @@ def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
     found = lab.round(began_ms + 1_000)
     assert found is not None
     assert (found.status, found.resolution) == ("resolved", "adopted")
-    assert kinds.ADOPTED not in lab.kinds(began_ms + 1_000), "it was not seen since: its end may have been missed"
+    assert Kind.ADOPTED not in lab.kinds(began_ms + 1_000), "it was not seen since: its end may have been missed"
     seen_ms = began_ms + ADOPTED_AFTER_MS + 1
     lab.opened(seen_ms)
     lab.round(seen_ms)
-    assert kinds.ADOPTED in lab.kinds(seen_ms)
+    assert Kind.ADOPTED in lab.kinds(seen_ms)
 
 
 def test_a_deleted_topic_ends_it(lab: Lab) -> None:

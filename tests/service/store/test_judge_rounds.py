@@ -9,8 +9,8 @@ from zlib import crc32
 import pytest
 from sqlalchemy import Engine
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Key
+from service.domain.findings.kinds import Kind
 from service.domain.findings.rules import Rules
 from service.domain.transaction_log import states
 from service.store import clusters
@@ -96,7 +96,7 @@ class Watched:
         partitions had been added to the log: that finding is left out."""
         with self.reader.connect() as connection:
             found = {key: one.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
-        return {key: count for key, count in found.items() if key[0] != kinds.LOG_EXPANDED}
+        return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}
 
     def told(self) -> set[tuple[str, str | None]]:
         return {(kind, subject.prefix or _text(subject.transactional_id)) for kind, subject in self.found()}
@@ -121,7 +121,7 @@ def watch(url: str, engine: Engine, new_cluster: Callable[[], Cluster]) -> Itera
 
 Watch = Callable[[], Watched]
 
-CORRELATED = {(kinds.CORRELATED_TIMEOUTS, None)}
+CORRELATED = {(Kind.CORRELATED_TIMEOUTS, None)}
 OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay-2", "c", "d"))]
 
 
@@ -224,7 +224,7 @@ def test_one_alone_is_told_soon_and_once(watch: Watch) -> None:
         watched.round(now_s)
         assert watched.told() == set()
     watched.round(17)
-    assert watched.told() == {(kinds.TIMED_OUT, "pay")}
+    assert watched.told() == {(Kind.TIMED_OUT, "pay")}
     watched.restart()
     watched.wait(18)
     assert list(watched.found().values()) == [1]
@@ -237,7 +237,7 @@ def test_a_trickle_of_timeouts_is_told_within_a_bounded_time(watch: Watch) -> No
         watched.round(10 * n, Ended(10 * n, f"{'xyz'[n % 3]}"))
         assert n < 8 or watched.told()
     watched.wait(130)
-    assert watched.told() == {(kinds.TIMED_OUT, name) for name in "xyz"}
+    assert watched.told() == {(Kind.TIMED_OUT, name) for name in "xyz"}
     assert sum(watched.found().values()) == 12
 
 
@@ -248,14 +248,14 @@ def test_a_partition_without_a_leader_hides_nothing_for_long(watch: Watch) -> No
     watched.round(20, away=[1])
     assert watched.told() == set()
     watched.round(31, away=[1])
-    assert watched.told() == {(kinds.TIMED_OUT, "pay")}
+    assert watched.told() == {(Kind.TIMED_OUT, "pay")}
 
 
 def test_a_partition_that_is_always_behind_hides_nothing_for_ever(watch: Watch) -> None:
     watched = watch()
     for now_s in range(1, 310, 5):
         watched.round(now_s, *([Ended(0, "pay")] if now_s == 1 else []), behind=[1])
-    assert watched.told() == {(kinds.TIMED_OUT, "pay")}
+    assert watched.told() == {(Kind.TIMED_OUT, "pay")}
 
 
 @pytest.mark.parametrize("expires", [False, True])
@@ -266,7 +266,7 @@ def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, e
     for n, one in enumerate(ended):
         slow.round(1 + 3 * n, one)
     slow.wait(14)
-    assert slow.told() == {(kinds.EXPIRED if expires else kinds.TIMED_OUT, "pay-")}
+    assert slow.told() == {(Kind.EXPIRED if expires else Kind.TIMED_OUT, "pay-")}
     assert slow.found() == at_once(watch, ended)
 
 
@@ -278,7 +278,7 @@ def test_an_outage_does_not_come_apart_when_its_beginning_is_old(watch: Watch) -
     watched.wait(51)
     for now_s in range(14 * 60 + 50, 16 * 60, 5):
         watched.round(now_s, Ended(now_s, f"old-{now_s}", expires=True))
-    assert {kind for kind, _ in watched.told()} == {kinds.CORRELATED_TIMEOUTS, kinds.EXPIRED}
+    assert {kind for kind, _ in watched.told()} == {Kind.CORRELATED_TIMEOUTS, Kind.EXPIRED}
 
 
 def test_a_finding_does_not_end_while_more_of_it_waits_to_be_told(watch: Watch) -> None:

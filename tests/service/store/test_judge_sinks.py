@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from service.domain.findings import kinds
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
 from service.domain.transaction_log import states
@@ -66,7 +66,7 @@ def long_running(judged: Judged, name: bytes) -> Finding:
     (found,) = (
         one
         for one in all_findings(judged)
-        if one.kind == kinds.LONG_RUNNING and one.subject.transactional_id == name and one.is_open
+        if one.kind == Kind.LONG_RUNNING and one.subject.transactional_id == name and one.is_open
     )
     return found
 
@@ -85,12 +85,12 @@ def test_a_job_that_is_gone_has_a_deadline_and_is_warned_of_it(
     replay(judged, log, until_ms)
     judged.at(NOW_MS + 61_000)
     found = long_running(judged, name)
-    assert (found.severity, found.self_heals_at_ms) == (kinds.INFO, None)
+    assert (found.severity, found.self_heals_at_ms) == (Severity.INFO, None)
     assert "restore it from its last checkpoint or savepoint before" in found.advice
     assert "Do not start another producer with this transactional.id" in found.advice
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
     found = long_running(judged, name)
-    assert found.severity == kinds.WARNING
+    assert found.severity == Severity.WARNING
     assert "it is aborted unless its job commits it" in found.summary
 
 
@@ -108,7 +108,7 @@ def test_an_id_of_that_form_alone_is_told_both(judged: Judged) -> None:
     replay(judged, INCREMENTING_LOG, 2_000)
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
     found = long_running(judged, b"flink-0-1")
-    assert found.severity == kinds.INFO
+    assert found.severity == Severity.INFO
     assert "Its application has to commit or abort it." in found.advice
     assert "it may be of a two-phase sink" in found.advice
 
@@ -118,7 +118,7 @@ def test_a_prepared_transaction_without_timeout_is_told_what_a_start_does(judged
     judged.log([with_timeout(one, states.TWO_PHASE_TIMEOUT_MS)], NOW_MS)
     judged.judge.round(NOW_MS)
     found = long_running(judged, b"pay")
-    assert found.severity == kinds.INFO
+    assert found.severity == Severity.INFO
     assert "that discards the transaction at once" in found.advice
     assert "The abort at the timeout" not in found.advice
 
@@ -140,8 +140,8 @@ def test_a_job_that_was_away_for_too_long_may_have_lost_records(judged: Judged) 
     start_ms = NOW_MS - 20_000 + 19_920
     abort(judged, b"flink-0-9", start_ms)
     judged.at(start_ms + TIMEOUT_MS + 1_000 + ALONE_MS + 60_000)
-    found = judged.found()[kinds.TIMED_OUT]
-    assert found.severity == kinds.WARNING
+    found = judged.found()[Kind.TIMED_OUT]
+    assert found.severity == Severity.WARNING
     assert "records that a checkpoint counts as delivered may be lost" in found.summary
     assert '"Unable to commit transaction" and names the id' in found.advice
     assert "the log does not show whether they are" in found.advice
@@ -153,7 +153,7 @@ def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Ju
     for subtask in range(SUBTASKS):
         abort(judged, f"flink-{subtask}-9".encode(), NOW_MS - 80)
     judged.at(NOW_MS + TIMEOUT_MS + 1_000 + ALONE_MS + 60_000)
-    found = judged.found()[kinds.CORRELATED_TIMEOUTS]
+    found = judged.found()[Kind.CORRELATED_TIMEOUTS]
     assert "all of them are of Apache Flink's two-phase sinks (flink): their job was away" in found.advice
     assert "trace of an outage" not in found.advice
 
@@ -178,8 +178,8 @@ def test_an_id_for_each_checkpoint_is_an_information_that_names_the_strategy(jud
     judged.log(entries, end_ms)
     judged.judge.round(end_ms)
     judged.at(end_ms + UNUSED_MS + SKEW_MS + 1_000)
-    found = judged.found()[kinds.CHURN]
-    assert (found.severity, found.subject.prefix) == (kinds.INFO, "orders-sink-")
+    found = judged.found()[Kind.CHURN]
+    assert (found.severity, found.subject.prefix) == (Severity.INFO, "orders-sink-")
     assert "Apache Flink's naming strategy INCREMENTING" in found.summary
     assert "some 60,000 ids are kept" in found.advice
     assert "POOLING" in found.advice

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from service.domain.findings import kinds
 from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
+from service.domain.findings.kinds import Kind
 from service.domain.partitions.open_entries import DescribedOwner
 from service.domain.reasons.reason import text_of
 from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
@@ -353,5 +353,5 @@ def test_what_is_missing_is_the_log_and_no_topic_that_stands(lab: Blind) -> None
         lab.opened(NOW_MS + after_ms)
         lab.at(NOW_MS + after_ms)
     with lab.reader.connect() as connection:
-        gaps = [s.topic for (kind, s) in load(connection, lab.cluster.id, NOW_MS) if kind == kinds.COVERAGE_GAP]
+        gaps = [s.topic for (kind, s) in load(connection, lab.cluster.id, NOW_MS) if kind == Kind.COVERAGE_GAP]
     assert gaps == [TOPIC]

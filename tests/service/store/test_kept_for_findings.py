@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import Table, event
 
-from service.domain.findings import kinds
 from service.domain.findings.event_findings import REMEMBERED_MS
 from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult, reconcile
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.partitions.open_entries import owner_of
@@ -60,7 +60,7 @@ class Held(NamedTuple):
     table: Table
     seed: Callable[[Cluster], None]
     subject: Subject
-    kind: str
+    kind: Kind
     left: Callable[[dict[str, Any]], Any]
     kept: Any
     others: Any
@@ -106,7 +106,7 @@ CASES = {
         schema.transactional_ids,
         two_expired,
         Subject(transactional_id=b"pay"),
-        kinds.ADOPTED,
+        Kind.ADOPTED,
         lambda row: row["transactional_id"],
         b"pay",
         b"old",
@@ -115,35 +115,33 @@ CASES = {
         schema.transactional_ids,
         two_expired,
         NAMELESS,
-        kinds.HANGING,
+        Kind.HANGING,
         lambda row: row["transactional_id"],
         b"pay",
         b"old",
     ),
-    "producer id": Held(
-        schema.producer_ids, two_expired, NAMELESS, kinds.HANGING, lambda row: row["producer_id"], 7, 8
-    ),
+    "producer id": Held(schema.producer_ids, two_expired, NAMELESS, Kind.HANGING, lambda row: row["producer_id"], 7, 8),
     "reject": Held(
         schema.rejects,
         two_undecodable,
         Subject(topic="__transaction_state", partition=0),
-        kinds.UNDECODABLE,
+        Kind.UNDECODABLE,
         lambda row: row["transactional_id"],
         b"odd",
         b"healed",
     ),
     "attempt": Held(
-        schema.audit, two_attempts, ENTRY, kinds.HANGING, lambda row: row["finding_id"] != "ended", True, False
+        schema.audit, two_attempts, ENTRY, Kind.HANGING, lambda row: row["finding_id"] != "ended", True, False
     ),
 }
 
 
-def find(cluster: Cluster, kind: str, subject: Subject) -> None:
-    about = Observation(kind, kinds.CRITICAL, subject, "it hangs", "", ())
+def find(cluster: Cluster, kind: Kind, subject: Subject) -> None:
+    about = Observation(kind, Severity.CRITICAL, subject, "it hangs", "", ())
     save(cluster, RoundResult((about,), frozenset({kind})), NOW_MS)
 
 
-def end(cluster: Cluster, kind: str, now_ms: int) -> None:
+def end(cluster: Cluster, kind: Kind, now_ms: int) -> None:
     save(cluster, RoundResult((), frozenset({kind}), is_log_complete=True), now_ms)
 
 
@@ -169,7 +167,7 @@ def test_what_an_open_finding_rests_on_is_kept_until_it_has_ended(cluster: Clust
     assert case.kept in left()
     assert case.others not in left()
     end(cluster, case.kind, YEARS_LATER_MS)
-    if case.kind == kinds.UNDECODABLE:  # it ends with the id's next record
+    if case.kind == Kind.UNDECODABLE:  # it ends with the id's next record
         cluster.writer.apply(batch([entry(3, states.EMPTY, b"odd")], span(3, 4)), YEARS_LATER_MS)
     forget(cluster, YEARS_LATER_MS + 1_000)
     assert case.kept not in left()
@@ -205,7 +203,7 @@ def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None
 def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
     """Its log partition above all: without that nobody can look whether the id came back, or prove anything again."""
     two_expired(cluster)
-    find(cluster, kinds.HANGING, ENTRY)
+    find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)
     watched = Watched(cluster)
     watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
@@ -233,12 +231,12 @@ def test_a_deleted_partition_is_remembered_until_its_findings_have_ended(cluster
         looks = tuple(look(now_ms, -1, -1, partition=p, is_gone=True, stalled_since_ms=None) for p in partitions)
         writer.apply(PartitionsBatch(now_ms, looks, is_full=True), now_ms)
 
-    find(cluster, kinds.HANGING, ENTRY)
+    find(cluster, Kind.HANGING, ENTRY)
     full(NOW_MS, 0, 1)
     later_ms = NOW_MS + GONE_KEPT_MS + 1
     full(later_ms)
     assert [row["partition"] for row in rows(cluster.engine, schema.data_partitions, cluster.id)] == [0]
-    end(cluster, kinds.HANGING, later_ms)
+    end(cluster, Kind.HANGING, later_ms)
     full(later_ms + 1)
     assert rows(cluster.engine, schema.data_partitions, cluster.id) == []
 
@@ -250,7 +248,7 @@ def test_what_is_kept_for_a_finding_does_not_stop_the_others(cluster: Cluster) -
     log += [entry(4 + n, states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS + n) for n in range(4)]
     cluster.writer.apply(batch(log, span(0, 8)), NOW_MS)
     for n in (0, 1):
-        find(cluster, kinds.ADOPTED, Subject(transactional_id=b"id-%d" % n))
+        find(cluster, Kind.ADOPTED, Subject(transactional_id=b"id-%d" % n))
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(), ids_at_once=1)
     assert [retention.delete_old(YEARS_LATER_MS).expired_ids for _ in range(3)] == [1, 1, 0]
     left = {row["transactional_id"] for row in rows(cluster.engine, schema.transactional_ids, cluster.id)}

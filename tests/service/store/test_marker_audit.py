@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 from sqlalchemy import Engine, func, select
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Unended, Volume
@@ -136,7 +136,7 @@ class Audited:
         Judge(self.reader, writer, self.cluster.id, Rules()).round(self.tick())
         with self.reader.connect() as connection:
             found = load(connection, self.cluster.id, self.now_ms)
-        return [one for (kind, _), one in found.items() if kind == kinds.TORN]
+        return [one for (kind, _), one in found.items() if kind == Kind.TORN]
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited
     assert audited.beat(rounds=6) == {TORN: 1}
     assert (audited.counted(), audited.waiting()) == ({"torn": 1}, 0)
     (finding,) = audited.judged()
-    assert (finding.severity, finding.status, finding.count) == (kinds.CRITICAL, kinds.CONFIRMED, 1)
+    assert (finding.severity, finding.status, finding.count) == (Severity.CRITICAL, Status.CONFIRMED, 1)
     assert finding.subject == Subject("a", 0, b"pay", 7, bump, 3)
     assert finding.summary == "a transaction of pay was committed, and its part on a-0 is aborted; committed on b-0"
     assert [one.source for one in finding.evidence] == ["__transaction_state-0@1", "a-0@3", "b-0@1"]
@@ -216,7 +216,7 @@ def test_nothing_is_told_before_both_sides_are_read_past_it(audited: Audited) ->
 
 
 def test_a_marker_by_hand_for_what_hangs_tears_nothing(audited: Audited) -> None:
-    left = Observation(kinds.HANGING, kinds.CRITICAL, Subject("a", 0, b"pay", 7, 0, 0), "hangs", "do", ())
+    left = Observation(Kind.HANGING, Severity.CRITICAL, Subject("a", 0, b"pay", 7, 0, 0), "hangs", "do", ())
     changes = reconcile({}, RoundResult((left,), frozenset()), NOW_MS, "kafka")
     FindingWriter(audited.cluster.engine, audited.cluster.lease).save(changes, NOW_MS)
     audited.read_log(*COMMITTED)

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from alembic import command
 from sqlalchemy import Engine, inspect
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.reasons.decided import Contradiction
 from service.domain.reasons.hanging import HangCause, HangReason
@@ -55,7 +55,7 @@ def test_a_finding_of_an_earlier_version_is_read_and_goes_on(at_0003: Engine) ->
     (old,) = stored(at_0003)
     assert (old.id, old.subject.transactional_id, old.evidence[0].text) == ("f1", b"pay", "fact")
     assert (old.decision, old.command, old.blocked_groups) == (None, None, ())
-    seen = Observation(kinds.OVERDUE, kinds.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
+    seen = Observation(Kind.OVERDUE, Severity.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
     seen = seen._replace(blocked_groups=("readers", "billing"), decision="abort", command="kafka-transactions.sh abort")
     changes = reconcile({(old.kind, old.subject): old}, RoundResult((seen,), frozenset()), NOW_MS, "kafka")
     held = lease.acquire(at_0003, 1, "driver", NOW_MS)

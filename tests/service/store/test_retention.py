@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
@@ -103,8 +103,8 @@ def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster
 
 def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluster: Cluster) -> None:
     seed(cluster)
-    hangs = Observation(kinds.HANGING, kinds.CRITICAL, Subject("orders", 0, b"old", 8, 0, 100), "hangs", "", ())
-    changes = reconcile({}, RoundResult((hangs,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
+    hangs = Observation(Kind.HANGING, Severity.CRITICAL, Subject("orders", 0, b"old", 8, 0, 100), "hangs", "", ())
+    changes = reconcile({}, RoundResult((hangs,), frozenset({Kind.HANGING})), NOW_MS, "cluster")
     FindingWriter(cluster.engine, cluster.lease).save(changes, NOW_MS)
     PartitionWriter(cluster.engine, cluster.lease).apply(
         PartitionsBatch(NOW_MS, (look(NOW_MS),), (described(NOW_MS, open_entry()),)), NOW_MS
@@ -170,16 +170,16 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     cluster.start({0: 0})
     broken = Reject(0, 0, 3, "value version 9", b"pay", b"key", b"value")
     cluster.writer.apply(batch([], span(0, 4))._replace(rejects=(broken,)), NOW_MS)
-    about = Observation(kinds.OVERDUE, kinds.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
+    about = Observation(Kind.OVERDUE, Severity.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
     (opened,) = reconcile({}, RoundResult((about,), frozenset()), NOW_MS, "kafka")
-    (still_open,) = reconcile({}, RoundResult((about._replace(kind=kinds.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
-    over = opened._replace(finding=replace(opened.finding, status=kinds.RESOLVED, resolved_at_ms=NOW_MS))
+    (still_open,) = reconcile({}, RoundResult((about._replace(kind=Kind.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
+    over = opened._replace(finding=replace(opened.finding, status=Status.RESOLVED, resolved_at_ms=NOW_MS))
     FindingWriter(cluster.engine, cluster.lease).save([over, still_open], NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(rejects=DAY_MS, findings=2 * DAY_MS))
     told = [retention.delete_old(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
     assert told == [(0, 0), (1, 0), (0, 1), (0, 0)]
     (left,) = rows(cluster.engine, schema.findings, cluster.id)
-    assert left["kind"] == kinds.LONG_RUNNING, "an open one stays"
+    assert left["kind"] == Kind.LONG_RUNNING, "an open one stays"
 
 
 def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:

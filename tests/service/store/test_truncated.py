@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
@@ -56,11 +56,11 @@ def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
     """30 have a finding each, 470 share one, and 200 are left out."""
     late(judged, judge_inputs.IDS_READ + 200)
     judged.judge.round(NOW_MS)
-    assert open_now(judged.cluster, kinds.OVERDUE, NOW_MS) == 31
+    assert open_now(judged.cluster, Kind.OVERDUE, NOW_MS) == 31
     with judged.reader.connect() as connection:
         found = load(connection, judged.cluster.id, NOW_MS)
-    told = sum(one.count for (kind, _), one in found.items() if kind == kinds.OVERDUE)
-    assert (told, stored(judged.cluster)[kinds.OVERDUE]) == (judge_inputs.IDS_READ, 200)
+    told = sum(one.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
+    assert (told, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
 
 
 def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:
@@ -81,10 +81,10 @@ def test_more_gaps_than_are_read_and_more_partitions_than_may_have_a_finding(clu
     for n in range(1, 231):
         cluster.writer.apply(batch([], span(0, 0, partition=n, gap=Gap(0, 5, "retention"))), NOW_MS)
     judged.at(NOW_MS + S)
-    assert open_now(cluster, kinds.DATA_GAP, NOW_MS) == MOST_OPEN
-    assert stored(cluster)[kinds.DATA_GAP] == 30
+    assert open_now(cluster, Kind.DATA_GAP, NOW_MS) == MOST_OPEN
+    assert stored(cluster)[Kind.DATA_GAP] == 30
     judged.at(NOW_MS + QUIET_MS + 2 * S)
-    assert kinds.DATA_GAP not in stored(cluster), "gaps of a quarter of an hour ago are nobody's finding"
+    assert Kind.DATA_GAP not in stored(cluster), "gaps of a quarter of an hour ago are nobody's finding"
 
 
 def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +92,9 @@ def test_events_that_come_faster_than_they_are_read(judged: Judged, monkeypatch:
     judged.at(NOW_MS)
     judged.timeouts(NOW_MS + S, *(f"id-{n}" for n in range(10)))
     judged.at(NOW_MS + S)
-    assert stored(judged.cluster)[kinds.TIMED_OUT] == 6
+    assert stored(judged.cluster)[Kind.TIMED_OUT] == 6
     judged.at(NOW_MS + S + QUIET_MS - 1)
-    assert stored(judged.cluster)[kinds.TIMED_OUT] == 6
+    assert stored(judged.cluster)[Kind.TIMED_OUT] == 6
     judged.at(NOW_MS + 2 * S + QUIET_MS)
     assert stored(judged.cluster) == {}
 
@@ -105,7 +105,7 @@ def test_events_that_are_dropped_before_they_are_reported(judged: Judged, monkey
     for n in range(3):
         judged.timeouts(NOW_MS + n * S, f"id-{n}-a", f"id-{n}-b")
         judged.at(NOW_MS + n * S)
-    assert stored(judged.cluster)[kinds.TIMED_OUT] == 2
+    assert stored(judged.cluster)[Kind.TIMED_OUT] == 2
 
 
 def test_events_that_were_reported_and_are_forgotten_are_not_left_out(
@@ -134,10 +134,10 @@ def test_what_hangs_beyond_the_bound(lab: Lab, url: str) -> None:
     others = tuple(ActiveProducer(1_000 + n, 0, 1, -1, 3, 100 + n) for n in range(MOST_OPEN + 50))
     lab.ends(NOW_MS + 1_500, others=others)
     lab.round(NOW_MS + 2 * S)
-    assert open_now(lab.cluster, kinds.HANGING, NOW_MS) == MOST_OPEN
-    assert stored(lab.cluster) == {kinds.HANGING: 50}
+    assert open_now(lab.cluster, Kind.HANGING, NOW_MS) == MOST_OPEN
+    assert stored(lab.cluster) == {Kind.HANGING: 50}
     with client_of(patient(url)) as client:
-        assert client.get("/api/v1/clusters/cluster-0").json()["truncated"] == [{"kind": kinds.HANGING, "count": 50}]
+        assert client.get("/api/v1/clusters/cluster-0").json()["truncated"] == [{"kind": Kind.HANGING, "count": 50}]
         page = client.get("/metrics").text
     assert 'kafka_txn_findings_truncated{cluster="cluster-0",kind="hanging_transaction"} 50.0' in page
     assert 'kafka_txn_findings_truncated{cluster="cluster-0",kind="data_gap"} 0.0' in page
@@ -148,7 +148,7 @@ def test_entries_that_are_not_even_looked_at(lab: Lab, monkeypatch: pytest.Monke
     lab.ended(NOW_MS)
     orphans(lab, NOW_MS, 3)
     lab.round(NOW_MS + S)
-    assert stored(lab.cluster) == {kinds.HANGING: 2}
+    assert stored(lab.cluster) == {Kind.HANGING: 2}
 
 
 def test_partitions_that_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_partitions_that_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("service.store.queries.partitions.stalled.__defaults__", (1,))
     lab.watched.see(*(look(NOW_MS, partition=n) for n in range(3)))
     lab.round(NOW_MS + S)
-    assert stored(lab.cluster) == dict.fromkeys((kinds.HANGING, kinds.ADOPTED, kinds.UNREPLICATED), 2)
+    assert stored(lab.cluster) == dict.fromkeys((Kind.HANGING, Kind.ADOPTED, Kind.UNREPLICATED), 2)
 
 
 def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

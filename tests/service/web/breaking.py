@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, moving_partition
 from tests.helpers.stores import Id
@@ -32,7 +32,7 @@ def well(tmp_path: Path) -> Iterator[WithPartitions]:
 
 def breaks(cluster: WithPartitions, *more: str) -> None:
     cluster.look(*on("payments", 7, entry(7)))
-    cluster.see(hanging(), *(observe(kinds.OVERDUE, name.encode()) for name in more))
+    cluster.see(hanging(), *(observe(Kind.OVERDUE, name.encode()) for name in more))
 
 
 def title(page: Page, text: str | re.Pattern[str]) -> None:

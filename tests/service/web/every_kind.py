@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import TOPIC
@@ -24,9 +25,9 @@ _OWN: Final = Subject(transactional_id=b"pay")
 _LINE: Final = Evidence(NOW_MS - 1_000, f"{TOPIC}-0@7", "newest record of pay: CompleteAbort, producer id 7, epoch 3")
 
 
-def observed(kind: str, subject: Subject, title: str, advice: str = "Do what is right.", **more: Any) -> Observation:
+def observed(kind: Kind, subject: Subject, title: str, advice: str = "Do what is right.", **more: Any) -> Observation:
     occurrences = tuple(Occurrence(n, NOW_MS - n) for n in range(3)) if kind in kinds.EVENTS else ()
-    found = Observation(kind, kinds.WARNING, subject, title, advice, (_LINE,), occurrences=occurrences)
+    found = Observation(kind, Severity.WARNING, subject, title, advice, (_LINE,), occurrences=occurrences)
     return found._replace(**more)
 
 
@@ -47,40 +48,40 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
     )
     fields: dict[str, Any] = {
         "detail": "read_committed consumers stop at 100",
-        "severity": kinds.CRITICAL,
+        "severity": Severity.CRITICAL,
         "evidence": looks,
         "decision": decision,
         "command": ABORT if decision in ("none", "abort") else None,
         "reason": why,
     }
-    return observed(kinds.HANGING, subject, BLOCKS, "Advice of the judge.", **fields)._replace(**more)
+    return observed(Kind.HANGING, subject, BLOCKS, "Advice of the judge.", **fields)._replace(**more)
 
 
 EVERY: Final[dict[str, Observation]] = {
-    kinds.HANGING: hanging(),
-    kinds.ADOPTED: observed(
-        kinds.ADOPTED,
+    Kind.HANGING: hanging(),
+    Kind.ADOPTED: observed(
+        Kind.ADOPTED,
         ORDERS,
         "orders-0: records of pay that begin at offset 100 are older than its present transaction, and will be"
         " committed or aborted with it",
         "Nothing has to be done to end it.",
     ),
-    kinds.UNREPLICATED: observed(
-        kinds.UNREPLICATED,
+    Kind.UNREPLICATED: observed(
+        Kind.UNREPLICATED,
         ORDERS,
         "orders-0: the marker of pay for offset 100 is written but not replicated",
         "Nothing is hanging. Bring the replicas of orders-0 back in sync. Do not write another one.",
         detail="read_committed consumers stop at 100",
     ),
-    kinds.OVERDUE: observed(
-        kinds.OVERDUE,
+    Kind.OVERDUE: observed(
+        Kind.OVERDUE,
         _OWN,
         "pay is overdue: its transaction timed out, and the coordinator has not aborted it",
         "Look at its coordinator (broker 1, leader of __transaction_state-0): it is not aborting what timed out.",
         detail="it blocks orders-0",
     ),
-    kinds.STUCK_COMPLETION: observed(
-        kinds.STUCK_COMPLETION,
+    Kind.STUCK_COMPLETION: observed(
+        Kind.STUCK_COMPLETION,
         _OWN,
         "pay is stuck in PrepareCommit: the leader of orders-0 has not acknowledged its marker",
         "Bring the leaders of these partitions back, or above min.insync.replicas.",
@@ -91,101 +92,101 @@ EVERY: Final[dict[str, Observation]] = {
             ),
         ),
     ),
-    kinds.LONG_RUNNING: observed(
-        kinds.LONG_RUNNING,
+    Kind.LONG_RUNNING: observed(
+        Kind.LONG_RUNNING,
         _OWN,
         "pay has been open since 2026-09-21 14:13:30 UTC, within its timeout",
         "Its application has to commit or abort it.",
         detail="read_committed consumers wait behind it on orders-0",
-        severity=kinds.INFO,
+        severity=Severity.INFO,
         self_heals_at_ms=NOW_MS + 48_000,
     ),
-    kinds.BLOCKED_GROUP: observed(
-        kinds.BLOCKED_GROUP,
+    Kind.BLOCKED_GROUP: observed(
+        Kind.BLOCKED_GROUP,
         Subject(group="settlement", topic="orders", partition=0),
         "settlement is blocked on orders-0: at offset 100 the hanging transaction of pay stops read_committed"
         " consumers",
         "Restarting the group does not help. Its lag as clients measure it, up to the LSO, may be 0.",
-        severity=kinds.CRITICAL,
+        severity=Severity.CRITICAL,
     ),
-    kinds.TIMED_OUT: observed(
-        kinds.TIMED_OUT,
+    Kind.TIMED_OUT: observed(
+        Kind.TIMED_OUT,
         _OWN,
         "pay: its transactions were aborted by the coordinator after transaction.timeout.ms",
         "The records of these transactions are discarded.",
     ),
-    kinds.CORRELATED_TIMEOUTS: observed(
-        kinds.CORRELATED_TIMEOUTS,
+    Kind.CORRELATED_TIMEOUTS: observed(
+        Kind.CORRELATED_TIMEOUTS,
         Subject(),
         "48 ids timed out together from 2026-09-21 14:10:00 UTC on",
         "This is the trace of an outage. To survive such an outage, raise transaction.timeout.ms.",
         detail="broker 2 coordinates them all; a timeout of 2 m would have survived",
     ),
-    kinds.FENCING_CONFLICT: observed(
-        kinds.FENCING_CONFLICT,
+    Kind.FENCING_CONFLICT: observed(
+        Kind.FENCING_CONFLICT,
         _OWN,
         "pay: two producers fence each other in turns, or one restarts again and again",
         "Find the second instance and give each its own transactional.id.",
     ),
-    kinds.CHURN: observed(
-        kinds.CHURN,
+    Kind.CHURN: observed(
+        Kind.CHURN,
         Subject(prefix="job-"),
         "job-: new transactional ids keep coming, as if every start made up its own (job-1 and job-2)",
         "Give each instance a transactional.id that stays the same over restarts.",
     ),
-    kinds.EXPIRING: observed(
-        kinds.EXPIRING,
+    Kind.EXPIRING: observed(
+        Kind.EXPIRING,
         _OWN,
         "pay expires at 2026-09-21 15:13:00 UTC unless it is used before",
         "Any transaction renews it.",
-        severity=kinds.INFO,
+        severity=Severity.INFO,
     ),
-    kinds.EXPIRED: observed(
-        kinds.EXPIRED,
+    Kind.EXPIRED: observed(
+        Kind.EXPIRED,
         _OWN,
         "pay expired: unused for 7 d, removed by the coordinator",
         "A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING.",
-        severity=kinds.INFO,
+        severity=Severity.INFO,
     ),
-    kinds.EPOCH_EXHAUSTION: observed(
-        kinds.EPOCH_EXHAUSTION,
+    Kind.EPOCH_EXHAUSTION: observed(
+        Kind.EPOCH_EXHAUSTION,
         _OWN,
         "pay has used 30,001 of the 32,766 epochs of its producer id",
         "Find out what makes this id start so often.",
     ),
-    kinds.COORDINATOR_MISMATCH: observed(
-        kinds.COORDINATOR_MISMATCH,
+    Kind.COORDINATOR_MISMATCH: observed(
+        Kind.COORDINATOR_MISMATCH,
         _OWN,
         "pay: its coordinator (broker 1, leader of __transaction_state-0) does not know it"
         " (TRANSACTIONAL_ID_NOT_FOUND), but the transaction log has Ongoing",
         "The coordinator has loaded its partition only in part.",
-        severity=kinds.CRITICAL,
+        severity=Severity.CRITICAL,
     ),
-    kinds.LOG_EXPANDED: observed(
-        kinds.LOG_EXPANDED,
+    Kind.LOG_EXPANDED: observed(
+        Kind.LOG_EXPANDED,
         Subject(),
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
         " them",
         "Partitions of __transaction_state cannot be removed. Restart every broker that has not restarted since.",
         detail="1 of them has a transaction open there that no timeout ends",
-        severity=kinds.CRITICAL,
+        severity=Severity.CRITICAL,
         ids=3,
     ),
-    kinds.UNDECODABLE: observed(
-        kinds.UNDECODABLE,
+    Kind.UNDECODABLE: observed(
+        Kind.UNDECODABLE,
         Subject(topic=TOPIC, partition=0),
         "__transaction_state-0: the newest record of pay cannot be decoded",
         "An id's state is known again with its next record.",
         detail="the state of these ids is unknown",
     ),
-    kinds.DATA_GAP: observed(
-        kinds.DATA_GAP,
+    Kind.DATA_GAP: observed(
+        Kind.DATA_GAP,
         Subject(topic=TOPIC, partition=0),
         "__transaction_state-0: a part of the log was gone or had changed before it was read",
         "Reading went on after the gap.",
     ),
-    kinds.COVERAGE_GAP: observed(
-        kinds.COVERAGE_GAP,
+    Kind.COVERAGE_GAP: observed(
+        Kind.COVERAGE_GAP,
         Subject(topic="hr.payroll"),
         "hr.payroll-0 and hr.payroll-1: the LSO is stalled, and what holds it is not known: no permission to read the"
         " topic",
@@ -193,20 +194,20 @@ EVERY: Final[dict[str, Observation]] = {
         " prints the command.",
         reason=denied("hr.payroll"),
     ),
-    kinds.LOST_RECORDS: observed(
-        kinds.LOST_RECORDS,
+    Kind.LOST_RECORDS: observed(
+        Kind.LOST_RECORDS,
         ORDERS,
         "orders-0: records of pay among offsets 100 to 119 were committed, and are lost to consumers of committed"
         " records",
         "No marker brings them back. Have the application send again what consumers need.",
         detail="an ABORT marker that no coordinator decided ended them",
-        severity=kinds.CRITICAL,
+        severity=Severity.CRITICAL,
     ),
-    kinds.TORN: observed(
-        kinds.TORN,
+    Kind.TORN: observed(
+        Kind.TORN,
         ORDERS,
         "a transaction of pay was committed, and its part on orders-0 is aborted",
         "No marker puts it together again. Have the application send again what consumers need.",
-        severity=kinds.CRITICAL,
+        severity=Severity.CRITICAL,
     ),
 }

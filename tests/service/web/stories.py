@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Observation, Occurrence, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
@@ -35,7 +35,7 @@ def hanging(
     topic: str = "payments", partition: int = 7, name: bytes | None = b"payments-3", producer_id: int = 7, **more: Any
 ) -> Observation:
     subject = Subject(topic, partition, name, producer_id, 3, 100)
-    told = observe(kinds.HANGING, subject=subject, severity=kinds.CRITICAL, log_partition=None, decision="none")
+    told = observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, log_partition=None, decision="none")
     return told._replace(title=f"{topic}-{partition}: the transaction hangs", command=COMMAND)._replace(**more)
 
 
@@ -115,9 +115,9 @@ def tell(url: str, **more: Any) -> WithPartitions:
             group("ledger-view", "ledger", 4),
         ],
     )
-    fencing = observe(kinds.FENCING_CONFLICT, b"orders-etl-0", title="orders-etl-0: two producers fence each other")
+    fencing = observe(Kind.FENCING_CONFLICT, b"orders-etl-0", title="orders-etl-0: two producers fence each other")
     fencing = fencing._replace(occurrences=tuple(Occurrence(n, NOW_MS - 1_000 * (15 - n)) for n in range(1, 15)))
-    expiring = observe(kinds.EXPIRING, b"refunds-batch", severity=kinds.INFO, title="refunds-batch expires at 15:05")
-    gap = observe(kinds.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), title=f"hr.payroll: {DENIED}", reason=DENIED)
+    expiring = observe(Kind.EXPIRING, b"refunds-batch", severity=Severity.INFO, title="refunds-batch expires at 15:05")
+    gap = observe(Kind.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), title=f"hr.payroll: {DENIED}", reason=DENIED)
     cluster.see(hanging(**more), fencing, expiring, gap)
     return cluster

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.store.queries import judged_partitions, partitions
@@ -109,7 +109,7 @@ def test_a_stuck_completion_says_so_and_links_its_finding(cluster: WithPartition
     cluster.read([Id(b"ledger", states.PREPARE_COMMIT, producer_id=9, topics=(Participants("ledger", (4,)),))])
     cluster.look(*on("ledger", 4, entry(9)))
     assert [(link.state, link.finding) for link in chain()] == [("in PrepareCommit", None)]
-    cluster.see(observe(kinds.STUCK_COMPLETION, b"ledger"))
+    cluster.see(observe(Kind.STUCK_COMPLETION, b"ledger"))
     (link,) = chain()
     assert link.state == "stuck in PrepareCommit"
     assert link.finding is not None

@@ -15,8 +15,10 @@ from sqlalchemy import update
 from service.app import create_app
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.findings.kinds import Kind, Resolution, Severity
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.queries import findings as read_findings
@@ -79,7 +81,7 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", without_marks))).strip()
 
 
-def the(cluster: WithPartitions, kind: str = kinds.HANGING) -> Finding:
+def the(cluster: WithPartitions, kind: str = Kind.HANGING) -> Finding:
     with cluster.engine.connect() as connection:
         found, _ = read_findings.read_page(connection, cluster.id, ALL, None, 200)
     (one,) = (one for one in found if one.kind == kind)
@@ -91,49 +93,49 @@ def address(finding: Finding) -> str:
 
 
 SAID: Mapping[str, tuple[str, ...]] = {
-    kinds.HANGING: ("orders-0 is blocked by a hanging transaction of pay", "It will not heal by itself", ABORT),
-    kinds.ADOPTED: ("records of pay that begin at offset 100 are older", "ends with the id's present transaction"),
-    kinds.UNREPLICATED: ("is written but not replicated", "read_committed consumers stop at 100", "replicas catch up"),
-    kinds.OVERDUE: ("pay is overdue", "It blocks orders-0.", "Look at its coordinator"),
-    kinds.STUCK_COMPLETION: (
+    Kind.HANGING: ("orders-0 is blocked by a hanging transaction of pay", "It will not heal by itself", ABORT),
+    Kind.ADOPTED: ("records of pay that begin at offset 100 are older", "ends with the id's present transaction"),
+    Kind.UNREPLICATED: ("is written but not replicated", "read_committed consumers stop at 100", "replicas catch up"),
+    Kind.OVERDUE: ("pay is overdue", "It blocks orders-0.", "Look at its coordinator"),
+    Kind.STUCK_COMPLETION: (
         "pay is stuck in PrepareCommit",
         "Missing: no marker yet on orders-0 (leader broker 3), orders-4 (leader none)",
         "Restarting the application",
     ),
-    kinds.LONG_RUNNING: ("within its timeout", "ends by itself in 47 s", "Its application has to commit or abort it."),
-    kinds.BLOCKED_GROUP: ("settlement is blocked on orders-0", "the group to read on as soon as the LSO moves"),
-    kinds.TIMED_OUT: ("aborted by the coordinator after transaction.timeout.ms", "Happened 3 times", "its timeline"),
-    kinds.CORRELATED_TIMEOUTS: (
+    Kind.LONG_RUNNING: ("within its timeout", "ends by itself in 47 s", "Its application has to commit or abort it."),
+    Kind.BLOCKED_GROUP: ("settlement is blocked on orders-0", "the group to read on as soon as the LSO moves"),
+    Kind.TIMED_OUT: ("aborted by the coordinator after transaction.timeout.ms", "Happened 3 times", "its timeline"),
+    Kind.CORRELATED_TIMEOUTS: (
         "48 ids timed out together",
         "Broker 2 coordinates them all; a timeout of 2 m would have survived.",
     ),
-    kinds.FENCING_CONFLICT: ("two producers fence each other in turns", "will not stop by itself", "its timeline"),
-    kinds.CHURN: ("new transactional ids keep coming", "those that begin with job-", "stays the same over restarts"),
-    kinds.EXPIRING: ("pay expires at 2026-09-21 15:13:00 UTC", "any use renews it", "Expiring ids"),
-    kinds.EXPIRED: ("pay expired", "INVALID_PRODUCER_ID_MAPPING"),
-    kinds.EPOCH_EXHAUSTION: ("30,001 of the 32,766 epochs", "Find out what makes this id start so often."),
-    kinds.COORDINATOR_MISMATCH: (
+    Kind.FENCING_CONFLICT: ("two producers fence each other in turns", "will not stop by itself", "its timeline"),
+    Kind.CHURN: ("new transactional ids keep coming", "those that begin with job-", "stays the same over restarts"),
+    Kind.EXPIRING: ("pay expires at 2026-09-21 15:13:00 UTC", "any use renews it", "Expiring ids"),
+    Kind.EXPIRED: ("pay expired", "INVALID_PRODUCER_ID_MAPPING"),
+    Kind.EPOCH_EXHAUSTION: ("30,001 of the 32,766 epochs", "Find out what makes this id start so often."),
+    Kind.COORDINATOR_MISMATCH: (
         "TRANSACTIONAL_ID_NOT_FOUND",
         "The coordinator has loaded its partition only in part.",
     ),
-    kinds.LOG_EXPANDED: (
+    Kind.LOG_EXPANDED: (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks",
         "1 of them has a transaction open there that no timeout ends",
         "Restarting the application: the id gets a new producer id",
     ),
-    kinds.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
-    kinds.DATA_GAP: ("was gone or had changed before it was read", "Reading went on after the gap."),
-    kinds.COVERAGE_GAP: ("hr.payroll-0 and hr.payroll-1", "Grant READ on topic hr.payroll", "Pipeline"),
-    kinds.LOST_RECORDS: (
+    Kind.UNDECODABLE: ("cannot be decoded", "The state of these ids is unknown.", "Pipeline"),
+    Kind.DATA_GAP: ("was gone or had changed before it was read", "Reading went on after the gap."),
+    Kind.COVERAGE_GAP: ("hr.payroll-0 and hr.payroll-1", "Grant READ on topic hr.payroll", "Pipeline"),
+    Kind.LOST_RECORDS: (
         "among offsets 100 to 119 were committed",
         "stays until acknowledged",
         "when you acknowledge it",
     ),
-    kinds.TORN: ("its part on orders-0 is aborted", "stays until acknowledged", "when you acknowledge it"),
+    Kind.TORN: ("its part on orders-0 is aborted", "stays until acknowledged", "when you acknowledge it"),
 }
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", tuple(Kind))
 def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:
@@ -146,7 +148,7 @@ def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
         assert words in page.text
     assert 'id="do"' in page.html
     assert f'href="/api/v1{address(the(cluster, kind))}"' in page.html
-    assert page.commands == [] or kind in (kinds.HANGING, kinds.COVERAGE_GAP)
+    assert page.commands == [] or kind in (Kind.HANGING, Kind.COVERAGE_GAP)
     listed = look()
     assert page.title in listed.text
     assert f'href="{address(the(cluster, kind))}"' in listed.html
@@ -168,9 +170,9 @@ def test_what_stays_heads_the_cluster_and_says_how_to_acknowledge_it(
 
 def test_a_fencing_conflict_leads_to_the_timeline_of_the_id(cluster: WithPartitions, look: Look) -> None:
     odd = b"p\xff/&"
-    cluster.see(EVERY[kinds.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)))
+    cluster.see(EVERY[Kind.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)))
     assert (
-        'href="/clusters/orders/transaction?id=p%FF%2F%26"' in look(address(the(cluster, kinds.FENCING_CONFLICT))).html
+        'href="/clusters/orders/transaction?id=p%FF%2F%26"' in look(address(the(cluster, Kind.FENCING_CONFLICT))).html
     )
 
 
@@ -263,7 +265,7 @@ def test_three_that_hang_stand_first_the_one_with_most_groups_above(cluster: Wit
         )
         for n in range(1, 4)
     ]
-    cluster.see(EVERY[kinds.FENCING_CONFLICT], EVERY[kinds.LONG_RUNNING], *others)
+    cluster.see(EVERY[Kind.FENCING_CONFLICT], EVERY[Kind.LONG_RUNNING], *others)
     text = look().text
     at = [text.index(f"orders-{n} is blocked by a hanging transaction of id-{n}") for n in (3, 2, 1)]
     assert at == sorted(at)
@@ -288,21 +290,21 @@ def test_a_resolved_one_keeps_its_address_and_says_when_and_how_it_ended(cluster
 
 
 ENDED: Mapping[str, str] = {
-    kinds.COORDINATOR_MARKER: "its coordinator wrote the marker",
-    kinds.OUR_MARKER: "txnscope resolve wrote the marker",
-    kinds.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand",
-    kinds.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand",
-    kinds.ADOPTION: "a later transaction of the same producer id ended",
-    kinds.RETENTION: "its records were deleted",
-    kinds.TRUNCATED: "its records were lost",
-    kinds.TOPIC_DELETED: "the topic was deleted",
-    kinds.HEALED: "how is not known",
-    kinds.NOT_HANGING: "did not hang",
-    kinds.ACKNOWLEDGED: "somebody acknowledged it",
+    Resolution.COORDINATOR_MARKER: "its coordinator wrote the marker",
+    Resolution.OUR_MARKER: "txnscope resolve wrote the marker",
+    Resolution.FOREIGN_COMMIT: "somebody wrote a COMMIT marker by hand",
+    Resolution.FOREIGN_ABORT: "somebody wrote an ABORT marker by hand",
+    Resolution.ADOPTION: "a later transaction of the same producer id ended",
+    Resolution.RETENTION: "its records were deleted",
+    Resolution.TRUNCATED: "its records were lost",
+    Resolution.TOPIC_DELETED: "the topic was deleted",
+    Resolution.HEALED: "how is not known",
+    Resolution.NOT_HANGING: "did not hang",
+    Resolution.ACKNOWLEDGED: "somebody acknowledged it",
 }
 
 
-@pytest.mark.parametrize("resolution", kinds.RESOLUTIONS)
+@pytest.mark.parametrize("resolution", tuple(Resolution))
 def test_every_way_to_end_has_words(cluster: WithPartitions, look: Look, resolution: str) -> None:
     cluster.see(hanging())
     cluster.see(now_ms=NOW_MS + 1)
@@ -317,7 +319,7 @@ def test_a_committed_one_that_was_aborted_by_hand_stays_critical(cluster: WithPa
     cluster.see(hanging("commit"))
     cluster.see(now_ms=NOW_MS + 1)
     with cluster.engine.begin() as connection:
-        connection.execute(update(findings).values(resolution=kinds.FOREIGN_ABORT))
+        connection.execute(update(findings).values(resolution=Resolution.FOREIGN_ABORT))
     page = look(address(the(cluster)))
     assert "Committed records were lost:" in page.text
     assert "verdict--critical" in page.html
@@ -325,7 +327,7 @@ def test_a_committed_one_that_was_aborted_by_hand_stays_critical(cluster: WithPa
 
 
 def test_owner_mute_confidence_and_that_it_came_back_are_shown(cluster: WithPartitions, look: Look) -> None:
-    muted = hanging(owner="team payments", muted_until_ms=NOW_MS + 3_600_000, confidence=kinds.LIKELY)
+    muted = hanging(owner="team payments", muted_until_ms=NOW_MS + 3_600_000, confidence=Confidence.LIKELY)
     cluster.see(muted)
     cluster.see(now_ms=NOW_MS + 1)
     cluster.see(muted, now_ms=NOW_MS + 2)
@@ -344,8 +346,8 @@ def test_what_a_transaction_holds_is_shown_with_its_id(cluster: WithPartitions, 
     own = owner(b"late", producer_id=9)
     cluster.read([own._replace(topics=(Participants("orders", (0, 2)),))])
     cluster.look(stalled_partition(), read(entry(9)), stalled_partition(2), read(entry(9), partition=2))
-    cluster.see(EVERY[kinds.OVERDUE]._replace(subject=Subject(transactional_id=b"late")))
-    page = look(address(the(cluster, kinds.OVERDUE)))
+    cluster.see(EVERY[Kind.OVERDUE]._replace(subject=Subject(transactional_id=b"late")))
+    page = look(address(the(cluster, Kind.OVERDUE)))
     assert "What it holds 2 partitions in the transaction" in page.text
     for partition in (0, 2):
         assert f'href="/clusters/orders/partitions/orders/{partition}"' in page.html
@@ -356,10 +358,10 @@ def test_filters_are_in_the_address_and_those_of_rest(cluster: WithPartitions, l
     odd = b"p\xff"
     cluster.see(
         hanging(),
-        EVERY[kinds.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)),
-        EVERY[kinds.EXPIRING],
+        EVERY[Kind.FENCING_CONFLICT]._replace(subject=Subject(transactional_id=odd)),
+        EVERY[Kind.EXPIRING],
     )
-    hanging_id, fences, expires = (the(cluster, k).id for k in (kinds.HANGING, kinds.FENCING_CONFLICT, kinds.EXPIRING))
+    hanging_id, fences, expires = (the(cluster, k).id for k in (Kind.HANGING, Kind.FENCING_CONFLICT, Kind.EXPIRING))
 
     def listed(query: str) -> set[str]:
         page = look(f"{LIST}?{query}")
@@ -390,11 +392,11 @@ def test_a_filter_that_is_none_is_refused(cluster: WithPartitions, look: Look, q
 
 
 def test_long_lists_go_on_page_after_page_the_gravest_first(cluster: WithPartitions, look: Look) -> None:
-    def many(number: int, severity: str) -> list[Observation]:
-        found = EVERY[kinds.OVERDUE]._replace(severity=severity)
+    def many(number: int, severity: Severity) -> list[Observation]:
+        found = EVERY[Kind.OVERDUE]._replace(severity=severity)
         return [found._replace(subject=Subject(transactional_id=f"{severity}-{n}".encode())) for n in range(number)]
 
-    cluster.see(*many(100, kinds.CRITICAL), *many(60, kinds.INFO))
+    cluster.see(*many(100, Severity.CRITICAL), *many(60, Severity.INFO))
     path, seen, severities = LIST, [], []
     while True:
         page = look(path)
@@ -415,14 +417,14 @@ def test_a_gap_names_the_permission_and_the_line_that_gives_it(cluster: WithPart
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     hidden = denied("__transaction_state", DESCRIBE, READ)
     cluster.see(
-        EVERY[kinds.COVERAGE_GAP]._replace(
+        EVERY[Kind.COVERAGE_GAP]._replace(
             subject=Subject(topic="__transaction_state"),
             title=f"__transaction_state cannot be read: {hidden}",
             reason=hidden,
             advice="Nothing that rests on it is judged until it can be read again.",
         )
     )
-    page = look(address(the(cluster, kinds.COVERAGE_GAP)))
+    page = look(address(the(cluster, Kind.COVERAGE_GAP)))
     assert "Grant DESCRIBE and READ on topic __transaction_state to txnscope's principal." in page.text
     (line,) = page.commands
     assert line.startswith("kafka-acls.sh --bootstrap-server broker-1:9092")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
@@ -120,7 +120,7 @@ def test_those_that_wait_come_first_and_filters(seen: WithPartitions) -> None:
 
 
 def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
-    seen.see(observe(kinds.COVERAGE_GAP, subject=Subject(group="secret"), log_partition=None))
+    seen.see(observe(Kind.COVERAGE_GAP, subject=Subject(group="secret"), log_partition=None))
     page = page_of(seen.url, PATH)
     (row,) = (text for id_, text in page.texts.items() if id_.startswith("unasked-"))
     assert row.startswith("secret unknown unknown no permission: what to grant unknown")
@@ -129,7 +129,7 @@ def test_groups_that_may_not_be_asked_are_unknown(seen: WithPartitions) -> None:
 
 
 def test_share_groups_that_cannot_be_judged_say_why(seen: WithPartitions) -> None:
-    gap = observe(kinds.COVERAGE_GAP, log_partition=None)
+    gap = observe(Kind.COVERAGE_GAP, log_partition=None)
     seen.see(
         gap._replace(subject=Subject(group="levels"), reason=ShareLevelNotReported()),
         gap._replace(subject=Subject(group="old"), reason=ShareOffsetsNotReported()),

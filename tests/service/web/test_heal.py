@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings import kinds
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding, Subject
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.partitions.open_entries import (
     ADOPTED,
     COMPLETING,
@@ -25,6 +25,7 @@ from service.domain.partitions.open_entries import (
 )
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.web.findings.plan import plan_of
 from service.web.findings.words import KIND_WORDS, about, heal_of_finding, is_muted
@@ -46,9 +47,9 @@ def finding(kind: str, **more: Any) -> Finding:
     told: dict[str, Any] = {
         "id": "f",
         "kind": kind,
-        "severity": kinds.WARNING,
-        "status": kinds.CONFIRMED,
-        "confidence": kinds.CERTAIN,
+        "severity": Severity.WARNING,
+        "status": Status.CONFIRMED,
+        "confidence": Confidence.CERTAIN,
         "subject": Subject(transactional_id=b"pay"),
         "opened_at_ms": NOW_MS,
         "confirmed_at_ms": NOW_MS,
@@ -115,42 +116,42 @@ def test_what_is_unknown_says_why() -> None:
 
 
 def test_every_kind_of_finding_has_words_and_says_whether_it_heals() -> None:
-    assert set(KIND_WORDS) == set(kinds.KINDS)
-    for kind in kinds.KINDS:
+    assert set(KIND_WORDS) == set(Kind)
+    for kind in Kind:
         heal = heal_of_finding(finding(kind))
         assert heal.text
         assert (heal.tone == "no") <= (heal.order == 0)
 
 
 def test_a_time_that_is_known_is_counted_down_unless_it_never_heals() -> None:
-    late = heal_of_finding(finding(kinds.LONG_RUNNING, self_heals_at_ms=NOW_MS + 9_000))
+    late = heal_of_finding(finding(Kind.LONG_RUNNING, self_heals_at_ms=NOW_MS + 9_000))
     assert (late.text, late.at_ms) == ("ends by itself", NOW_MS + 9_000)
-    assert heal_of_finding(finding(kinds.HANGING, self_heals_at_ms=NOW_MS)).at_ms is None
+    assert heal_of_finding(finding(Kind.HANGING, self_heals_at_ms=NOW_MS)).at_ms is None
 
 
 def test_ids_that_flink_numbers_are_normal() -> None:
-    of_flink = replace(finding(kinds.CHURN), severity=kinds.INFO)
+    of_flink = replace(finding(Kind.CHURN), severity=Severity.INFO)
     assert heal_of_finding(of_flink).text == "is normal"
     assert plan_of(of_flink, "c").no_help == ()
 
 
 def test_a_missing_permission_is_said_to_be_the_way_out() -> None:
-    hidden = finding(kinds.COVERAGE_GAP, reason=denied("hr"))
+    hidden = finding(Kind.COVERAGE_GAP, reason=denied("hr"))
     assert heal_of_finding(hidden).text == "unknown until that is granted"
-    assert heal_of_finding(finding(kinds.COVERAGE_GAP)).text == "unknown until it can be read"
+    assert heal_of_finding(finding(Kind.COVERAGE_GAP)).text == "unknown until it can be read"
 
 
 @pytest.mark.parametrize(
     ("kind", "subject", "text", "href"),
     [
-        (kinds.OVERDUE, Subject(transactional_id=b"p\xff/1"), "p\\x{ff}/1", "/clusters/a%2Fb/transaction?id=p%FF%2F1"),
-        (kinds.HANGING, Subject("t", 2, None, 7, 3, 99), "t-2", "/clusters/a%2Fb/partitions/t/2?offset=99"),
-        (kinds.BLOCKED_GROUP, Subject("t", 2, group="g"), "g", "/clusters/a%2Fb/groups"),
-        (kinds.COVERAGE_GAP, Subject(topic="hr"), "hr", "/clusters/a%2Fb/pipeline#unknown"),
-        (kinds.COVERAGE_GAP, Subject(group="g"), "g", "/clusters/a%2Fb/groups"),
-        (kinds.DATA_GAP, Subject("t", 2), "t-2", "/clusters/a%2Fb/pipeline#unknown"),
-        (kinds.CHURN, Subject(prefix="app-"), "app-…", "/clusters/a%2Fb/transactions?prefix=app-"),
-        (kinds.CORRELATED_TIMEOUTS, Subject(), "the cluster", "/clusters/a%2Fb/findings"),
+        (Kind.OVERDUE, Subject(transactional_id=b"p\xff/1"), "p\\x{ff}/1", "/clusters/a%2Fb/transaction?id=p%FF%2F1"),
+        (Kind.HANGING, Subject("t", 2, None, 7, 3, 99), "t-2", "/clusters/a%2Fb/partitions/t/2?offset=99"),
+        (Kind.BLOCKED_GROUP, Subject("t", 2, group="g"), "g", "/clusters/a%2Fb/groups"),
+        (Kind.COVERAGE_GAP, Subject(topic="hr"), "hr", "/clusters/a%2Fb/pipeline#unknown"),
+        (Kind.COVERAGE_GAP, Subject(group="g"), "g", "/clusters/a%2Fb/groups"),
+        (Kind.DATA_GAP, Subject("t", 2), "t-2", "/clusters/a%2Fb/pipeline#unknown"),
+        (Kind.CHURN, Subject(prefix="app-"), "app-…", "/clusters/a%2Fb/transactions?prefix=app-"),
+        (Kind.CORRELATED_TIMEOUTS, Subject(), "the cluster", "/clusters/a%2Fb/findings"),
     ],
 )
 def test_the_subject_leads_to_its_page(kind: str, subject: Subject, text: str, href: str) -> None:
@@ -158,9 +159,9 @@ def test_the_subject_leads_to_its_page(kind: str, subject: Subject, text: str, h
 
 
 def test_silence_ends_at_its_time() -> None:
-    assert is_muted(finding(kinds.OVERDUE, muted_until_ms=NOW_MS + 1), NOW_MS)
-    assert not is_muted(finding(kinds.OVERDUE, muted_until_ms=NOW_MS), NOW_MS)
-    assert not is_muted(finding(kinds.OVERDUE), NOW_MS)
+    assert is_muted(finding(Kind.OVERDUE, muted_until_ms=NOW_MS + 1), NOW_MS)
+    assert not is_muted(finding(Kind.OVERDUE, muted_until_ms=NOW_MS), NOW_MS)
+    assert not is_muted(finding(Kind.OVERDUE), NOW_MS)
 
 
 def test_the_page_and_its_script_use_the_same_words() -> None:

@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import expect
 
 from service.app import create_app
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.store.queries import clusters
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, moving_partition
@@ -91,12 +91,12 @@ def test_what_a_reader_does_survives_a_refresh(well: WithPartitions, browse: Bro
     search.fill("payments-")
     page.keyboard.press("Shift+Home")
     link = page.locator("#chain a.tid")
-    well.see(hanging(), observe(kinds.OVERDUE, b"late"))
+    well.see(hanging(), observe(Kind.OVERDUE, b"late"))
     expect(page.locator("#others tbody tr")).to_have_count(1)
     assert page.evaluate("document.activeElement.id") == "q"
     assert page.evaluate("getSelection().toString()") == "payments-"
     link.focus()
-    well.see(hanging(), observe(kinds.OVERDUE, b"late"), observe(kinds.OVERDUE, b"later"))
+    well.see(hanging(), observe(Kind.OVERDUE, b"late"), observe(Kind.OVERDUE, b"later"))
     expect(page.locator("#others tbody tr")).to_have_count(2)
     assert page.evaluate("document.activeElement.textContent") == "payments-3"
     assert search.input_value() == "payments-"
@@ -119,7 +119,7 @@ def test_what_was_opened_stays_open(well: WithPartitions, browse: Browse) -> Non
     breaks(well)
     expect(details).to_be_attached()
     details.locator("summary").click()
-    well.see(hanging(), observe(kinds.OVERDUE, b"late"))
+    well.see(hanging(), observe(Kind.OVERDUE, b"late"))
     expect(page.locator("#others tbody tr")).to_have_count(1)
     expect(details).to_have_attribute("open", "")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import MOST_OPEN
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition
@@ -15,7 +15,7 @@ def test_pages_count_findings_that_they_do_not_list(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.look(moving_partition())
     many = [hanging_finding(n, 7 + n) for n in range(MOST_OPEN)]
-    late = [observe(kinds.OVERDUE, b"id-%d" % n, severity=kinds.CRITICAL) for n in range(50)]
+    late = [observe(Kind.OVERDUE, b"id-%d" % n, severity=Severity.CRITICAL) for n in range(50)]
     cluster.see(*many, *late, now_ms=NOW_MS)
     cluster.read([open_id("pay", 30_000, "orders")])
     cluster.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.reasons.unread import NoBroker, NoTransactionLog, TransactionsSeen
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE, TOPIC
@@ -32,7 +32,7 @@ def test_nothing_hangs_in_what_can_be_judged(cluster: WithPartitions, url: str) 
 
 def test_nothing_hangs_while_some_is_left_out(cluster: WithPartitions, url: str) -> None:
     quiet(cluster)
-    FindingWriter(cluster.engine, cluster.lease).save_truncated({kinds.HANGING: 50})
+    FindingWriter(cluster.engine, cluster.lease).save_truncated({Kind.HANGING: 50})
     html = page_of(url)
     assert h1(html) == "Nothing hangs as far as was read."
     assert "verdict--ok" not in html
@@ -187,7 +187,7 @@ def test_ids_and_groups_are_text_and_never_cut(cluster: WithPartitions, url: str
     cluster.read([Id(name, producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))
     wait(cluster, [group("<i>&\"'", "payments", 7)])
-    cluster.see(hanging(name=name, title="<b>summary</b>"), observe(kinds.OVERDUE, b"\x00\xff", title="late"))
+    cluster.see(hanging(name=name, title="<b>summary</b>"), observe(Kind.OVERDUE, b"\x00\xff", title="late"))
     html = page_of(url)
     assert "<script>alert" not in html
     assert "<i>" not in html
@@ -199,8 +199,8 @@ def test_ids_and_groups_are_text_and_never_cut(cluster: WithPartitions, url: str
 
 def test_a_muted_event_is_marked_among_the_others(cluster: WithPartitions, url: str) -> None:
     quiet(cluster)
-    late = observe(kinds.OVERDUE, b"batch", severity=kinds.CRITICAL, owner="etl", muted_until_ms=NOW_MS + HOUR_MS)
-    cluster.see(late, observe(kinds.EXPIRING, b"old", subject=Subject(prefix="old-")))
+    late = observe(Kind.OVERDUE, b"batch", severity=Severity.CRITICAL, owner="etl", muted_until_ms=NOW_MS + HOUR_MS)
+    cluster.see(late, observe(Kind.EXPIRING, b"old", subject=Subject(prefix="old-")))
     words = words_of(page_of(url), "others")
     assert "muted until 15:13:50 by etl" in words
     assert words.index("expiring id") < words.index("overdue")

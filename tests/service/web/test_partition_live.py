@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from service.api.routes.offsets import Explained
 from service.api.schemas.offsets import Span
 from service.app import create_app
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
@@ -33,7 +34,7 @@ SPAN = Span(
     marker_offset=6,
     ended_at="2026-09-21T14:13:40.000Z",
     cause="client_abort",
-    confidence="certain",
+    confidence=Confidence.CERTAIN,
     href=None,
 )
 

@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.store import clusters
@@ -248,7 +248,7 @@ def test_one_partition_tells_all_that_is_known_of_it(cluster: WithPartitions) ->
     cluster.read([owner(b"a"), owner(b"b\xff", producer_id=8)])
     cluster.look(stalled_partition(), read(entry(records=5, bytes=900), entry(8, LSO + 2), entry(9, LSO + 5)))
     subject = Subject("orders", 0, b"a", 7, 3, LSO)
-    cluster.see(observe(kinds.ADOPTED, subject=subject, title="records of a were adopted", log_partition=None))
+    cluster.see(observe(Kind.ADOPTED, subject=subject, title="records of a were adopted", log_partition=None))
     wait(cluster, ("billing", LSO), ("audit", LSO - 5), ("dash", END))
     page = page_of(cluster.url, HERE)
     rows = [id_ for id_ in page.texts if id_.startswith("open-")]

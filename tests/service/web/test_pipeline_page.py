@@ -10,8 +10,8 @@ import pytest
 
 from service.api.schemas.clusters import Broker
 from service.domain.doctor.acls import grant_of
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
 from service.store import clusters
@@ -87,7 +87,7 @@ def test_all_is_well(cluster: WithPartitions) -> None:
 def test_what_is_unknown_comes_with_the_line_that_grants_it(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")])
     cluster.look(moving_partition(), *(unanswered_partition(DENIED, n, "hr.payroll") for n in range(6)))
-    cluster.see(observe(kinds.COVERAGE_GAP, subject=Subject(group="hr sync"), log_partition=None))
+    cluster.see(observe(Kind.COVERAGE_GAP, subject=Subject(group="hr sync"), log_partition=None))
     page = page_of(cluster.url, PATH)
     partitions, group = unknown(page)
     assert page.texts["verdict"].startswith("Verdicts can be trusted, except for 6 partitions.")

@@ -15,11 +15,11 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Page
 
 from service.app import create_app
-from service.domain.findings import kinds
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.abort_explanation import why_ended
-from service.domain.transaction_log.causes import AMBIGUOUS, CERTAIN, LIKELY
+from service.domain.transaction_log.causes import Confidence
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.web.shared.causes import PROOFS, TO_DO
@@ -314,12 +314,12 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
             tv2(at + 3, states.EMPTY, start + 16_211, epoch + 2),
         ]
     apply(cluster, log)
-    cluster.see(observe(kinds.LONG_RUNNING, name=b"pay", title="it is fenced again and again"))
+    cluster.see(observe(Kind.LONG_RUNNING, name=b"pay", title="it is fenced again and again"))
     html = get(client, f"{ONE}?id=pay")
     text = words(html)
     assert "Why was it aborted?" in text
     assert "Aborted for an InitProducerId of its id, 3 times since 14:09:06, last at 14:11:06 (ambiguous)" in text
-    assert (why_ended("fenced", AMBIGUOUS) or "none") in text
+    assert (why_ended("fenced", Confidence.AMBIGUOUS) or "none") in text
     assert "What to do: look in the client's log at that time." in text
     assert "Certain proof" not in text  # the coordinator logs the same where the client aborted and started again
     assert "fenced 3 ▲ InitProducerId 3" in text
@@ -509,13 +509,13 @@ def documented() -> str:
 
 
 @pytest.mark.parametrize("cause", TO_DO, ids=str)
-def test_what_to_do_is_what_the_documentation_says(cause: tuple[str, str]) -> None:
+def test_what_to_do_is_what_the_documentation_says(cause: tuple[str, Confidence]) -> None:
     assert TO_DO[cause].rstrip(".") in documented()
 
 
 def test_every_cause_of_an_abort_has_something_to_do(cluster: WithPartitions) -> None:
     for cause in ("client_abort", "timeout", "fenced", "admin", "unattributed", "empty_abort"):
-        for confidence in (CERTAIN, LIKELY, AMBIGUOUS):
+        for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.AMBIGUOUS):
             assert (why_ended(cause, confidence) is None) == ((cause, confidence) not in TO_DO)
 
 
@@ -536,7 +536,7 @@ def test_on_a_phone_nothing_is_cut_and_the_timeline_begins_at_the_newest(
     cluster: WithPartitions, browse: Browse
 ) -> None:
     cluster.read([open_id(WIDE, 9_000), open_id(MARKUP, 8_000)])
-    cluster.see(hanging_finding(name=MARKUP), observe(kinds.OVERDUE, subject=Subject(transactional_id=WIDE)))
+    cluster.see(hanging_finding(name=MARKUP), observe(Kind.OVERDUE, subject=Subject(transactional_id=WIDE)))
     tab = browse(cluster.url, width=PHONE)
     for path in (LIST, f"{ONE}?id={quote(WIDE)}", f"{ONE}?id={quote(MARKUP)}"):
         assert not is_wider_than_the_window(tab.open(path))

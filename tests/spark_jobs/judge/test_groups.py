@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.findings import kinds
 from service.domain.findings.blocked_group import COMMIT_EXPECTED_MS
 from service.domain.findings.finding import Finding, Key, Subject
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import reconcile
 from service.store.queries import judged_partitions, partitions
 from service.store.writers.findings import FindingWriter, load
@@ -28,7 +28,7 @@ from tests.helpers.partitions import (
 from tests.helpers.stores import NOW_MS
 from tests.service.domain.findings.builders import context
 
-BILLING = (kinds.BLOCKED_GROUP, Subject(group="billing", topic="orders", partition=0))
+BILLING = (Kind.BLOCKED_GROUP, Subject(group="billing", topic="orders", partition=0))
 LATER_MS = NOW_MS + COMMIT_EXPECTED_MS
 
 
@@ -73,13 +73,13 @@ def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(clust
     assert BILLING not in judge(cluster, NOW_MS)
     see(cluster, LATER_MS, *seen)
     found = judge(cluster, LATER_MS)
-    assert [key for key in found if key[0] == kinds.BLOCKED_GROUP] == [BILLING]
+    assert [key for key in found if key[0] == Kind.BLOCKED_GROUP] == [BILLING]
     one = found[BILLING]
-    assert (one.status, one.severity) == (kinds.CONFIRMED, kinds.CRITICAL)
+    assert (one.status, one.severity) == (Status.CONFIRMED, Severity.CRITICAL)
     assert r"the hanging transaction of p\u{0}y" in one.summary
     cluster.look(moving_partition(at_ms=LATER_MS + 1), at_ms=LATER_MS + 1)
     one = judge(cluster, LATER_MS + 2)[BILLING]
-    assert (one.status, one.resolution) == (kinds.RESOLVED, kinds.HEALED)
+    assert (one.status, one.resolution) == (Status.RESOLVED, Resolution.HEALED)
 
 
 def test_a_group_that_goes_on_by_itself_is_no_victim_any_more(cluster: WithPartitions) -> None:

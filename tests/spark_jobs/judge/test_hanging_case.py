@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.findings import kinds
 from service.domain.findings.confirmation import EndsKnown, Unowned
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import subject_of
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.open_entries import Owner
 from service.domain.reasons.decided import HasGrown
@@ -50,7 +50,7 @@ def facts_of(case: HangingCase, now_ms: int = NOW_MS) -> EntryQuery:
 def stored(case: HangingCase) -> Finding:
     """The finding as the store keeps it."""
     observation = observed(case, KNOWN, "broker:9092", NOW_MS)
-    (change,) = reconcile({}, RoundResult((observation,), frozenset({kinds.HANGING})), NOW_MS, "cluster")
+    (change,) = reconcile({}, RoundResult((observation,), frozenset({Kind.HANGING})), NOW_MS, "cluster")
     return change.finding
 
 

@@ -10,6 +10,7 @@ from service.domain.findings.context import Context, Limits
 from service.domain.findings.events import Event
 from service.domain.findings.rules import Rule, Rules
 from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.causes import Confidence
 
 NOW_MS = 1_790_000_000_000
 S, M, H = 1_000, 60_000, 3_600_000
@@ -51,6 +52,6 @@ def event(sequence: int, name: str = "pay-1", cause: str = causes.TIMEOUT, ago_m
         60 * S,
         61 * S if cause == causes.TIMEOUT else None,
         cause,
-        causes.LIKELY,
+        Confidence.LIKELY,
     )
     return one._replace(**fields)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings import kinds
 from service.domain.findings.blocked_group import (
     COMMIT_EXPECTED_MS,
     UnreadCommits,
@@ -17,6 +16,7 @@ from service.domain.findings.blocked_group import (
 )
 from service.domain.findings.conditions import MOST_IDS
 from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rule
 from service.domain.findings.stall_causes import Blocker
@@ -47,6 +47,7 @@ from service.domain.partitions.open_entries import (
 )
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, M, S, context
 
@@ -61,7 +62,7 @@ def victim(
     offset = GroupOffset(group, *ORDERS, LSO, 2, relation == UNSTABLE_OFFSETS, NOW_MS, NOW_MS - stood_ms)
     behind = HOME if relation == UNSTABLE_OFFSETS else ORDERS
     since_ms = NOW_MS - stalled_ms
-    return AffectedGroup(offset, LsoSample(LSO, 150, since_ms), relation, kinds.CERTAIN, behind, LSO, since_ms)
+    return AffectedGroup(offset, LsoSample(LSO, 150, since_ms), relation, Confidence.CERTAIN, behind, LSO, since_ms)
 
 
 def blocker(
@@ -94,7 +95,7 @@ def blocker(
     return Blocker(entry, Relation(word, owns if name else None), name)
 
 
-def known(kind: str, severity: str, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
+def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
     """A finding of the judge's."""
     observation = Observation(kind, severity, subject, "it is", "do", (), confirmed=confirmed)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
@@ -115,7 +116,7 @@ def found(
 
 def test_a_group_behind_a_hanging_transaction() -> None:
     (one,) = found([victim()], blocker(HANGING))
-    assert (one.kind, one.severity, one.confidence) == (kinds.BLOCKED_GROUP, kinds.CRITICAL, kinds.CERTAIN)
+    assert (one.kind, one.severity, one.confidence) == (Kind.BLOCKED_GROUP, Severity.CRITICAL, Confidence.CERTAIN)
     assert one.subject == Subject(group="billing", topic="orders", partition=0)
     assert one.self_heals_at_ms is None
     assert one.summary.startswith("billing is blocked on orders-0: at offset 100 the hanging transaction of")
@@ -146,7 +147,7 @@ def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
 
 
 def test_where_the_isolation_level_is_not_known_the_title_says_so() -> None:
-    (one,) = found([victim()._replace(confidence=kinds.LIKELY)], blocker(HANGING))
+    (one,) = found([victim()._replace(confidence=Confidence.LIKELY)], blocker(HANGING))
     assert one.summary.startswith("billing is probably blocked on orders-0: at offset 100 the hanging transaction of")
     assert "Kafka does not report its isolation level" in one.summary
 
@@ -156,43 +157,43 @@ def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_i
     assert found([victim(stalled_ms=M - 1)], one) == []
     (long,) = found([victim(stalled_ms=M)], one)
     assert (long.severity, long.self_heals_at_ms) == (
-        kinds.INFO,
+        Severity.INFO,
         NOW_MS - 10 * S + 5 * M + 10 * S + states.ABORT_SLACK_MS,
     )
     assert "It goes on when the transaction ends, at 2026" in long.advice
     (endless,) = found([victim(stalled_ms=M)], blocker(OPENED, timeout_ms=TWO_PHASE_TIMEOUT_MS))
     assert endless.self_heals_at_ms is None
     assert "when the application of the transaction ends it" in endless.advice
-    ruled = known(kinds.LONG_RUNNING, kinds.WARNING, Subject(transactional_id=b"pay-1"))
+    ruled = known(Kind.LONG_RUNNING, Severity.WARNING, Subject(transactional_id=b"pay-1"))
     (past_its_rule,) = found([victim()], one, told=ruled)
-    assert past_its_rule.severity == kinds.WARNING
+    assert past_its_rule.severity == Severity.WARNING
 
 
-@pytest.mark.parametrize(("word", "kind"), [(OVERDUE, kinds.OVERDUE), (COMPLETING, kinds.STUCK_COMPLETION)])
-def test_as_grave_as_the_finding_about_the_id(word: str, kind: str) -> None:
+@pytest.mark.parametrize(("word", "kind"), [(OVERDUE, Kind.OVERDUE), (COMPLETING, Kind.STUCK_COMPLETION)])
+def test_as_grave_as_the_finding_about_the_id(word: str, kind: Kind) -> None:
     about = Subject(transactional_id=b"pay-1")
     assert found([victim()], blocker(word)) == []  # a marker takes its time
-    (warned,) = found([victim()], blocker(word), told=known(kind, kinds.WARNING, about))
-    (critical,) = found([victim()], blocker(word), told=known(kind, kinds.CRITICAL, about))
-    assert (warned.severity, critical.severity) == (kinds.WARNING, kinds.CRITICAL)
+    (warned,) = found([victim()], blocker(word), told=known(kind, Severity.WARNING, about))
+    (critical,) = found([victim()], blocker(word), told=known(kind, Severity.CRITICAL, about))
+    assert (warned.severity, critical.severity) == (Severity.WARNING, Severity.CRITICAL)
     (untold,) = found([victim(stalled_ms=M)], blocker(word))
-    assert untold.severity == kinds.WARNING
+    assert untold.severity == Severity.WARNING
 
 
 def test_as_grave_as_the_finding_about_the_entry() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
-    (one,) = found([victim()], blocker(ADOPTED), told=known(kinds.ADOPTED, kinds.WARNING, here))
-    assert one.severity == kinds.WARNING
+    (one,) = found([victim()], blocker(ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, here))
+    assert one.severity == Severity.WARNING
     elsewhere = here._replace(start_offset=LSO + 1)
-    assert found([victim()], blocker(ADOPTED), told=known(kinds.ADOPTED, kinds.WARNING, elsewhere)) == []
+    assert found([victim()], blocker(ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, elsewhere)) == []
 
 
 def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
-    suspected = known(kinds.HANGING, kinds.CRITICAL, here, confirmed=False)
+    suspected = known(Kind.HANGING, Severity.CRITICAL, here, confirmed=False)
     assert found([victim()], blocker(NOT_KNOWN), told=suspected) == []
     (one,) = found([victim(stalled_ms=M)], blocker(NOT_KNOWN), told=suspected)
-    assert one.severity == kinds.WARNING
+    assert one.severity == Severity.WARNING
     assert "what will end the transaction is not known yet" in one.advice
     (unread,) = found([victim(stalled_ms=M)])
     assert "a transaction that has not been read yet" in unread.summary
@@ -200,18 +201,18 @@ def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
 
 def test_the_first_open_transaction_is_the_cause() -> None:
     (one,) = found([victim(stalled_ms=M)], blocker(HANGING, start=LSO + 5, name="late"), blocker(OPENED))
-    assert (one.severity, "pay-1" in one.summary) == (kinds.INFO, True)
+    assert (one.severity, "pay-1" in one.summary) == (Severity.INFO, True)
 
 
 def test_offsets_that_are_pending() -> None:
     (one,) = found([victim(UNSTABLE_OFFSETS)], blocker(HANGING, HOME))
     assert one.subject == Subject(group="billing", topic="orders", partition=0)
-    assert one.severity == kinds.CRITICAL
+    assert one.severity == Severity.CRITICAL
     assert "on __consumer_offsets-9 (UNSTABLE_OFFSET_COMMIT)" in one.summary
     assert "Do not delete the group" in one.advice
     assert one.evidence[0].source == "__consumer_offsets-9@100"
     (several,) = found([victim(UNSTABLE_OFFSETS)], blocker(OPENED, HOME), blocker(HANGING, HOME, start=LSO + 5))
-    assert (several.severity, several.self_heals_at_ms) == (kinds.CRITICAL, None)
+    assert (several.severity, several.self_heals_at_ms) == (Severity.CRITICAL, None)
     assert "one of 2 open transactions there, at worst the hanging transaction of pay-1" in several.summary
 
 
@@ -245,7 +246,7 @@ def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() 
     other = blocker(HANGING, HOME, start=LSO + 5, name="pay-2")
     other = other._replace(entry=other.entry._replace(producer_id=8))
     (found_one,) = found([one], legal, other)
-    assert found_one.severity == kinds.CRITICAL
+    assert found_one.severity == Severity.CRITICAL
     assert "the offset is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
     assert found_one.evidence[0].source == "__consumer_offsets-9@105"
     assert "its records commit the offset" in found_one.evidence[0].text
@@ -259,7 +260,7 @@ def test_transactions_that_may_block_more_groups_than_are_known() -> None:
     strange = UnreadCommits(9, 8, 120, None, (("unknown_key_version", 3),), 1)
     first, second = incompletely_read([cut, strange])
     assert (first.kind, first.subject) == (
-        kinds.COVERAGE_GAP,
+        Kind.COVERAGE_GAP,
         Subject(topic=OFFSETS_TOPIC, partition=9, producer_id=7, start_offset=100),
     )
     assert first.summary == (
@@ -275,7 +276,7 @@ def test_transactions_that_may_block_more_groups_than_are_known() -> None:
 
 def test_groups_that_may_not_be_asked_about() -> None:
     (one,) = unreadable_groups({"billing"})
-    assert (one.kind, one.subject) == (kinds.COVERAGE_GAP, Subject(group="billing"))
+    assert (one.kind, one.subject) == (Kind.COVERAGE_GAP, Subject(group="billing"))
     assert "DESCRIBE on the group" in one.advice
     never = unreadable_groups({"billing"}, {"workers": ShareLevelNotReported(), "old": ShareOffsetsNotReported()})
     assert [one.subject.group for one in never] == ["billing", "old", "workers"]
@@ -288,7 +289,7 @@ def test_groups_that_may_not_be_asked_about() -> None:
 
 def test_a_group_away_from_the_lso_is_only_probably_blocked_and_says_why() -> None:
     def of(offset: int, **more: Any) -> Observation:
-        one = victim()._replace(confidence=kinds.LIKELY)
+        one = victim()._replace(confidence=Confidence.LIKELY)
         (seen,) = found([one._replace(offset=one.offset._replace(committed_offset=offset, **more))], blocker(HANGING))
         return seen
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import pytest
 
 from service.domain.applications import IN_USE
-from service.domain.findings import churn, kinds
+from service.domain.findings import churn
 from service.domain.findings.churn import MANY_PROCESSES, UNUSED_MS
 from service.domain.findings.event_findings import Lookups, find_in_events
 from service.domain.findings.events import Event, ReportWindow
 from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import SKEW_MS, Settling
 from service.domain.transaction_log import causes, states
@@ -139,7 +140,7 @@ def checkpoints(count: int, subtask: int = 0) -> tuple[list[Event], dict[bytes, 
 def test_ids_that_flink_numbers_by_checkpoint_are_an_information() -> None:
     new, uses = checkpoints(30)
     (found,) = find(new, uses)
-    assert (found.severity, found.subject) == (kinds.INFO, Subject(prefix="sink-"))
+    assert (found.severity, found.subject) == (Severity.INFO, Subject(prefix="sink-"))
     assert "Apache Flink's naming strategy INCREMENTING" in found.title
     assert "some 30,000 ids are kept" in found.advice
     assert "Give each instance" not in found.advice
@@ -149,13 +150,13 @@ def test_beside_those_of_flink_an_application_of_the_same_prefix_still_churns() 
     new, uses = checkpoints(30)
     others = [e._replace(sequence=100 + n) for n, e in enumerate(one_by_one(f"sink-{n:04x}ab" for n in range(6)))]
     (found,) = find([*new, *others], uses | used_for(others, 5 * S))
-    assert (found.severity, len(found.occurrences)) == (kinds.WARNING, 6)
+    assert (found.severity, len(found.occurrences)) == (Severity.WARNING, 6)
 
 
 def test_an_idle_job_with_many_checkpoints_is_no_churn_either() -> None:
     new = one_by_one((f"sink-0-{n}" for n in range(1, MANY_PROCESSES + 1)), 500)
     (found,) = find(new, {})
-    assert found.severity == kinds.INFO
+    assert found.severity == Severity.INFO
 
 
 def test_what_others_call_a_process_is_not_taken_for_kafka_streams() -> None:
@@ -186,8 +187,8 @@ def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, 
     here = context(until_ms=now_ms)._replace(settled_ms=now_ms)
     settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
     told = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
-    assert [o.kind for o in told.observations] == [kinds.CHURN] * found
-    assert ((kinds.CHURN, Subject(prefix="etl-")) in told.unsettled) == (not found)
+    assert [o.kind for o in told.observations] == [Kind.CHURN] * found
+    assert ((Kind.CHURN, Subject(prefix="etl-")) in told.unsettled) == (not found)
 
 
 def test_ids_of_a_partition_that_is_not_read_to_its_end_are_not_said_to_be_unused() -> None:

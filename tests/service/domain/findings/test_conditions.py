@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings import ids_running_out, kinds, open_too_long
+from service.domain.findings import ids_running_out, open_too_long
 from service.domain.findings.conditions import MOST_IDS, IdState
 from service.domain.findings.context import SCAN_CONFIG, LogProgress, context_of, limits_of
 from service.domain.findings.finding import Subject
+from service.domain.findings.kinds import Severity
 from service.domain.findings.mismatch import NOT_FOUND, Compared, CoordinatorAnswer, is_comparable, mismatches
 from service.domain.findings.rules import Rule, Rules
 from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, id_now
 
@@ -24,9 +26,9 @@ DUE = 60 * S + 10 * S + states.ABORT_SLACK_MS
     ("one", "severity", "confidence"),
     [
         (id_now(age_ms=DUE - 1), None, None),
-        (id_now(age_ms=DUE), kinds.WARNING, kinds.LIKELY),
-        (id_now(age_ms=DUE + 59 * S), kinds.WARNING, kinds.LIKELY),
-        (id_now(age_ms=DUE + 60 * S), kinds.CRITICAL, kinds.CERTAIN),
+        (id_now(age_ms=DUE), Severity.WARNING, Confidence.LIKELY),
+        (id_now(age_ms=DUE + 59 * S), Severity.WARNING, Confidence.LIKELY),
+        (id_now(age_ms=DUE + 60 * S), Severity.CRITICAL, Confidence.CERTAIN),
         (id_now(age_ms=H, timeout_ms=2 * H), None, None),
         (id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS), None, None),
         (id_now(age_ms=H, state=states.PREPARE_ABORT), None, None),  # decided: it is not the timeout that is late
@@ -70,7 +72,7 @@ def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
 
 def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
     (found,) = open_too_long.overdue([id_now(age_ms=H)], context(assumed=[SCAN_CONFIG]))
-    assert found.confidence == kinds.LIKELY
+    assert found.confidence == Confidence.LIKELY
     assert "assumed" in found.evidence[1].text
     assert limits_of({}).assumed >= {SCAN_CONFIG, EXPIRATION_CONFIG}
     told = {SCAN_CONFIG: {"value": "300", "source": "broker"}, EXPIRATION_CONFIG: {"value": "9", "source": "assumed"}}
@@ -91,20 +93,20 @@ def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
 def test_stuck_completion_names_what_is_missing(state: int) -> None:
     one = id_now(state=state, age_ms=10 * S)
     (found,) = open_too_long.stuck([one], {}, context())
-    assert found.severity == kinds.WARNING
+    assert found.severity == Severity.WARNING
     assert "at least one of orders-0 and orders-3" in found.summary
     (found,) = open_too_long.stuck([one], {b"pay-1": (("orders", 3, 2),)}, context())
     assert "leader of orders-3 has not" in found.summary
     assert found.evidence[-1].text == "no marker yet on orders-3 (leader broker 2)"
     (found,) = open_too_long.stuck([id_now(state=state, age_ms=70 * S)], {}, context())
-    assert found.severity == kinds.CRITICAL
+    assert found.severity == Severity.CRITICAL
     assert open_too_long.stuck([id_now(state=state, age_ms=10 * S - 1)], {}, context()) == []
 
 
 def test_long_running_is_legal_and_says_when_it_ends() -> None:
     (found,) = open_too_long.long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
     assert (found.severity, found.self_heals_at_ms) == (
-        kinds.INFO,
+        Severity.INFO,
         NOW_MS - M + 15 * M + 10 * S + states.ABORT_SLACK_MS,
     )
     assert "discarded" in found.evidence[1].text
@@ -119,7 +121,7 @@ def test_people_say_what_is_long_and_whose_it_is() -> None:
     long = Rule(prefix="pay", long_after_ms=5 * S, owner="payments", mute_until_ms=9)
     late = Rule(topic="ord*", long_after_ms=2 * H)
     (found,) = open_too_long.long_running([id_now(age_ms=5 * S)], context(long))
-    assert (found.severity, found.owner, found.muted_until_ms) == (kinds.WARNING, "payments", 9)
+    assert (found.severity, found.owner, found.muted_until_ms) == (Severity.WARNING, "payments", 9)
     assert open_too_long.long_running([id_now(age_ms=M, timeout_ms=H)], context(late)) == []
     assert len(open_too_long.long_running([id_now(age_ms=5 * S)], context(late, long))) == 0  # "ord*" is longer
 
@@ -143,7 +145,7 @@ def test_expiring_ids_share_a_finding_by_prefix() -> None:
         (Subject(transactional_id=b"pay-1"), 1),
         (Subject(prefix="job-"), 9),
     ]
-    assert {o.severity for o in found} == {kinds.INFO}
+    assert {o.severity for o in found} == {Severity.INFO}
     assert "2026-09-21 16:13:20 UTC" in found[0].summary
 
 
@@ -154,7 +156,7 @@ def test_where_ids_live_short_lives_they_are_announced_late() -> None:
 
 def test_epochs() -> None:
     (found,) = ids_running_out.epoch_exhaustion([id_now(producer_epoch=31_000)], context())
-    assert (found.severity, found.log_partition) == (kinds.WARNING, 0)
+    assert (found.severity, found.log_partition) == (Severity.WARNING, 0)
     assert "31,000 of the 32,767" in found.summary
     # below the last one, a start only raises it by one (TransactionMetadata.isProducerEpochExhausted)
     assert "A start while it is idle rotates the producer id only from epoch 32,766 on" in found.advice

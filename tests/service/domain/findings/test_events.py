@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.findings import ids_running_out, kinds, timed_out, unreadable
+from service.domain.findings import ids_running_out, timed_out, unreadable
 from service.domain.findings.events import MOST_SUBJECTS, Event, group_by_subject, is_generated, prefix_of
 from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.findings.unreadable import DataGap, SourceReport, Undecoded
 from service.domain.reasons.reason import Reason
@@ -82,7 +83,7 @@ def find_correlated(events: list[Event], churned: dict[str, list[int]] | None = 
 
 def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> None:
     (found,) = find_correlated(outage())
-    assert (found.kind, found.subject, len(found.occurrences)) == (kinds.CORRELATED_TIMEOUTS, Subject(), 8)
+    assert (found.kind, found.subject, len(found.occurrences)) == (Kind.CORRELATED_TIMEOUTS, Subject(), 8)
     # 61 s until the abort and 90 s until they were back, rounded up
     assert found.summary.startswith("8 ids timed out together from 2026-09-21 14:11:20 UTC on;")
     assert "a timeout of 2 m 40 s would have survived" in found.summary
@@ -121,7 +122,7 @@ def test_zombies_of_ids_made_up_at_every_start_are_no_outage() -> None:
 
 def test_expired_ids() -> None:
     found = ids_running_out.expired([event(n, f"old-{n}", causes.EXPIRY) for n in range(5)], context())
-    assert [(o.subject.prefix, o.severity, len(o.occurrences)) for o in found] == [("old-", kinds.INFO, 5)]
+    assert [(o.subject.prefix, o.severity, len(o.occurrences)) for o in found] == [("old-", Severity.INFO, 5)]
 
 
 def test_records_that_cannot_be_decoded() -> None:

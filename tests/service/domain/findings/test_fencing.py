@@ -8,11 +8,13 @@ from zlib import crc32
 
 import pytest
 
-from service.domain.findings import fencing, kinds
+from service.domain.findings import fencing
 from service.domain.findings.events import Event
 from service.domain.findings.fencing import ALIVE_MS, ROUND_MS, TAKEOVERS
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.transaction_log import causes, states
+from service.domain.transaction_log.causes import Confidence
 from service.store.queries.id_events import REPORTED_CAUSES
 from tests.service.domain.findings.builders import M, S, context
 from tests.service.domain.records import told
@@ -73,7 +75,7 @@ def conflicts(*logs: Iterable[Event]) -> int:
     return sum(len(one.occurrences) for one in found)
 
 
-CONFLICT = kinds.FENCING_CONFLICT, kinds.WARNING, kinds.LIKELY
+CONFLICT = Kind.FENCING_CONFLICT, Severity.WARNING, Confidence.LIKELY
 
 
 @pytest.mark.parametrize("tag", ["", "ctv=2"])

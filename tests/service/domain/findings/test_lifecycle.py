@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Occurrence, Subject
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import (
     MOST_OPEN,
     QUIET_MS,
@@ -22,13 +23,13 @@ from service.domain.findings.lifecycle import (
 )
 from tests.service.domain.findings.builders import NOW_MS, H, M, S
 
-ALL = frozenset(kinds.KINDS)
+ALL = frozenset(Kind)
 
 
-def observe(kind: str = kinds.OVERDUE, name: bytes = b"a", **fields: Any) -> Observation:
+def observe(kind: Kind = Kind.OVERDUE, name: bytes = b"a", **fields: Any) -> Observation:
     one = Observation(
         kind,
-        kinds.WARNING,
+        Severity.WARNING,
         Subject(transactional_id=name),
         "it is",
         "do",
@@ -38,7 +39,7 @@ def observe(kind: str = kinds.OVERDUE, name: bytes = b"a", **fields: Any) -> Obs
     return one._replace(**fields)
 
 
-def happened(*sequences: int, kind: str = kinds.TIMED_OUT, name: bytes = b"a", at_ms: int = NOW_MS) -> Observation:
+def happened(*sequences: int, kind: Kind = Kind.TIMED_OUT, name: bytes = b"a", at_ms: int = NOW_MS) -> Observation:
     return observe(kind, name, occurrences=tuple(Occurrence(s, at_ms) for s in sequences))
 
 
@@ -66,24 +67,24 @@ def test_a_condition_opens_and_ends_with_what_is_seen() -> None:
     story = Story()
     assert [c.event for c in story.see(look(observe()), NOW_MS)] == ["opened"]
     found = story.one()
-    assert (found.status, found.opened_at_ms, found.confirmed_at_ms) == (kinds.CONFIRMED, NOW_MS, NOW_MS)
+    assert (found.status, found.opened_at_ms, found.confirmed_at_ms) == (Status.CONFIRMED, NOW_MS, NOW_MS)
     assert story.see(look(observe()), NOW_MS + 1) == []
     assert [c.event for c in story.see(look(), NOW_MS + 2)] == ["resolved"]
-    assert (story.one().status, story.one().resolution) == (kinds.RESOLVED, kinds.HEALED)
+    assert (story.one().status, story.one().resolution) == (Status.RESOLVED, Resolution.HEALED)
     assert story.see(look(), NOW_MS + 3) == []
 
 
 def test_how_a_stuck_completion_ends_is_told() -> None:
     story = Story()
-    story.see(look(observe(kinds.STUCK_COMPLETION)), NOW_MS)
+    story.see(look(observe(Kind.STUCK_COMPLETION)), NOW_MS)
     story.see(look(), NOW_MS + 1)
-    assert story.one().resolution == kinds.COORDINATOR_MARKER
+    assert story.one().resolution == Resolution.COORDINATOR_MARKER
 
 
 @pytest.mark.parametrize(
     "unjudged",
     [
-        RoundResult((), frozenset({kinds.STUCK_COMPLETION}), frozenset({0}), True),
+        RoundResult((), frozenset({Kind.STUCK_COMPLETION}), frozenset({0}), True),
         look(partitions=frozenset({1}), whole=False),
         RoundResult((), ALL, frozenset({0}), True, frozenset({b"b"})),
     ],
@@ -118,38 +119,38 @@ def test_it_reopens_within_a_day_and_is_a_new_one_later() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
-def test_what_stays_until_acknowledged_is_ended_by_nothing_else(kind: str) -> None:
+def test_what_stays_until_acknowledged_is_ended_by_nothing_else(kind: Kind) -> None:
     story = Story()
     story.see(look(happened(5, kind=kind)), NOW_MS)
     assert story.see(look(), NOW_MS + 400 * 24 * H) == []
     assert story.see(look(happened(5, kind=kind)), NOW_MS + 400 * 24 * H) == [], "seen again is not counted again"
-    given = RoundResult((), frozenset({kind}), resolutions={story.one().subject: kinds.ACKNOWLEDGED})
+    given = RoundResult((), frozenset({kind}), resolutions={story.one().subject: Resolution.ACKNOWLEDGED})
     assert [c.event for c in story.see(given, NOW_MS + 401 * 24 * H)] == ["resolved"]
-    assert (story.one().resolution, story.one().count) == (kinds.ACKNOWLEDGED, 1)
+    assert (story.one().resolution, story.one().count) == (Resolution.ACKNOWLEDGED, 1)
     assert story.see(look(happened(5, kind=kind)), NOW_MS + 401 * 24 * H) == [], "seen again does not reopen it"
 
 
 def test_a_candidate_is_confirmed_or_withdrawn() -> None:
     story = Story()
-    seen = observe(kinds.COORDINATOR_MISMATCH, confirmed=False)
+    seen = observe(Kind.COORDINATOR_MISMATCH, confirmed=False)
     story.see(look(seen), NOW_MS)
-    assert (story.one().status, story.one().confirmed_at_ms) == (kinds.CANDIDATE, None)
+    assert (story.one().status, story.one().confirmed_at_ms) == (Status.CANDIDATE, None)
     confirmed = story.see(look(seen._replace(confirmed=True)), NOW_MS + 1)
     assert [(c.event, c.finding.status, c.finding.confirmed_at_ms) for c in confirmed] == [
-        ("confirmed", kinds.CONFIRMED, NOW_MS + 1)
+        ("confirmed", Status.CONFIRMED, NOW_MS + 1)
     ]
     withdrawn = Story()
     withdrawn.see(look(seen), NOW_MS)
     withdrawn.see(look(), NOW_MS + 1)
     found = withdrawn.one()
-    assert (found.status, found.resolution, found.confirmed_at_ms) == (kinds.RESOLVED, kinds.NOT_HANGING, None)
+    assert (found.status, found.resolution, found.confirmed_at_ms) == (Status.RESOLVED, Resolution.NOT_HANGING, None)
 
 
 def test_listeners_hear_of_a_severity_that_changes_and_not_of_every_word() -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
     assert [c.event for c in story.see(look(observe(title="more")), NOW_MS + 1)] == [None]
-    assert [c.event for c in story.see(look(observe(severity=kinds.CRITICAL)), NOW_MS + 2)] == ["updated"]
+    assert [c.event for c in story.see(look(observe(severity=Severity.CRITICAL)), NOW_MS + 2)] == ["updated"]
 
 
 def test_what_is_still_there_is_written_down_once_a_minute() -> None:
@@ -189,14 +190,14 @@ def test_no_kind_floods_the_store() -> None:
 NAMES = st.sampled_from([b"a", b"b", b"c"])
 CONDITIONS = st.builds(
     observe,
-    kind=st.sampled_from([kinds.OVERDUE, kinds.LONG_RUNNING, kinds.COORDINATOR_MISMATCH]),
+    kind=st.sampled_from([Kind.OVERDUE, Kind.LONG_RUNNING, Kind.COORDINATOR_MISMATCH]),
     name=NAMES,
-    severity=st.sampled_from(kinds.SEVERITIES),
+    severity=st.sampled_from(tuple(Severity)),
     confirmed=st.booleans(),
 )
 EVENTS = st.builds(
     lambda kind, name, sequences: happened(*sorted(sequences), kind=kind, name=name),
-    st.sampled_from([kinds.TIMED_OUT, kinds.EXPIRED]),
+    st.sampled_from([Kind.TIMED_OUT, Kind.EXPIRED]),
     NAMES,
     st.sets(st.integers(0, 30), min_size=1, max_size=4),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rule
 
@@ -26,7 +26,7 @@ LOST = LostRecords(
 
 def test_it_names_the_records_their_owner_and_the_marker() -> None:
     found = lost_records(LOST, Rule(owner="payments"))
-    assert (found.kind, found.severity, found.owner) == (kinds.LOST_RECORDS, kinds.CRITICAL, "payments")
+    assert (found.kind, found.severity, found.owner) == (Kind.LOST_RECORDS, Severity.CRITICAL, "payments")
     assert found.subject == Subject("orders", 0, b"pay", 7, 3, 100)
     assert found.title == (
         "orders-0: records of pay among offsets 100 to 119 were committed, and are lost to consumers of committed"

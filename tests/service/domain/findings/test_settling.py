@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.findings import kinds
 from service.domain.findings.churn import Uses
 from service.domain.findings.context import Context, Limits, LogProgress, context_of
 from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
 from service.domain.findings.events import MOST_SUBJECTS, Event, subjects
 from service.domain.findings.finding import Finding, Key, Subject
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.settling import Settling
@@ -151,7 +151,7 @@ def test_what_joins_an_outage_only_through_a_partition_that_lags_is_counted() ->
     """Its number is lower than some of those that were counted at once."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
-    outage = (kinds.CORRELATED_TIMEOUTS, Subject())
+    outage = (Kind.CORRELATED_TIMEOUTS, Subject())
     judged = Judged(written)
     judged.round(NOW_MS + 37 * S, [1])
     assert judged.counts() == {}

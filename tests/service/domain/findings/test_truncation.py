@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Key, Observation, Occurrence, Subject
+from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS, RoundResult, reconcile
 from service.domain.findings.truncation import Truncation
 from tests.service.domain.findings.builders import NOW_MS
 
-OVERDUE, TIMED_OUT = frozenset({kinds.OVERDUE}), frozenset({kinds.TIMED_OUT})
+OVERDUE, TIMED_OUT = frozenset({Kind.OVERDUE}), frozenset({Kind.TIMED_OUT})
 
 
 def overdue(number: int) -> Observation:
     subject = Subject(transactional_id=b"id-%04d" % number)
-    return Observation(kinds.OVERDUE, kinds.WARNING, subject, "late", "", ())
+    return Observation(Kind.OVERDUE, Severity.WARNING, subject, "late", "", ())
 
 
 def timed_out(number: int, at_ms: int = NOW_MS) -> Observation:
-    one = overdue(number)._replace(kind=kinds.TIMED_OUT)
+    one = overdue(number)._replace(kind=Kind.TIMED_OUT)
     return one._replace(occurrences=(Occurrence(number, at_ms),))
 
 
@@ -30,8 +30,8 @@ class Judge:
         self.truncation = Truncation()
 
     def look(
-        self, observations: Iterable[Observation], of: frozenset[str] = OVERDUE, now_ms: int = NOW_MS, **more: Any
-    ) -> dict[str, int]:
+        self, observations: Iterable[Observation], of: frozenset[Kind] = OVERDUE, now_ms: int = NOW_MS, **more: Any
+    ) -> dict[Kind, int]:
         look = RoundResult(tuple(observations), of, is_log_complete=True)._replace(**more)
         for change in reconcile(self.known, look, now_ms, "kafka"):
             self.known[change.finding.kind, change.finding.subject] = change.finding
@@ -51,46 +51,46 @@ def test_up_to_the_bound_nothing_is_left_out() -> None:
 
 def test_what_is_beyond_the_bound_is_counted_and_comes_when_others_end() -> None:
     judge = Judge()
-    assert judge.look(overdue(n) for n in range(250)) == {kinds.OVERDUE: 50}
-    assert judge.look(overdue(n) for n in range(250)) == {kinds.OVERDUE: 50}, "none counts twice"
-    assert judge.look(overdue(n) for n in range(30, 250)) == {kinds.OVERDUE: 50}
-    assert judge.look(overdue(n) for n in range(30, 250)) == {kinds.OVERDUE: 20}, "those that ended made room"
-    assert judge.look(overdue(n) for n in range(30, 235)) == {kinds.OVERDUE: 5}
-    assert judge.look(overdue(n) for n in range(40, 235)) == {kinds.OVERDUE: 5}
+    assert judge.look(overdue(n) for n in range(250)) == {Kind.OVERDUE: 50}
+    assert judge.look(overdue(n) for n in range(250)) == {Kind.OVERDUE: 50}, "none counts twice"
+    assert judge.look(overdue(n) for n in range(30, 250)) == {Kind.OVERDUE: 50}
+    assert judge.look(overdue(n) for n in range(30, 250)) == {Kind.OVERDUE: 20}, "those that ended made room"
+    assert judge.look(overdue(n) for n in range(30, 235)) == {Kind.OVERDUE: 5}
+    assert judge.look(overdue(n) for n in range(40, 235)) == {Kind.OVERDUE: 5}
     assert judge.look(overdue(n) for n in range(40, 235)) == {}
 
 
 def test_a_look_at_something_else_changes_nothing() -> None:
     judge = Judge()
     judge.look(overdue(n) for n in range(250))
-    assert judge.look((), frozenset({kinds.EXPIRING})) == {kinds.OVERDUE: 50}
+    assert judge.look((), frozenset({Kind.EXPIRING})) == {Kind.OVERDUE: 50}
     others = frozenset({b"id-0001", b"id-0249"})
-    assert judge.look((), ids=others) == {kinds.OVERDUE: 49}, "of these two ids alone it tells"
+    assert judge.look((), ids=others) == {Kind.OVERDUE: 49}, "of these two ids alone it tells"
 
 
 def test_a_log_partition_that_is_not_read_to_its_end_keeps_its_number() -> None:
     judge = Judge()
     judge.look((overdue(n)._replace(log_partition=n % 2) for n in range(300)), partitions=frozenset({0, 1}))
     even = [overdue(n)._replace(log_partition=0) for n in range(0, 300, 2)]
-    assert judge.look(even, partitions=frozenset({0})) == {kinds.OVERDUE: 100}
-    assert judge.look(even, partitions=frozenset({0, 1})) == {kinds.OVERDUE: 50}
+    assert judge.look(even, partitions=frozenset({0})) == {Kind.OVERDUE: 100}
+    assert judge.look(even, partitions=frozenset({0, 1})) == {Kind.OVERDUE: 50}
     assert judge.look(even, partitions=frozenset({0, 1})) == {}
 
 
 def test_events_are_left_out_as_long_as_they_would_be_open() -> None:
     judge = Judge()
     many = [timed_out(n, NOW_MS - n) for n in range(201)]
-    assert judge.look(many, TIMED_OUT) == {kinds.TIMED_OUT: 1}
-    assert judge.look((), TIMED_OUT, NOW_MS + QUIET_MS // 2) == {kinds.TIMED_OUT: 1}, "nothing new was read"
+    assert judge.look(many, TIMED_OUT) == {Kind.TIMED_OUT: 1}
+    assert judge.look((), TIMED_OUT, NOW_MS + QUIET_MS // 2) == {Kind.TIMED_OUT: 1}, "nothing new was read"
     assert judge.look((), TIMED_OUT, NOW_MS + QUIET_MS) == {}
 
 
 def test_what_was_not_read_is_counted_with_it_until_it_is() -> None:
     judge = Judge()
-    unread = {kinds.OVERDUE: 700, kinds.STUCK_COMPLETION: 0}
-    assert judge.look((overdue(n) for n in range(201)), unread=unread) == {kinds.OVERDUE: 701}
-    assert judge.look((overdue(n) for n in range(201)), unread={kinds.STUCK_COMPLETION: 3}) == {
-        kinds.OVERDUE: 701,
-        kinds.STUCK_COMPLETION: 3,
+    unread = {Kind.OVERDUE: 700, Kind.STUCK_COMPLETION: 0}
+    assert judge.look((overdue(n) for n in range(201)), unread=unread) == {Kind.OVERDUE: 701}
+    assert judge.look((overdue(n) for n in range(201)), unread={Kind.STUCK_COMPLETION: 3}) == {
+        Kind.OVERDUE: 701,
+        Kind.STUCK_COMPLETION: 3,
     }
-    assert judge.look((), unread={kinds.OVERDUE: 0, kinds.STUCK_COMPLETION: 0}) == {}
+    assert judge.look((), unread={Kind.OVERDUE: 0, Kind.STUCK_COMPLETION: 0}) == {}

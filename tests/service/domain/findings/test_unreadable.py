@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.findings import kinds
+from service.domain.findings.kinds import Kind
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.reasons.unjudged import LogUnread, NotAllRead
 from tests.helpers.reasons import denied
@@ -21,7 +21,7 @@ def test_one_gap_a_topic_that_names_partitions_and_permission() -> None:
         ]
     )
     (gap,) = found
-    assert (gap.kind, gap.subject.topic, gap.subject.partition) == (kinds.COVERAGE_GAP, "vault", None)
+    assert (gap.kind, gap.subject.topic, gap.subject.partition) == (Kind.COVERAGE_GAP, "vault", None)
     assert gap.summary.startswith("vault-1 and vault-3: ")
     assert "READ on the topic" in gap.advice
     assert gap.reason == why

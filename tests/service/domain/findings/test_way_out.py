@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from tests.service.domain.findings.builders import NOW_MS
 
 SEEN = Observation(
-    *(kinds.STUCK_COMPLETION, kinds.CRITICAL, Subject(topic="orders", partition=0), "it hangs", "end it", ()),
+    *(Kind.STUCK_COMPLETION, Severity.CRITICAL, Subject(topic="orders", partition=0), "it hangs", "end it", ()),
     decision="abort",
     command="kafka-transactions.sh abort",
     blocked_groups=("readers",),
@@ -40,6 +40,6 @@ def test_a_finding_has_the_newest_way_out() -> None:
 
 def test_what_is_over_has_no_command_to_be_pasted() -> None:
     resolved = after(after(None, SEEN))
-    assert resolved.status == kinds.RESOLVED
+    assert resolved.status == Status.RESOLVED
     assert way_out(resolved) == ("abort", None, ("readers",)), "what it was stays to be read"
     assert way_out(after(replace(resolved, command=None), SEEN)) == way_out(after(None, SEEN))
