@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.partitions.open_entries import Owner
@@ -15,7 +15,7 @@ from service.wire.batches import BadBatch, Batch, read_batches
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 
-_MARKERS: Final = {records.ABORT: ABORT, records.COMMIT: COMMIT}
+_MARKERS: Final = {records.ABORT: MarkerType.ABORT, records.COMMIT: MarkerType.COMMIT}
 
 
 def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
@@ -78,7 +78,7 @@ def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -
             return []
         topic, partition = place
         lists = any(name == topic and partition in numbers for name, numbers in value.partitions or ())
-        marker = COMMIT if owner.ended_state == PREPARE_COMMIT else ABORT
+        marker = MarkerType.COMMIT if owner.ended_state == PREPARE_COMMIT else MarkerType.ABORT
         found.append(LoggedTransaction(marker, value.producer_epoch, None, value.last_update_ms, None, lists))
     if owner.state == ONGOING and owner.producer_id == producer_id:
         epoch = owner.producer_epoch

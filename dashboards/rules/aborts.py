@@ -7,7 +7,7 @@ from typing import Final
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, Recording
 from dashboards.thresholds import ABORT_BUDGET, ABORT_FAST, ABORT_SLOW
-from service.domain.transaction_log.states import SOURCE
+from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
 FEWEST: Final = 10
@@ -43,7 +43,7 @@ _FAST: Final = Alert(
     expr=_burns(ABORT_FAST, "1h", "5m"),
     severity=CRITICAL,
     wait="2m",
-    labels={"window": "1h", "source": SOURCE},
+    labels={"window": "1h", "source": SourceName.TRANSACTION_LOG},
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in an hour",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last hour were aborted, and it"
     f" goes on: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. kafka_txn_aborts_total says who"
@@ -55,7 +55,7 @@ _SLOW: Final = _FAST._replace(
     expr=_burns(ABORT_SLOW, "6h", "30m"),
     severity=WARNING,
     wait="15m",
-    labels={"window": "6h", "source": SOURCE},
+    labels={"window": "6h", "source": SourceName.TRANSACTION_LOG},
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in 6 hours",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last 6 hours were aborted, and"
     f" it goes on: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. kafka_txn_aborts_total says who"

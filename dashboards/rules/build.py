@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, Final
 
 import yaml
@@ -62,7 +63,8 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.Node:
         style = "|" if "\n" in text else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        return self.represent_scalar("tag:yaml.org,2002:str", str(text), style=style)
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
+_Dumper.add_multi_representer(StrEnum, _Dumper.represent_text)

@@ -8,10 +8,10 @@ from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
 from service.domain.findings.kinds import Kind, Status
-from service.domain.partitions.facts import SOURCE
+from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
-_RESTS_ON: Final = {"source": SOURCE}
+_RESTS_ON: Final = {"source": SourceName.PARTITIONS}
 _PLACE: Final = ("topic", "partition")
 _ON_PLACE: Final = "and on (cluster, topic, partition)"
 

@@ -8,8 +8,7 @@ from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from service.domain.findings.kinds import Kind, Status
-from service.domain.partitions import facts, ledger
-from service.domain.transaction_log import states
+from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
 _PAGE: Final = OF_CLUSTER + "/pipeline"
@@ -18,9 +17,9 @@ _OF: Final = "source"
 
 _WHAT: Final = (
     "{{ if eq $labels.source `"
-    + facts.SOURCE
+    + SourceName.PARTITIONS
     + "` }}the data partitions{{ else if eq $labels.source `"
-    + ledger.SOURCE
+    + SourceName.LEDGER
     + "` }}the ledger{{ else }}the transaction log{{ end }} of {{ $labels.cluster }}"
 )
 
@@ -64,7 +63,7 @@ def _never(source: str, severity: str) -> Alert:
     )
 
 
-NEVER: Final = (_never(facts.SOURCE, CRITICAL), _never(states.SOURCE, WARNING))
+NEVER: Final = (_never(SourceName.PARTITIONS, CRITICAL), _never(SourceName.TRANSACTION_LOG, WARNING))
 """For the transaction log, the alert is only a ticket: some managed services let nobody read that log, and a page would
 never end."""
 

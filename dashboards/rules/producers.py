@@ -7,10 +7,10 @@ from typing import Final
 from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import INFO, OF_CLUSTER, WARNING, Alert, Group
-from service.domain.transaction_log.states import SOURCE
+from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
-_RESTS_ON: Final = {"source": SOURCE}
+_RESTS_ON: Final = {"source": SourceName.TRANSACTION_LOG}
 _BOARD: Final = "txnscope-producers"
 
 FENCING: Final = Alert(

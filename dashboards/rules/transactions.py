@@ -9,10 +9,10 @@ from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import OVERDUE as OVERDUE_FEWEST
 from dashboards.thresholds import PREPARE_STUCK_S
 from service.domain.findings.kinds import Kind, Status
-from service.domain.transaction_log.states import SOURCE
+from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
-_RESTS_ON: Final = {"source": SOURCE}
+_RESTS_ON: Final = {"source": SourceName.TRANSACTION_LOG}
 _BOARD: Final = "txnscope-overview"
 _PREPARED: Final = ("PrepareCommit", "PrepareAbort")
 

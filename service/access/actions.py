@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Final
+from enum import StrEnum
 
-RESOLVE: Final = "resolve"
-MUTE: Final = "mute"
-ACKNOWLEDGE: Final = "acknowledge"
-KEY: Final = "key"
-AUTHENTICATE: Final = "authenticate"
-AUTHORIZE: Final = "authorize"
-ACTIONS: Final = (RESOLVE, MUTE, ACKNOWLEDGE, KEY, AUTHENTICATE, AUTHORIZE)
+
+class Action(StrEnum):
+    """What somebody asked for, as the audit records it."""
+
+    RESOLVE = "resolve"
+    MUTE = "mute"
+    ACKNOWLEDGE = "acknowledge"
+    KEY = "key"
+    AUTHENTICATE = "authenticate"
+    AUTHORIZE = "authorize"
+
+
+class Outcome(StrEnum):
+    """What became of it, as the audit records it."""
+
+    BEGUN = "begun"
+    """Recorded before a marker is sent. If no outcome follows, the service ended, or lost its store, meanwhile."""
+    WRITTEN = "written"
+    REFUSED = "refused"
+    """Of a marker: it is not in the log."""
+    UNKNOWN = "unknown"
+    """No answer came: the marker may be in the log, or get there later."""
+    DRY_RUN = "dry_run"
+    SET = "set"
+    ENDED = "ended"
+    CREATED = "created"
+    REVOKED = "revoked"

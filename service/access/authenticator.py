@@ -13,7 +13,7 @@ from service.access.configuration import AuthConfig
 from service.access.keys import StoredKey, digest_of
 from service.access.oidc import Tokens
 from service.access.passwords import Passwords
-from service.access.principal import KEY, PASSWORD, Grant, Principal, Role
+from service.access.principal import Grant, Principal, PrincipalKind, Role
 from service.access.refused import BadCredentials
 
 KEYS_READ_EVERY_S: Final = 2.0
@@ -52,8 +52,12 @@ class Authenticator:
 
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
         writes = frozenset({Grant(Role.OPERATOR)})
-        self._operators = {digest_of(key): Principal(name, KEY, writes) for name, key in operators.items()}
-        people = {one.name: (one.password, Principal(one.name, PASSWORD, one.grants)) for one in config.basic}
+        self._operators = {
+            digest_of(key): Principal(name, PrincipalKind.KEY, writes) for name, key in operators.items()
+        }
+        people = {
+            one.name: (one.password, Principal(one.name, PrincipalKind.PASSWORD, one.grants)) for one in config.basic
+        }
         self._passwords = Passwords(people)
         self._keys = _StoredKeys(read_keys) if config.keys else None
         self._tokens = None if config.oidc is None else Tokens(config.oidc)
@@ -141,7 +145,7 @@ class _StoredKeys:
             is_known = self._known is not None and digest in self._known
             if self._known is None or now_s >= self._read_at_s + (KEYS_READ_EVERY_S if is_known else _NEW_KEY_AFTER_S):
                 try:
-                    keys = {one.digest: Principal(one.name, KEY, one.grants) for one in self._read()}
+                    keys = {one.digest: Principal(one.name, PrincipalKind.KEY, one.grants) for one in self._read()}
                 except Exception:
                     if self._known is None:
                         raise

@@ -16,7 +16,7 @@ import jwt
 from jwt import PyJWKClient, PyJWKClientError, PyJWTError
 
 from service.access.configuration import Oidc
-from service.access.principal import TOKEN, Principal
+from service.access.principal import Principal, PrincipalKind
 from service.access.refused import BadCredentials
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -94,7 +94,7 @@ class Tokens:
             raise BadCredentials(
                 f"the token of {name!r} gives no role: {self._config.roles_claim} has none of [auth.oidc]"
             )
-        return Principal(name, TOKEN, frozenset().union(*found))
+        return Principal(name, PrincipalKind.TOKEN, frozenset().union(*found))
 
     def _keys(self) -> PyJWKClient:
         """Returns the client for the issuer's keys; their address is asked for once."""

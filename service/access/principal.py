@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Final, NamedTuple
 
 
@@ -61,12 +61,16 @@ class Principal(NamedTuple):
         return self.may(Role.VIEWER, None)
 
 
-KEY: Final = "key"
-PASSWORD: Final = "password"  # noqa: S105 - the name of a kind
-TOKEN: Final = "token"  # noqa: S105
-NOBODY: Final = "nobody"
+class PrincipalKind(StrEnum):
+    """How somebody proved who they are."""
 
-ANYBODY: Final = Principal("anybody", NOBODY, frozenset({Grant(Role.VIEWER)}))
+    KEY = "key"
+    PASSWORD = "password"  # noqa: S105 - the name of a kind
+    TOKEN = "token"  # noqa: S105
+    NOBODY = "nobody"
+
+
+ANYBODY: Final = Principal("anybody", PrincipalKind.NOBODY, frozenset({Grant(Role.VIEWER)}))
 """Whoever asks a service without authentication: may read everything, and write nothing."""
 
 

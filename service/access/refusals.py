@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from service.access.actions import Action
 from service.access.slowdown import network_of
 
 FIRST_WINDOW_S: Final = 10.0
@@ -16,7 +17,7 @@ class Refusal(NamedTuple):
     """A refused request. `action`: what was refused, AUTHENTICATE or AUTHORIZE of `service.access.actions`; `who`: the
     name, if it is known."""
 
-    action: str
+    action: Action
     address: str
     who: str
     cluster: str | None

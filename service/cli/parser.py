@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
-from service.access.actions import ACTIONS
+from service.access.actions import Action
 from service.cli.errors import USAGE
 from service.cli.version import version
 from service.domain.findings.kinds import Kind, Severity, Status
@@ -259,7 +259,7 @@ def _keys(sub: argparse.ArgumentParser) -> None:
 
 
 def _audit(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--action", choices=ACTIONS, help="only this action")
+    sub.add_argument("--action", choices=Action, help="only this action")
     sub.add_argument("--outcome", metavar="WORD", help="only this outcome: written, refused, dry_run, set, …")
     sub.add_argument("--who", metavar="NAME", help="only of this name")
     sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")

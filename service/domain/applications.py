@@ -12,17 +12,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 
-STREAMS: Final = "kafka_streams"
-FLINK: Final = "flink"
-CONNECT: Final = "kafka_connect"
-SPRING: Final = "spring"
-UNKNOWN: Final = "unknown"
+
+class Framework(StrEnum):
+    """The framework that an id's form and behaviour show."""
+
+    KAFKA_STREAMS = "kafka_streams"
+    FLINK = "flink"
+    KAFKA_CONNECT = "kafka_connect"
+    SPRING = "spring"
+    UNKNOWN = "unknown"
+
 
 INCREMENTING: Final = "INCREMENTING"
 POOLING: Final = "POOLING"
@@ -61,7 +67,7 @@ class Application(NamedTuple):
     """The maker of a transactional.id. `name`: the application, as far as the id shows it; `task`: the task, subtask,
     thread or partition in it; `strategy`: the way in which the framework names its ids; None where it is not known."""
 
-    kind: str = UNKNOWN
+    kind: Framework = Framework.UNKNOWN
     name: str | None = None
     task: str | None = None
     strategy: str | None = None
@@ -129,7 +135,7 @@ def may_be_two_phase(name: str, timeout_ms: int) -> bool:
 
 def is_two_phase(one: Application, timeout_ms: int) -> bool:
     """Returns whether the id is known to be that of a two-phase sink. A producer of KIP-939 shows it by its timeout."""
-    return one.kind == FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
+    return one.kind == Framework.FLINK or timeout_ms == TWO_PHASE_TIMEOUT_MS
 
 
 def of_same_job(one: Application, name: str) -> Application:
@@ -183,7 +189,7 @@ def _streams(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviou
     is_numbered_from_0 = f"{parts['name']}-{parts['process']}-0" in others
     if is_numbered_from_0 or one.timeout_ms != STREAMS_TIMEOUT_MS:
         return NOTHING
-    return Application(STREAMS, parts["name"], parts["thread"], PER_THREAD)
+    return Application(Framework.KAFKA_STREAMS, parts["name"], parts["thread"], PER_THREAD)
 
 
 def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Behaviour]) -> Application:
@@ -191,7 +197,9 @@ def _streams_task(one: Behaviour, parts: re.Match[str], others: Mapping[str, Beh
     tasks = (_STREAMS_TASK.fullmatch(name) for name in others)
     has_sibling = any(task is not None and task["name"] == parts["name"] for task in tasks)
     if one.timeout_ms == STREAMS_TIMEOUT_MS or has_sibling:
-        return Application(STREAMS, parts["name"], f"{parts['topology']}_{parts['partition']}", PER_TASK)
+        return Application(
+            Framework.KAFKA_STREAMS, parts["name"], f"{parts['topology']}_{parts['partition']}", PER_TASK
+        )
     return NOTHING
 
 
@@ -204,13 +212,15 @@ def _connect(name: str, others: Mapping[str, Behaviour]) -> Application:
     if task is not None and leaders:
         # two groups may fit: "east" and "east-1"
         begin = len(leaders[0]) - len(_CONNECT) + 1 if len(leaders) == 1 else 0
-        return Application(CONNECT, task["connector"][begin:], task["task"], PER_TASK)
+        return Application(Framework.KAFKA_CONNECT, task["connector"][begin:], task["task"], PER_TASK)
     if not name.startswith(_CONNECT) or name == _CONNECT:
         return NOTHING
     # a group may be called "connect-cluster": then its tasks begin as leaders do
     group = name[len(_CONNECT) :]
     is_leader = task is None or any(other.startswith(group + "-") for other in others)
-    return Application(CONNECT, group, None, LEADER) if is_leader else Application(CONNECT)
+    return (
+        Application(Framework.KAFKA_CONNECT, group, None, LEADER) if is_leader else Application(Framework.KAFKA_CONNECT)
+    )
 
 
 def _leaders(name: str) -> list[str]:
@@ -229,7 +239,7 @@ def _spring(parts: re.Match[str], others: Mapping[str, Behaviour], topics: Mappi
     siblings = (_SPRING.fullmatch(name) for name in others)
     if len(fitting) != 1 or not any(one is not None and one["base"] == base for one in siblings):
         return NOTHING
-    return Application(SPRING, base[: -len(fitting[0]) - 1], f"{fitting[0]}-{partition}", PER_PARTITION)
+    return Application(Framework.SPRING, base[: -len(fitting[0]) - 1], f"{fitting[0]}-{partition}", PER_PARTITION)
 
 
 def _flink(one: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) -> Application:
@@ -241,7 +251,7 @@ def _flink(one: Behaviour, parts: FlinkName, others: Mapping[str, Behaviour]) ->
     strategy = flink_strategy(of_subtask)
     if strategy is None and one.timeout_ms != FLINK_TIMEOUT_MS:
         return NOTHING
-    return Application(FLINK, parts.prefix, str(parts.subtask), strategy)
+    return Application(Framework.FLINK, parts.prefix, str(parts.subtask), strategy)
 
 
 def flink_strategy(of_subtask: Mapping[int, Behaviour]) -> str | None:

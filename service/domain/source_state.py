@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final
 
 from service.domain.reasons.reason import Reason
@@ -24,6 +24,15 @@ that is no longer about right."""
 COVERED_WITHIN_MS: Final = 30_000
 """Age of its last answer up to which a partition counts as covered, in metrics and on the page of the pipeline. Each is
 asked every second; a long batch of the first read takes longer."""
+
+
+class SourceName(StrEnum):
+    """What is read of a cluster, in the words of the API and of the metrics."""
+
+    TRANSACTION_LOG = "transaction_state"
+    PARTITIONS = "partitions"
+    LEDGER = "ledger"
+    """Data partitions, batch by batch."""
 
 
 class Cause(Enum):

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from service.domain.findings.kinds import Kind, Status, statuses_of
-from service.domain.partitions import facts as partition_facts
 from service.domain.partitions.blockers import SAMPLE_FRESH_MS
 from service.domain.partitions.marker_audit import Result
-from service.domain.source_state import COVERED_WITHIN_MS
-from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN, SOURCE
+from service.domain.source_state import COVERED_WITHIN_MS, SourceName
+from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN
 from service.domain.transaction_log.states import EXPIRED as GONE
 from service.metrics import catalogue
 from service.metrics.series import Series
@@ -36,7 +35,11 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
     """Yields the series of coordinators' partitions, the worst first: those with the most lag, then those with the most
     open transactions.
     """
-    lags = {log.partition: max(log.end_offset - log.next_offset, 0) for log in facts.logs if log.source == SOURCE}
+    lags = {
+        log.partition: max(log.end_offset - log.next_offset, 0)
+        for log in facts.logs
+        if log.source == SourceName.TRANSACTION_LOG
+    }
     ids: Counter[int] = Counter()
     opened: Counter[int] = Counter()
     for count in facts.states:
@@ -113,7 +116,7 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     order, so they have no lag and no counts.
     """
     yield from _looked_at(facts, now_ms)
-    for source in sorted({SOURCE, *facts.statuses} - {partition_facts.SOURCE}):
+    for source in sorted({SourceName.TRANSACTION_LOG, *facts.statuses} - {SourceName.PARTITIONS}):
         logs = [log for log in facts.logs if log.source == source]
         status = facts.statuses.get(source)
         answering = sum(now_ms - log.end_asked_at_ms <= COVERED_WITHIN_MS for log in logs)
@@ -125,18 +128,18 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
         yield Series(catalogue.COVERAGE, (source,), _ratio(answering, len(logs), as_of_ms, now_ms))
     counted = {label: count for (name, label), count in facts.counters.items() if name == DECODE_ERRORS}
     for reason in sorted({*REASONS, *counted}):
-        yield Series(catalogue.DECODE_ERRORS, (SOURCE, reason), counted.get(reason, 0))
+        yield Series(catalogue.DECODE_ERRORS, (SourceName.TRANSACTION_LOG, reason), counted.get(reason, 0))
 
 
 def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
-    status = facts.statuses.get(partition_facts.SOURCE)
+    status = facts.statuses.get(SourceName.PARTITIONS)
     as_of_ms = (status and status.as_of_ms) or 0
     looked_at_ms = facts.coverage.looked_at_ms or 0
     is_fresh = now_ms - looked_at_ms <= COVERED_WITHIN_MS
     answering = facts.coverage.answering if is_fresh else 0
     ratio = 0 if facts.coverage.hides_all else _ratio(answering, facts.coverage.watched, looked_at_ms, now_ms)
-    yield Series(catalogue.LAST_SUCCESS, (partition_facts.SOURCE,), as_of_ms / 1000)
-    yield Series(catalogue.COVERAGE, (partition_facts.SOURCE,), ratio)
+    yield Series(catalogue.LAST_SUCCESS, (SourceName.PARTITIONS,), as_of_ms / 1000)
+    yield Series(catalogue.COVERAGE, (SourceName.PARTITIONS,), ratio)
 
 
 def _ratio(answering: int, partitions: int, as_of_ms: int, now_ms: int) -> float:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import SOURCE as PARTITIONS
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.outcomes import BATCH, BOUNDS_MS, DETECTION, MARKER, OPEN
-from service.domain.transaction_log.states import SOURCE as TRANSACTION_LOG
 from service.metrics import catalogue
 from service.metrics.catalogue import SERIES_DROPPED, Metric
 from service.store.queries.metrics import ClusterFacts
@@ -89,7 +88,7 @@ def durations(facts: ClusterFacts) -> Iterator[Series]:
         yield Series(catalogue.DURATION, (outcome,), _distribution(facts.counters, OPEN, (outcome,)))
     yield Series(catalogue.MARKER_DURATION, (), _distribution(facts.counters, MARKER, OUTCOMES))
     yield Series(catalogue.DETECTION, (), _distribution(facts.counters, DETECTION, (CONFIRMED,)))
-    for source in sorted({TRANSACTION_LOG, PARTITIONS, *facts.statuses}):
+    for source in sorted({SourceName.TRANSACTION_LOG, SourceName.PARTITIONS, *facts.statuses}):
         yield Series(catalogue.BATCH_DURATION, (source,), _distribution(facts.counters, BATCH, (source,)))
 
 

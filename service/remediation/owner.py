@@ -11,7 +11,8 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service.domain.partitions.open_entries import Entry, Owner, is_left_behind, owner_of, will_end
-from service.domain.transaction_log.states import EXPIRED, NAMES, SOURCE, TOPIC, UNKNOWN
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC, UNKNOWN
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.metadata import topic_layout
@@ -37,7 +38,7 @@ def nobody_owns(
     present end. Raises Refused if the owner cannot be determined, or will end the entry itself."""
     with reading() as connection:
         owner = _owner(connection, cluster_id, entry)
-        known = {row.partition for row in clusters.partitions(connection, cluster_id, SOURCE)}
+        known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}
     owner = _read_to_the_end(entry, cluster_id, bracket, reading, _needed(client, owner, known))
     if owner is not None and owner.state == UNKNOWN:
         raise Refused("the newest record of its transactional.id cannot be decoded: its owner is not known")
@@ -80,7 +81,9 @@ def _read_to_the_end(
     give_up = time.monotonic() + READS_WITHIN_S
     while True:
         with reading() as connection:
-            rows = {row.partition: row for row in clusters.partitions(connection, cluster_id, SOURCE)}
+            rows = {
+                row.partition: row for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)
+            }
             owner = _owner(connection, cluster_id, entry)
             undecodable = clusters.has_undecodable(connection, cluster_id)
         if all(_is_read(rows.get(p), one) for (_, p), one in seen.items()):

@@ -8,7 +8,7 @@ from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import entry_query
 from service.domain.worlds.order import decode
 from service.domain.worlds.proving import verdict_on
-from service.domain.worlds.verdict import Verdict, World
+from service.domain.worlds.verdict import Decided, Verdict
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
@@ -42,7 +42,7 @@ def prove_again(
     verdict = verdict_on(ask, facts, hidden)
     if not verdict.is_known:
         raise Refused(f"the decision can no longer be proven: {verdict.why}", "find out from the application")
-    if (verdict.decision == World.COMMIT) != (finding.decision == World.COMMIT):
+    if (verdict.decision == Decided.COMMIT) != (finding.decision == Decided.COMMIT):
         raise Refused(
             f"the decision of the finding is {finding.decision}, that of the brokers' logs {verdict.decision}:"
             f" {verdict.why}",

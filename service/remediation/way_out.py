@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.open_entries import Entry
-from service.domain.worlds.verdict import World
+from service.domain.worlds.verdict import Decided
 from service.kafka.client import KafkaClient
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.metadata import Leader
@@ -24,10 +25,10 @@ from service.remediation.owner import Reading, is_fenced, nobody_owns
 from service.remediation.proof import prove_again
 from service.remediation.refused import Refused
 
-REASONS: Final[dict[str | None, str]] = {
-    World.COMMIT: "its transaction was committed, and its marker is missing here: its coordinator decided COMMIT",
-    World.ABORT: "no committed transaction can have written it, and no marker ended it here: ABORT loses nothing",
-    World.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
+REASONS: Final = {
+    Decided.COMMIT: "its transaction was committed, and its marker is missing here: its coordinator decided COMMIT",
+    Decided.ABORT: "no committed transaction can have written it, and no marker ended it here: ABORT loses nothing",
+    Decided.NONE: "its records belong to no transaction that was committed: ABORT loses nothing",
 }
 """By decision, the reason why the marker is right. A decision without a reason gets no marker."""
 
@@ -49,8 +50,8 @@ class WayOut(NamedTuple):
     checked_at_ms: int
 
     @property
-    def marker(self) -> str:
-        return "COMMIT" if self.commit else "ABORT"
+    def marker(self) -> MarkerType:
+        return MarkerType.COMMIT if self.commit else MarkerType.ABORT
 
     @property
     def place(self) -> str:
@@ -72,7 +73,7 @@ def way_out(
     seen = _look(bracket, finding)
     again = _entry(finding, seen)
     return WayOut(
-        finding.decision == World.COMMIT,
+        finding.decision == Decided.COMMIT,
         entry.topic,
         entry.partition,
         seen.leader,

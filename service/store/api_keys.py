@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from service.access import actions
+from service.access.actions import Action, Outcome
 from service.access.keys import StoredKey, digest_of
 from service.access.principal import Grant, grant_texts, parse_grants
 from service.store import audit_events
@@ -41,7 +41,7 @@ def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: s
                 name=name, digest=digest_of(key), roles=json.dumps(roles), created_at_ms=now_ms, created_by=who
             )
         )
-        event = AuditEvent(now_ms, actions.KEY, audit_events.CREATED, who, subject=name, detail=", ".join(roles))
+        event = AuditEvent(now_ms, Action.KEY, Outcome.CREATED, who, subject=name, detail=", ".join(roles))
         audit_events.add(connection, None, event)
 
 
@@ -64,7 +64,7 @@ def revoke(engine: Engine, name: str, who: str, now_ms: int) -> None:
         )
         if not ended.rowcount:
             raise StoreError(f"there is no valid key {name!r}: `txnscope keys list` shows all")
-        event = AuditEvent(now_ms, actions.KEY, audit_events.REVOKED, who, subject=name)
+        event = AuditEvent(now_ms, Action.KEY, Outcome.REVOKED, who, subject=name)
         audit_events.add(connection, None, event)
 
 

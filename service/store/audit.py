@@ -10,19 +10,12 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from service.access import actions
+from service.access.actions import Action, Outcome
+from service.domain.partitions.batch_offsets import MarkerType
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
 from service.store.display import printable
 from service.store.schema import audit
-
-BEGUN: Final = "begun"
-"""Recorded before the marker is sent. If no outcome follows, the service ended, or lost its store, meanwhile."""
-WRITTEN: Final = "written"
-REFUSED: Final = "refused"
-"""The marker is not in the log."""
-UNKNOWN: Final = "unknown"
-"""No answer came: the marker may be in the log, or get there later."""
 
 OUTCOME_WITHIN_MS: Final = 30_000
 """Longest time from BEGUN to an outcome, if there ever is one."""
@@ -31,21 +24,20 @@ _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """A marker that an operator asked for, or only tried out (`dry_run`). `marker`: COMMIT or ABORT. `outcome`: BEGUN,
-    WRITTEN, REFUSED or UNKNOWN; `error`: one line, None if all went well."""
+    """A marker that an operator asked for, or only tried out (`dry_run`). `error`: one line, None if all went well."""
 
     at_ms: int
     finding_id: str
     operator: str
     dry_run: bool
-    marker: str
+    marker: MarkerType
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     start_offset: int
-    outcome: str
+    outcome: Outcome
     error: str | None = None
 
 
@@ -72,7 +64,7 @@ def _event(attempt: Attempt, address: str | None) -> AuditEvent:
     why = "" if attempt.error is None else f": {attempt.error}"
     return AuditEvent(
         attempt.at_ms,
-        actions.RESOLVE,
+        Action.RESOLVE,
         attempt.outcome,
         attempt.operator,
         address,
@@ -112,9 +104,9 @@ def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: 
     """Returns whether one of the attempts wrote a marker on the partition (an unknown outcome counts as written); None
     while an attempt is under way that may have written it. `is_commit` None: the marker's kind cannot be read."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == "COMMIT")]
-    if any(one.outcome in (WRITTEN, UNKNOWN) for one in ours):
+    if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in ours):
         return True
-    begun = [one.at_ms for one in ours if one.outcome == BEGUN]
+    begun = [one.at_ms for one in ours if one.outcome == Outcome.BEGUN]
     if len(begun) > len(ours) - len(begun) and max(begun) + OUTCOME_WITHIN_MS > now_ms:
         return None
     return False

@@ -11,28 +11,21 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, or_, select
 
+from service.access.actions import Action, Outcome
 from service.store.display import printable
 from service.store.schema import audit_events, clusters
-
-DRY_RUN: Final = "dry_run"
-REFUSED: Final = "refused"
-CREATED: Final = "created"
-REVOKED: Final = "revoked"
-SET: Final = "set"
-ENDED: Final = "ended"
 
 _LONGEST: Final = 1_000
 _E = audit_events.c
 
 
 class AuditEvent(NamedTuple):
-    """Something that somebody did or was refused. `action`: one of `service.access.actions`. `outcome`: for `resolve`
-    those of `service.store.audit`, DRY_RUN or REFUSED. `who`: a name, "" if it is not known. `address`: of the sender,
+    """Something that somebody did or was refused. `who`: a name, "" if it is not known. `address`: of the sender,
     None for a command line at the store. `subject`: of the finding, key or mute. `times`: that many of them."""
 
     at_ms: int
-    action: str
-    outcome: str
+    action: Action
+    outcome: Outcome
     who: str
     address: str | None = None
     subject: str | None = None
@@ -51,8 +44,8 @@ class AuditRow(NamedTuple):
 class AuditSelection(NamedTuple):
     """The rows that a list is about; None excludes none. `with_service`: also rows that are about no cluster."""
 
-    action: str | None = None
-    outcome: str | None = None
+    action: Action | None = None
+    outcome: Outcome | None = None
     who: str | None = None
     with_service: bool = False
 
@@ -92,7 +85,10 @@ def read_page(
         .order_by(_E.id.desc())
         .limit(limit)
     )
-    return [AuditRow(row[0], row[1], AuditEvent(*row[2:])) for row in connection.execute(statement)]
+    return [
+        AuditRow(row[0], row[1], AuditEvent(row[2], Action(row[3]), Outcome(row[4]), *row[5:]))
+        for row in connection.execute(statement)
+    ]
 
 
 def delete_of_service(connection: Connection, before_ms: int, limit: int) -> int:

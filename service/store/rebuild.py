@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from alembic import command
 
-from service.domain.transaction_log.states import SOURCE
+from service.domain.source_state import SourceName
 from service.store import migrate
 from service.store.backends.postgresql import REMEDY as POSTGRESQL_REMEDY
 from service.store.engine import open_engine
@@ -133,7 +133,7 @@ def _prepare_reading(new: sqlite3.Connection, tables: Sequence[Salvaged]) -> Non
     what its holder knows of the store is not true any more."""
     new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")
     if _is_counted(tables):
-        new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SOURCE,))  # noqa: S608
+        new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SourceName.TRANSACTION_LOG,))  # noqa: S608
     else:
         for table in _COUNTED:
             new.execute(f"DELETE FROM {table}")  # noqa: S608

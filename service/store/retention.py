@@ -29,7 +29,8 @@ from sqlalchemy import (
 )
 
 from service.domain.retention_policy import DEFAULT, Keep
-from service.domain.transaction_log.states import EXPIRED, SOURCE, UNKNOWN
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import EXPIRED, UNKNOWN
 from service.store.audit_events import delete_of_service
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
@@ -95,7 +96,7 @@ _MAY_COME_AGAIN = and_(
     _T.offset < 0,
     exists().where(
         _L.cluster_id == _T.cluster_id,
-        _L.source == SOURCE,
+        _L.source == SourceName.TRANSACTION_LOG,
         _L.partition == _T.partition,
         _L.next_offset < _L.end_offset,
     ),

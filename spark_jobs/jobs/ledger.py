@@ -6,7 +6,7 @@ import threading
 
 from sqlalchemy import Engine
 
-from service.domain.partitions.ledger import SOURCE
+from service.domain.source_state import SourceName
 from service.store.lease import Lease, check
 from service.store.progress import keep_topics
 from service.store.writers.ledger import LedgerWriter
@@ -28,7 +28,7 @@ HEARTBEAT_MS = 1_000
 class LedgerJob:
     """Tails topics. Every (re)start begins at the stored positions of the topics that are tailed now."""
 
-    name = SOURCE
+    name = SourceName.LEDGER
 
     def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
         self._queries, self._engine = queries, engine
@@ -41,10 +41,10 @@ class LedgerJob:
             positions = self._positions(lease)
             options = ledger_options(self._client, self._watch, positions, POLL_MS, HEARTBEAT_MS, part.pulse)
             sink = StoreSink(batches_from_rows, writer.apply, part.step)
-            self._queries.run(SOURCE, LedgerSource, options, sink, ending)
+            self._queries.run(SourceName.LEDGER, LedgerSource, options, sink, ending)
 
     def _positions(self, lease: Lease) -> dict[str, dict[int, LogPosition]]:
-        kept = keep_topics(self._engine, lease, SOURCE, self._watch.tails)
+        kept = keep_topics(self._engine, lease, SourceName.LEDGER, self._watch.tails)
         with self._engine.begin() as connection:
             check(connection, lease)
             forget_untailed(connection, lease.cluster_id, self._watch.tails)
@@ -53,7 +53,7 @@ class LedgerJob:
 
 def end_tailing(engine: Engine, lease: Lease) -> None:
     """Deletes the stored positions of tailing. If tailing begins again later, it starts at the ends of the logs."""
-    keep_topics(engine, lease, SOURCE, lambda _: False)
+    keep_topics(engine, lease, SourceName.LEDGER, lambda _: False)
     with engine.begin() as connection:
         check(connection, lease)
         forget_all(connection, lease.cluster_id)

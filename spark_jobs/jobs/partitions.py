@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import Engine
 
-from service.domain.partitions.facts import SOURCE, PartitionsBatch, StallClock
+from service.domain.partitions.facts import PartitionsBatch, StallClock
+from service.domain.source_state import SourceName
 from service.store.lease import Lease
 from service.store.queries.partitions import stall_clocks
 from service.store.writers.partitions import PartitionWriter
@@ -26,7 +27,7 @@ TICK_MS = 250
 class PartitionsJob:
     """Samples data partitions. Every (re)start knows which LSOs were stalled before, and since when."""
 
-    name = SOURCE
+    name = SourceName.PARTITIONS
 
     def __init__(
         self, queries: Queries, settings: IngestSettings, engine: Engine, scratch: Path, wake_judge: threading.Event
@@ -49,7 +50,7 @@ class PartitionsJob:
                 window_file = str(Path(folder) / "windows.db")
                 options = sampler_options(self._client, self._watch, clocks, TICK_MS, window_file, part.pulse)
                 sink = StoreSink(batches_from_rows, apply, part.step)
-                self._queries.run(SOURCE, PartitionsSource, options, sink, ending)
+                self._queries.run(SourceName.PARTITIONS, PartitionsSource, options, sink, ending)
 
     def _clocks(self, lease: Lease) -> list[StallClock]:
         with self._engine.connect() as connection:

@@ -13,8 +13,9 @@ from sqlalchemy import Engine
 from service.clock import wall_clock_ms
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import PartitionsUnreadable
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.facts import LogBatch
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store import late_indexes, trigram_index
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
@@ -39,7 +40,7 @@ LATE_INDEXES_FROM = 100_000
 class TransactionLogJob:
     """Reads the transaction log. Every (re)start begins at the stored positions."""
 
-    name = SOURCE
+    name = SourceName.TRANSACTION_LOG
 
     def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
         self._queries, self._engine, self._client = queries, engine, settings.client
@@ -70,7 +71,9 @@ class TransactionLogJob:
             raise
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
-        positions = initial_positions(self._engine, lease, SOURCE, TOPIC, self._client, wall_clock_ms())
+        positions = initial_positions(
+            self._engine, lease, SourceName.TRANSACTION_LOG, TOPIC, self._client, wall_clock_ms()
+        )
         shown = FirstReadProgress(positions.values())
         if shown.left >= LATE_INDEXES_FROM:
             late_indexes.drop_where_empty(self._engine)
@@ -99,7 +102,7 @@ class TransactionLogJob:
             with_decisions=self._audited is not None,
         )
         sink = StoreSink(batches_from_rows, apply, part.step)
-        self._queries.run(SOURCE, TransactionLogSource, options, sink, ending)
+        self._queries.run(SourceName.TRANSACTION_LOG, TransactionLogSource, options, sink, ending)
 
     def _log_absence(self, absent: Reason | None) -> None:
         """Logs once why there is no transaction log."""

@@ -17,8 +17,8 @@ from service.domain.findings.lifecycle import QUIET_MS, RoundResult
 from service.domain.findings.mismatch import Compared, CoordinatorAnswer, answer_of, is_comparable, mismatches
 from service.domain.findings.open_too_long import Surroundings
 from service.domain.findings.unreadable import SourceReport
-from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.transaction_log.states import ABORT_SLACK_MS, COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, SOURCE, TOPIC
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import ABORT_SLACK_MS, COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, TOPIC
 from service.store.queries import clusters, judge_inputs
 from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, CoordinatorProber, LeftBehindAnswer, Question
 from spark_jobs.judge.left_behind import LeftBehindObserver
@@ -120,7 +120,7 @@ class ConditionObserver:
     def _sources(self, connection: Connection, context: Context, now_ms: int) -> RoundResult:
         statuses = clusters.statuses(connection, self._cluster_id)
         sources = []
-        for name, topic in ((SOURCE, TOPIC), (PARTITIONS, None)):
+        for name, topic in ((SourceName.TRANSACTION_LOG, TOPIC), (SourceName.PARTITIONS, None)):
             if (status := statuses.get(name)) is not None:
                 since_ms = self._began_ms if status.as_of_ms is None else status.as_of_ms
                 sources.append(SourceReport(name, topic, status.as_of_ms, status.error, since_ms))

@@ -18,7 +18,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
 from service.domain.findings.timed_out import Burst, Participants
-from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import COMPLETE_ABORT
 from service.store.many_rows import batched
 from service.store.queries import id_events, judge_inputs
@@ -30,14 +30,14 @@ from spark_jobs.judge.makers import Makers
 IDS_OF_BURST: Final = 200
 
 _KINDS: Final = {
-    causes.TIMEOUT: Kind.TIMED_OUT,
-    causes.FENCED: Kind.FENCING_CONFLICT,
-    causes.INITIALIZED: Kind.CHURN,
-    causes.EXPIRY: Kind.EXPIRED,
+    CauseCode.TIMEOUT: Kind.TIMED_OUT,
+    CauseCode.FENCED: Kind.FENCING_CONFLICT,
+    CauseCode.INITIALIZED: Kind.CHURN,
+    CauseCode.EXPIRY: Kind.EXPIRED,
 }
 """The kind of finding that counts an event, by the cause of the event."""
 
-_SETTLES_LATER_MS: Final = {causes.TIMEOUT: TOGETHER_MS, causes.INITIALIZED: UNUSED_MS}
+_SETTLES_LATER_MS: Final = {CauseCode.TIMEOUT: TOGETHER_MS, CauseCode.INITIALIZED: UNUSED_MS}
 
 
 class EventObserver:
@@ -152,4 +152,4 @@ class EventObserver:
 
 
 def _follows_abort(event: Event) -> bool:
-    return event.cause == causes.INITIALIZED and event.from_state == COMPLETE_ABORT
+    return event.cause == CauseCode.INITIALIZED and event.from_state == COMPLETE_ABORT

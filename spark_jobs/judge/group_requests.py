@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from service.domain.partitions.blocked_groups import IsolationLevel
 from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
@@ -140,7 +141,11 @@ def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stal
         for place in sorted((offsets.keys() | _assigned(one)) & stalled.places):
             offset = offsets.get(place, ShareOffset(NO_OFFSET, -1))
             if level is not None and offset is not None:
-                rows.append(ObservedGroupOffset(group, *place, offset.start, _count(one), False, isolation=level))
+                rows.append(
+                    ObservedGroupOffset(
+                        group, *place, offset.start, _count(one), False, isolation=IsolationLevel(level)
+                    )
+                )
                 if offset.lag >= 0:
                     lags[group, *place] = offset.lag
     return GroupsAnswer(

@@ -35,7 +35,7 @@ from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOP
 from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample
-from service.domain.worlds.verdict import Verdict, World, undecided
+from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 from service.kafka.leader_check import CheckedPartition
 from service.store.display import display_id
 from spark_jobs.judge.ended_transactions import may_grow, may_have_grown
@@ -110,7 +110,7 @@ class HangingCase:
     @property
     def holds_committed(self) -> bool:
         """Returns whether records of a committed transaction are proven to be in the entry."""
-        return self.decision.verdict.decision == World.COMMIT or self.decision.verdict.holds_committed
+        return self.decision.verdict.decision == Decided.COMMIT or self.decision.verdict.holds_committed
 
     @property
     def reported(self) -> Verdict:
@@ -326,7 +326,7 @@ class HangingCase:
         """Takes over a known decision, or a contradiction, from a finding of before a restart."""
         if finding.contradiction is not None:
             self.decision = self.decision.recalled(undecided(finding.contradiction))
-        elif finding.decision in tuple(World) and finding.possible:
+        elif finding.decision not in (None, Decided.UNKNOWN) and finding.possible:
             possible = frozenset(map(World, finding.possible))
             self.decision = self.decision.recalled(
                 Verdict(possible, finding.decision, finding.proofs, None, leader_changed=True)

@@ -8,9 +8,9 @@ from typing import Final, Protocol
 from sqlalchemy import Connection
 
 from service.domain.applications import (
-    FLINK,
     NOTHING,
     Application,
+    Framework,
     application_of,
     flink_name,
     may_be_two_phase,
@@ -61,7 +61,7 @@ class Makers:
                 looks += 1
                 maker = self._look_up(connection, one)
                 self._kept[key] = now_ms, maker
-            if maker.kind == FLINK:
+            if maker.kind == Framework.FLINK:
                 self._jobs[maker.name, one.timeout_ms] = maker
                 self._kept[key] = now_ms, maker
         self._jobs = dict(list(self._jobs.items())[-JOBS_KEPT:])

@@ -21,20 +21,13 @@ from service.domain.findings.kinds import Kind, Resolution
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.blockers import SAMPLE_FRESH_MS
-from service.domain.partitions.open_entries import (
-    NOT_KNOWN,
-    UNREPLICATED,
-    Entry,
-    Relation,
-    is_left_behind,
-    will_end,
-)
+from service.domain.partitions.open_entries import Entry, Relation, RelationKind, is_left_behind, will_end
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import is_log_absent
 from service.domain.transaction_log.states import ONGOING
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
-from service.domain.worlds.verdict import World
+from service.domain.worlds.verdict import Decided
 from service.store.queries import judged_partitions
 from service.store.queries import partitions as read_partitions
 from service.store.queries.clusters import LogRead, log_read
@@ -157,7 +150,7 @@ class OpenEntryObserver:
         self._ask(current)
         unread = _unread(connection, self._cluster_id, partitions)
         for subject, one in hanging.items():
-            if one.decision == World.COMMIT and (owned := current.owned.get(key_of(subject))) is not None:
+            if one.decision == Decided.COMMIT and (owned := current.owned.get(key_of(subject))) is not None:
                 self._fates.follow(owned, one.proofs)
         return [
             self._hanging(current, ends, unread),
@@ -178,7 +171,7 @@ class OpenEntryObserver:
 
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
         """Returns the round's result on entries with a marker that is written and not replicated."""
-        cases = cases_of(current.shown, UNREPLICATED, current.context)
+        cases = cases_of(current.shown, RelationKind.UNREPLICATED_MARKER, current.context)
         looked_at_ms = read_partitions.looked_at_ms(current.connection, self._cluster_id) or 0
         return RoundResult(
             tuple(unreplicated(cases, current.context.rules, current.now_ms)),
@@ -279,7 +272,7 @@ class OpenEntryObserver:
                 is_news = not is_begun and entry.seen_at_ms > self._closed_ms.get(key, -1)
                 if is_news and row.why is None:
                     self._begin(current, row, entry, relation, has_log=has_log)
-            elif relation.kind not in (NOT_KNOWN, UNREPLICATED) and case is not None:
+            elif relation.kind not in (RelationKind.UNKNOWN, RelationKind.UNREPLICATED_MARKER) and case is not None:
                 ends[case.subject] = Resolution.ADOPTION
                 if case.is_unowned:
                     self._fates.note_taken_over(key, current.now_ms)
@@ -367,7 +360,7 @@ def _as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
     left behind when partitions were added to the log."""
     entry, relation = one.entry, one.relation
     holder = relation.holder
-    if holder is None or not is_left_behind(entry, holder) or relation.kind != NOT_KNOWN:
+    if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:
         return one
     is_gone = (holder.transactional_id, entry.producer_id) in context.uncoordinated
     return one._replace(relation=relation._replace(is_unowned=relation.is_unowned and is_gone))

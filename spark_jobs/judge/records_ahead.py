@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.partitions.blocked_groups import LEVEL_UNCOMMITTED, LsoSample
+from service.domain.partitions.blocked_groups import IsolationLevel, LsoSample
 from service.domain.partitions.facts import TopicPartition
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaRefused
@@ -99,7 +99,7 @@ class RecordsAhead:
         give_up: float,
     ) -> bool | None:
         offset, lso, hi = row.committed_offset, own.last_stable_offset, own.high_watermark
-        if offset < 0 or offset == lso or row.members == 0 or row.isolation == LEVEL_UNCOMMITTED:
+        if offset < 0 or offset == lso or row.members == 0 or row.isolation == IsolationLevel.READ_UNCOMMITTED:
             return None
         key = row.topic, row.partition, offset, lso
         known = self._offsets.setdefault(key, _Offset(now_ms, now_ms))

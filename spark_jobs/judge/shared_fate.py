@@ -20,15 +20,7 @@ from service.domain.findings.kinds import Kind, Resolution, Severity
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rules
-from service.domain.partitions.open_entries import (
-    ADOPTED,
-    ADOPTED_AFTER_MS,
-    COMPLETING,
-    OPENED,
-    OVERDUE,
-    Entry,
-    Owner,
-)
+from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner, RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.worlds.facts import EntryFacts, EntryQuery, entry_query
 from service.domain.worlds.markers import Marker
@@ -42,7 +34,7 @@ from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open
 from spark_jobs.judge.resolution import cases_of
 
-_CLOSING: Final = (OPENED, OVERDUE, COMPLETING)
+_CLOSING: Final = (RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING)
 """Relations of an entry to a transaction that will close it, and that may have written it. The transaction began too
 soon after the entry was seen first, or too soon before it was seen last, to rule that out."""
 
@@ -105,7 +97,10 @@ class SharedFates:
         """Returns the round's result on entries that end with a transaction of which they are no part. `unread`: the
         number of stalled partitions that were not read."""
         closing = [case for word in _CLOSING for case in cases_of(shown, word, context)]
-        cases = [*cases_of(shown, ADOPTED, context), *(case for case in closing if self._is_older(case.entry))]
+        cases = [
+            *cases_of(shown, RelationKind.ADOPTED, context),
+            *(case for case in closing if self._is_older(case.entry)),
+        ]
         of_committed = [case.subject for case in cases if key_of(case.subject) in self._followed]
         return RoundResult(
             tuple(adopted(cases, context.rules, of_committed)),
@@ -234,7 +229,7 @@ def owned_entries(shown: Sequence[tuple[PartitionState, JudgedEntry]]) -> dict[E
     return {
         entry_key(entry): OwnedEntry(row, entry, relation.owner)
         for row, (entry, relation) in shown
-        if relation.kind in (*_CLOSING, ADOPTED) and relation.owner is not None
+        if relation.kind in (*_CLOSING, RelationKind.ADOPTED) and relation.owner is not None
     }
 
 

@@ -14,11 +14,12 @@ from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, inse
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import Change
-from service.domain.transaction_log import causes, states
-from service.domain.transaction_log.causes import Confidence
+from service.domain.source_state import SourceName
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.transaction_log.minutes import MINUTE_MS
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, migrate, progress, schema, trigram_index
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions
@@ -139,7 +140,7 @@ def _run(
 
 def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
     starts = [progress.PartitionStart(p, "T", 1, 1, 0, len(log[p])) for p in range(PARTITIONS)]
-    progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
+    progress.start_positions(engine, held, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS)
     writer = TransactionLogWriter(engine, held)
     for first in range(0, PARTITIONS, PARTITIONS_A_BATCH):
         some = range(first, first + PARTITIONS_A_BATCH)
@@ -160,7 +161,7 @@ def _add_history(connection: Connection) -> None:
                     *(t.cluster_id, t.transactional_id, t.partition, t.generation),
                     *(_LAST_OFFSET + t.offset * _ROWS_EACH - number, back_ms),
                     *(literal(states.ONGOING), literal(states.PREPARE_ABORT), t.producer_id, t.producer_epoch),
-                    *(t.timeout_ms, literal(1_200, BigInteger), null(), literal(causes.TIMEOUT, String)),
+                    *(t.timeout_ms, literal(1_200, BigInteger), null(), literal(CauseCode.TIMEOUT, String)),
                     *(literal(Confidence.LIKELY, String), null(), literal(True)),
                 ).where(t.producer_id % _HISTORY_EVERY == 0),
             )
@@ -191,7 +192,7 @@ def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) 
         "from_state": states.ONGOING,
         "to_state": states.PREPARE_ABORT,
         "duration_ms": 800,
-        "cause": causes.CLIENT_ABORT,
+        "cause": CauseCode.CLIENT_ABORT,
         "confidence": Confidence.LIKELY,
         "counted": True,
     }

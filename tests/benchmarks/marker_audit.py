@@ -14,9 +14,10 @@ from sqlalchemy import Engine
 
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange
 from service.domain.partitions.marker_audit import Result
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Decided, LogBatch, LogRecord, Participants, RangeRead, Run
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine, open_reader
 from service.store.writers.ledger import LedgerWriter
@@ -51,7 +52,9 @@ def _measure(engine: Engine, reader: Engine, transactions: int, *, audited: bool
     migrate.upgrade(engine)
     held = lease.acquire(engine, clusters.bind(engine, name, name, NOW_MS), "bench", NOW_MS)
     assert held is not None
-    progress.start_positions(engine, held, SOURCE, TOPIC, [progress.PartitionStart(0, "T", 0, 0, 0, 0)], NOW_MS)
+    progress.start_positions(
+        engine, held, SourceName.TRANSACTION_LOG, TOPIC, [progress.PartitionStart(0, "T", 0, 0, 0, 0)], NOW_MS
+    )
     log = TransactionLogWriter(engine, held, audited=(lambda topic: topic == "orders") if audited else None)
     ledger = LedgerWriter(engine, held)
     auditor = MarkerAuditor(reader, MarkerAuditWriter(engine, held), held.cluster_id)

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Minute, Participants, RangeRead, Run
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
 from service.store.writers.transaction_log import TransactionLogWriter
@@ -51,7 +52,7 @@ def _measure(engine: Engine, ids: int) -> None:
     held = lease.acquire(engine, clusters.bind(engine, "bench", "bench", NOW_MS), "bench", NOW_MS)
     assert held is not None
     starts = [progress.PartitionStart(p, "T", 0, 0, 0, len(log[p])) for p in range(PARTITIONS)]
-    progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
+    progress.start_positions(engine, held, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS)
     writer = TransactionLogWriter(engine, held)
 
     seconds, cpu_before = 0.0, time.process_time()

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import psutil
 
-from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.transaction_log.states import SOURCE as LOG
+from service.domain.source_state import SourceName
 from service.store.schema import source_status
 from tests.helpers.brokers import free_port
 from tests.helpers.processes import command_of, with_environment
@@ -76,7 +75,7 @@ class Watch(Ingest):
     def as_of_ms(self) -> dict[str, int]:
         """Returns the time up to which each source was read; 0 if it never was."""
         seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
-        return {source: seen.get(source, 0) for source in (LOG, PARTITIONS)}
+        return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
 
     def is_serving(self) -> bool:
         try:

@@ -11,10 +11,9 @@ from prometheus_client import ProcessCollector
 
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
-from service.domain.partitions import facts, ledger
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
-from service.domain.transaction_log.states import SOURCE
 from service.metrics import create_metrics
 from service.metrics.catalogue import HTTP_REQUESTS, HTTP_SECONDS, OF_CLUSTERS, RENDER_SECONDS, UP, Metric
 from service.metrics.families import CAUSES, REASONS
@@ -91,8 +90,8 @@ def _labels() -> dict[str, str]:
         "within": _words(EXPIRES_WITHIN_MS),
         "protocol": "`1` (the epoch stays) or `2` (KIP-890: every transaction raises it)",
         "judged": _words(["yes", "no"]),
-        "source": f"`{SOURCE}` (the transaction log), `{facts.SOURCE}` (the data partitions), `{ledger.SOURCE}`"
-        " (every batch of chosen topics, with `--partitions all`)",
+        "source": f"`{SourceName.TRANSACTION_LOG}` (the transaction log), `{SourceName.PARTITIONS}`"
+        f" (the data partitions), `{SourceName.LEDGER}` (every batch of chosen topics, with `--partitions all`)",
         "reason": _words(REASONS),
         "kind": _words(Kind),
         "status": _words(Status),
@@ -193,7 +192,7 @@ def _fill(cluster: WithPartitions) -> None:
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_200, NOW_MS)
-        count_batch(connection, cluster.id, SOURCE, 320)
+        count_batch(connection, cluster.id, SourceName.TRANSACTION_LOG, 320)
 
 
 if __name__ == "__main__":

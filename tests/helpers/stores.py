@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from service.app import create_app
 from service.domain.reasons.reason import Reason
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import (
     NO_RECORD,
@@ -23,7 +24,7 @@ from service.domain.transaction_log.facts import (
     Run,
     Step,
 )
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.writers.transaction_log import TransactionLogWriter
@@ -73,7 +74,7 @@ class SeededCluster:
         self.writer = TransactionLogWriter(self.engine, held)
         self._next = dict.fromkeys(range(partitions), 0)
         starts = [progress.PartitionStart(p, "T", 1, 5, 0, 0) for p in range(partitions)]
-        progress.start_positions(self.engine, held, SOURCE, TOPIC, starts, started_ms)
+        progress.start_positions(self.engine, held, SourceName.TRANSACTION_LOG, TOPIC, starts, started_ms)
 
     def read(
         self,

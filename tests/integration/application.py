@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
@@ -138,7 +139,7 @@ class Ingest:
 
     def log_status(self) -> list[Any]:
         """What the source of the coordinators' log said of itself: one row, none before its first batch."""
-        return [row for row in self.rows(source_status) if row.source == SOURCE]
+        return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
     def positions(self) -> dict[int, int]:
         return {row.partition: row.next_offset for row in self.rows(log_partitions)}

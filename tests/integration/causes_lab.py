@@ -16,7 +16,8 @@ from confluent_kafka import Producer
 from deploy.demo.broker import Broker
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
-from service.domain.transaction_log import causes, states
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode
 from service.store.schema import transactional_ids, transitions
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.application import Ingest, ingesting
@@ -36,11 +37,11 @@ EMPTY_ABORT = "PrepareAbort empty_abort certain"
 EXPIRED = "tombstone expired certain"
 
 _COUNTED = {
-    "aborts_client": causes.CLIENT_ABORT,
-    "aborts_timeout": causes.TIMEOUT,
-    "aborts_fenced": causes.FENCED,
-    "aborts_admin": causes.ADMIN,
-    "aborts_unattributed": causes.UNATTRIBUTED,
+    "aborts_client": CauseCode.CLIENT_ABORT,
+    "aborts_timeout": CauseCode.TIMEOUT,
+    "aborts_fenced": CauseCode.FENCED,
+    "aborts_admin": CauseCode.ADMIN,
+    "aborts_unattributed": CauseCode.UNATTRIBUTED,
 }
 
 
@@ -55,7 +56,7 @@ class IdHistory(NamedTuple):
 def id_history(commits: int, *rows: str) -> IdHistory:
     """Every abort is counted once, under the cause its row shows; one of nothing is none."""
     aborts = Counter(row.split()[1] for row in rows if row.startswith("PrepareAbort"))
-    del aborts[causes.EMPTY_ABORT]
+    del aborts[CauseCode.EMPTY_ABORT]
     return IdHistory(commits, list(rows), dict(aborts))
 
 
@@ -120,7 +121,7 @@ class Lab:
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
             for r in self.transitions(name)
-            if r.cause not in (None, causes.COMMIT) or r.note is not None
+            if r.cause not in (None, CauseCode.COMMIT) or r.note is not None
         ]
 
     def transitions(self, name: str) -> list[Any]:

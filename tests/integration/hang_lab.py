@@ -18,7 +18,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.rules import Rule, Rules
-from service.domain.worlds.verdict import UNKNOWN
+from service.domain.worlds.verdict import Decided
 from service.store.schema import findings
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import client_of
@@ -106,7 +106,7 @@ class HangLab(NamedTuple):
         later: one that takes many transactions is read again, further back."""
         where = self._where(hang)
         row = self.wait_for_finding(
-            Kind.HANGING, lambda one: one.status == Status.CONFIRMED and one.decision != UNKNOWN, **where
+            Kind.HANGING, lambda one: one.status == Status.CONFIRMED and one.decision != Decided.UNKNOWN, **where
         )
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         assert (row.producer_id, row.producer_epoch, row.transactional_id) == (

@@ -21,6 +21,7 @@ from service.app import create_app
 from service.domain.findings.finding import Finding, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.causes import Confidence
+from service.domain.worlds.verdict import Decided
 from service.kafka.settings import ClientSettings
 from service.remediation.refused import Refused
 from service.remediation.way_out import way_out
@@ -111,7 +112,7 @@ class ResolveClients(NamedTuple):
             self_heals_at_ms=None,
             log_partition=None,
             counted_to=-1,
-            decision=hang.decision,
+            decision=Decided(hang.decision),
         )
 
     def refusal(self, finding: Finding) -> str:

@@ -15,7 +15,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Refused, describe
 from deploy.demo.workload.workload import Workload
-from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import CauseCode
 from tests.helpers.brokers import EVERY_VERSION, WITH_TV2, on, on_those
 from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration.causes_lab import (
@@ -57,7 +57,7 @@ def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(lab: Callable[[st
     """Offsets in transactions, several partitions, old clients and new ones side by side: the workload's own book."""
     here = lab(version)
     book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2).accounts
-    words = (causes.CLIENT_ABORT, causes.TIMEOUT, causes.FENCED)
+    words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
 
     def counted() -> dict[str, tuple[int, dict[str, int]]]:
@@ -69,13 +69,13 @@ def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(lab: Callable[[st
         rows = Counter(row for row in said.rows if row.startswith("PrepareAbort"))
         by_hand = name == "a-audit-tv2"
         clients = rows[TV2_CLIENT] + rows[NO_WITNESS] if by_hand else rows[CLIENT]
-        seen = {causes.CLIENT_ABORT: clients, causes.TIMEOUT: rows[TIMEOUT], causes.FENCED: rows[FENCED]}
+        seen = {CauseCode.CLIENT_ABORT: clients, CauseCode.TIMEOUT: rows[TIMEOUT], CauseCode.FENCED: rows[FENCED]}
         assert _positive(seen) == by_word[name], (name, rows)
         assert rows[EMPTY_ABORT] == book[name].empty_aborts
     assert any(account.aborts.client for account in book.values())
 
 
-def _positive(counts: dict[str, int]) -> dict[str, int]:
+def _positive(counts: dict[CauseCode, int]) -> dict[str, int]:
     return {word: count for word, count in counts.items() if count}
 
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
-from service.domain.transaction_log.causes import INITIALIZED
+from service.domain.transaction_log.causes import CauseCode
 from service.store.schema import id_minutes
 from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, free_ports, on, on_those
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
@@ -216,5 +216,5 @@ def test_i_ids_expire_and_are_born_again(pair: Callable[[str], Pair], version: s
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     busy.abort_transaction(ANSWER_S)
     here.expect({"i-done": id_history(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": id_history(0, INIT, CLIENT, EXPIRED)})
-    first, second = (row.producer_id for row in here.transitions("i-done") if row.cause == INITIALIZED)
+    first, second = (row.producer_id for row in here.transitions("i-done") if row.cause == CauseCode.INITIALIZED)
     assert first != second

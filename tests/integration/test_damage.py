@@ -8,7 +8,8 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.domain.reasons.coding import decode
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects, source_status
 from service.wire.batches import Batch, read_batches
 from tests.conftest import MakeBroker
@@ -102,7 +103,7 @@ def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: 
         wait_for(lambda: set(healthy) <= app.ids().keys(), "the ids of the other partition")
         transact(open_producer(broker.bootstrap, healthy[0]), "poisoned")
         wait_for(lambda: app.ids()[healthy[0]].commits == 1, "the commit after that")
-        (error,) = [row.error for row in app.rows(source_status) if row.source == SOURCE]
+        (error,) = [row.error for row in app.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
         assert f"{TOPIC}-{bad} cannot be read: broker 1 answers a fetch of {TOPIC}-{bad} at offset" in str(
             decode(error)
         )

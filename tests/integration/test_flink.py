@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.applications import FLINK, INCREMENTING, POOLING, Application
+from service.domain.applications import INCREMENTING, POOLING, Application, Framework
 from service.domain.findings.kinds import Kind
-from service.domain.transaction_log import causes, states
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode
 from service.store.schema import clusters, findings, transactional_ids
 from spark_jobs.judge.makers import Makers
 from tests.clients.client import READY, Client
@@ -153,7 +154,8 @@ def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) ->
     wrong = {
         name: maker
         for name, maker in seen.makers.items()
-        if maker[:3] != (FLINK, *name.rsplit("-", 2)[:2]) or maker.strategy != STRATEGIES[name.rsplit("-", 2)[0]]
+        if maker[:3] != (Framework.FLINK, *name.rsplit("-", 2)[:2])
+        or maker.strategy != STRATEGIES[name.rsplit("-", 2)[0]]
     }
     assert wrong == {}
 
@@ -170,7 +172,7 @@ def test_counts_and_causes_are_those_of_the_log(seen: Seen) -> None:
         row, ends = seen.rows[name], Counter(one.state for one in records)
         aborts = aborts_of(row)
         timeouts = sum(one.ran_out for one in records)
-        counted = (row.commits, sum(aborts.values()), aborts.get(causes.TIMEOUT, 0))
+        counted = (row.commits, sum(aborts.values()), aborts.get(CauseCode.TIMEOUT, 0))
         in_log = (ends[states.COMPLETE_COMMIT], ends[states.COMPLETE_ABORT], timeouts)
         if counted != in_log:
             differ[name] = (counted, in_log)

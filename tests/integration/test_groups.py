@@ -12,17 +12,7 @@ from sqlalchemy import event
 
 from deploy.demo.broker import Broker
 from service.clock import wall_clock_ms
-from service.domain.partitions.blocked_groups import (
-    INACTIVE,
-    OFFSETS_TOPIC,
-    READS_UNCOMMITTED,
-    STOPPED,
-    STOPPED_AFTER_MS,
-    UNKNOWN,
-    UNSTABLE_OFFSETS,
-    WILL_STOP,
-    AffectedGroup,
-)
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STOPPED_AFTER_MS, AffectedGroup, GroupRelation
 from service.domain.transaction_log.causes import Confidence
 from service.kafka.settings import ClientSettings
 from tests.conftest import MakeBroker
@@ -73,16 +63,16 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         one.look()
         found = one.victims()
         assert relations(found, topic) == {
-            names["at"]: STOPPED,
-            names["below"]: WILL_STOP,
-            names["beyond"]: UNKNOWN,
-            names["idle"]: INACTIVE,
+            names["at"]: GroupRelation.STOPPED,
+            names["below"]: GroupRelation.WILL_STOP,
+            names["beyond"]: GroupRelation.UNKNOWN,
+            names["idle"]: GroupRelation.INACTIVE,
         }
         at = found[names["at"], topic, 0]
         assert at.ends is not None
         assert (at.offset.committed_offset, at.stalled_lso, at.ends.high_watermark, at.offset.members) == (4, 4, 6, 1)
         assert found[names["idle"], topic, 0].offset.members == 0
-        assert relations(found, calm) == {names["eos"]: UNSTABLE_OFFSETS}
+        assert relations(found, calm) == {names["eos"]: GroupRelation.UNSTABLE_OFFSETS}
         pending = found[names["eos"], calm, 0]
         assert pending.offset.committed_offset == 1  # the one before
         assert pending.ends is not None
@@ -114,19 +104,21 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
             idle.close()
         committed = stack.enter_context(member(broker.bootstrap, reset, topic, isolation_level="read_committed"))
         uncommitted = stack.enter_context(member(broker.bootstrap, dirty, topic, isolation_level="read_uncommitted"))
-        assert relations(one.after(5), topic) == {reset: UNKNOWN, dirty: UNKNOWN}
-        assert relations(one.after(5), topic) == {reset: UNKNOWN, dirty: UNKNOWN}, "nothing was written"
+        assert relations(one.after(5), topic) == {reset: GroupRelation.UNKNOWN, dirty: GroupRelation.UNKNOWN}
+        assert relations(one.after(5), topic) == {reset: GroupRelation.UNKNOWN, dirty: GroupRelation.UNKNOWN}, (
+            "nothing was written"
+        )
         for end, confidence in ((8, Confidence.LIKELY), (10, Confidence.CERTAIN)):
             write(plain, topic, 2)
             read_all(uncommitted, topic, end)
             found = one.after(5)
-            assert relations(found, topic) == {reset: UNKNOWN, dirty: READS_UNCOMMITTED}
+            assert relations(found, topic) == {reset: GroupRelation.UNKNOWN, dirty: GroupRelation.READS_UNCOMMITTED}
             assert found[dirty, topic, 0].confidence == confidence
         for _ in range(0, STOPPED_AFTER_MS, 5_000):
             write(plain, topic, 1)
             assert committed.poll(0.1) is None
             found = one.after(5)
-        assert relations(found, topic) == {reset: STOPPED, dirty: READS_UNCOMMITTED}
+        assert relations(found, topic) == {reset: GroupRelation.STOPPED, dirty: GroupRelation.READS_UNCOMMITTED}
         assert (found[reset, topic, 0].confidence, found[reset, topic, 0].is_blocked) == (Confidence.LIKELY, True)
         producer.abort_transaction(ANSWER_S)
         read_all(committed, topic, 10)
@@ -153,13 +145,17 @@ def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_pa
 
         first = wait_for(seen, "the members of the stalled partition")
         (found,) = first.values()
-        assert (found.key, found.relation, found.offset.committed_offset) == ((group, topic, 0), UNKNOWN, -1)
+        assert (found.key, found.relation, found.offset.committed_offset) == (
+            (group, topic, 0),
+            GroupRelation.UNKNOWN,
+            -1,
+        )
         for _ in range(0, STOPPED_AFTER_MS, 5_000):
             (found,) = seen().values()
-        assert (found.relation, found.confidence, found.offset.members) == (STOPPED, Confidence.LIKELY, 1)
+        assert (found.relation, found.confidence, found.offset.members) == (GroupRelation.STOPPED, Confidence.LIKELY, 1)
         commit(waiting, topic, 0)
         (found,) = seen().values()
-        assert (found.relation, found.offset.committed_offset) == (STOPPED, 0), "the LSO"
+        assert (found.relation, found.offset.committed_offset) == (GroupRelation.STOPPED, 0), "the LSO"
         producer.abort_transaction(ANSWER_S)
 
 
@@ -180,18 +176,18 @@ def test_below_the_lso_only_a_group_without_records_left_waits(broker: Broker, t
         for name, offset in {"far": 3, "aborted": 21, "short": 43, "slow": 0}.items():
             commit(members[name], topic, offset)
         one.stand()
-        assert set(relations(one.after(5), topic).values()) == {WILL_STOP}, "nobody has stood for long"
+        assert set(relations(one.after(5), topic).values()) == {GroupRelation.WILL_STOP}, "nobody has stood for long"
         soon = relations(one.after(5), topic)
         assert soon == {
-            names["far"]: WILL_STOP,
-            names["aborted"]: STOPPED,
-            names["short"]: STOPPED,
-            names["slow"]: WILL_STOP,
+            names["far"]: GroupRelation.WILL_STOP,
+            names["aborted"]: GroupRelation.STOPPED,
+            names["short"]: GroupRelation.STOPPED,
+            names["slow"]: GroupRelation.WILL_STOP,
         }
         for step in range(1, STOPPED_AFTER_MS // 5_000 + 1):
             commit(members["slow"], topic, step)
             found = one.after(5)
-        assert relations(found, topic) == soon | {names["far"]: UNKNOWN}
+        assert relations(found, topic) == soon | {names["far"]: GroupRelation.UNKNOWN}
         assert not found[names["far"], topic, 0].is_blocked
         assert found[names["aborted"], topic, 0].confidence == Confidence.LIKELY
         producer.abort_transaction(ANSWER_S)
@@ -222,7 +218,11 @@ def test_share_groups_wait_by_their_isolation_level(make_broker: MakeBroker, tmp
         wait_until_equal(waits, 5, "the committed records")
         wait_until_equal(reads, 8, "all records")
         one.stand()
-        expected = {"waits": STOPPED, "reads": READS_UNCOMMITTED, "empty": INACTIVE}
+        expected = {
+            "waits": GroupRelation.STOPPED,
+            "reads": GroupRelation.READS_UNCOMMITTED,
+            "empty": GroupRelation.INACTIVE,
+        }
         wait_until_equal(lambda: relations(one.after(5), topic), expected, "the relations of the share groups")
         waiting = one.victims()["waits", topic, 0]
         assert (waiting.offset.isolation, waiting.offset.members) == ("read_committed", 1)
@@ -248,7 +248,7 @@ def test_a_group_whose_first_commit_is_pending_is_named_by_the_batch_that_has_it
         found = seen.victims()
         assert found.keys() == {(group, topic, 0), (group, topic, 1)}
         for victim in found.values():
-            assert (victim.relation, victim.offset.committed_offset) == (UNSTABLE_OFFSETS, -1)
+            assert (victim.relation, victim.offset.committed_offset) == (GroupRelation.UNSTABLE_OFFSETS, -1)
             assert victim.offset.members == 1
             assert victim.stalled_partition == (OFFSETS_TOPIC, seen.home_of(group))
             assert [entry.producer_id for entry in seen.entries(*victim.stalled_partition)] == [
@@ -315,7 +315,7 @@ def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tm
         with watched(guarded.broker, tmp_path, "orders", settings=ann) as seen:
             seen.stand()
             seen.watch.round(wall_clock_ms())
-            assert relations(seen.victims(), "orders") == {"billing": INACTIVE}
+            assert relations(seen.victims(), "orders") == {"billing": GroupRelation.INACTIVE}
             assert seen.watch.denied == {"secret"}
         producer.abort_transaction(ANSWER_S)
 
@@ -340,6 +340,6 @@ def test_a_group_that_may_not_be_asked_about_is_named_where_its_offset_is_pendin
             seen.watch.round(wall_clock_ms())
             (victim,) = seen.victims().values()
             assert victim.key == ("secret", "orders", 0)
-            assert (victim.relation, victim.offset.members) == (UNSTABLE_OFFSETS, None)
+            assert (victim.relation, victim.offset.members) == (GroupRelation.UNSTABLE_OFFSETS, None)
             assert seen.watch.denied == {"secret"}
             producer.abort_transaction(ANSWER_S)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
-from service.domain.partitions.ledger import SOURCE
+from service.domain.source_state import SourceName
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.rows.counters import AUDITED
@@ -66,7 +66,7 @@ def ends(broker: Broker) -> dict[int, int]:
 
 def positions(app: Ingest) -> dict[int, int]:
     app.is_running()
-    return {row.partition: row.next_offset for row in app.rows(log_partitions) if row.source == SOURCE}
+    return {row.partition: row.next_offset for row in app.rows(log_partitions) if row.source == SourceName.LEDGER}
 
 
 def wait_until_read(app: Ingest, broker: Broker) -> None:
@@ -129,7 +129,7 @@ def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
         write(producer, 10)
         wait_until_read(app, broker)
         volumes, markers = app.rows(partition_minutes), app.rows(partition_markers)
-        assert [row.error for row in app.rows(source_status) if row.source == SOURCE] == [None]
+        assert [row.error for row in app.rows(source_status) if row.source == SourceName.LEDGER] == [None]
         assert app.gaps() == []
         results = {row.label for row in app.rows(counters) if row.name == AUDITED}
         assert "torn" not in results, "nobody wrote a marker by hand"
@@ -155,5 +155,5 @@ def test_what_is_counted_is_what_kafka_has_also_over_a_kill(
             (newest,) = shown["items"]
             assert (newest["transactional_id"], newest["marker"]) == ("ledger", "COMMIT")
             sources = {one["source"]: one for one in client.get("/api/v1/clusters/test").json()["sources"]}
-            assert sources[SOURCE]["caught_up"]
-            assert sources[SOURCE]["position"] == sum(ends(broker).values())
+            assert sources[SourceName.LEDGER]["caught_up"]
+            assert sources[SourceName.LEDGER]["position"] == sum(ends(broker).values())

@@ -17,8 +17,9 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.cli import main
 from service.domain.findings.kinds import Kind, Status
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.causes import Confidence
-from service.domain.transaction_log.states import FIRST_TIME_MS, SOURCE
+from service.domain.transaction_log.states import FIRST_TIME_MS
 from service.store.errors import StoreUnavailable
 from service.store.schema import findings, partition_watch
 from tests.helpers.brokers import free_port, on
@@ -75,7 +76,7 @@ def _has_looked(app: Ingest) -> bool:
 
 
 def log_source(lab: HangLab) -> Any:
-    return next(one for one in lab.get("")["sources"] if one["source"] == SOURCE)
+    return next(one for one in lab.get("")["sources"] if one["source"] == SourceName.TRANSACTION_LOG)
 
 
 def wait_until_unjudged(lab: HangLab, topic: str) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
-from service.domain.partitions.facts import SOURCE
+from service.domain.source_state import SourceName
 from service.store.schema import data_partitions, open_entries, partition_watch, source_status
 from tests.helpers.brokers import describe_transaction, on_broker
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
@@ -77,4 +77,4 @@ def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_
         assert not of(app, data_partitions, "copied-one")
         (seen,) = app.rows(partition_watch)
         assert seen.not_covered == 3
-        assert [row.error for row in app.rows(source_status) if row.source == SOURCE] == [None]
+        assert [row.error for row in app.rows(source_status) if row.source == SourceName.PARTITIONS] == [None]

@@ -11,7 +11,8 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.domain.findings.kinds import Kind
-from service.domain.transaction_log import causes, states
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.timeline import Folded, Row, TimelineCursor
 from service.store.queries.history import read_timeline
 from service.store.schema import clusters, findings, transactional_ids
@@ -104,7 +105,7 @@ def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None
 @pytest.mark.parametrize("name", COMMANDED)
 def test_an_application_that_was_told_what_to_do_is_counted_right(seen: Seen, name: str) -> None:
     seen.needs(name)
-    did = Ends(5, {causes.CLIENT_ABORT: 3, causes.FENCED: 1, causes.TIMEOUT: 1})
+    did = Ends(5, {CauseCode.CLIENT_ABORT: 3, CauseCode.FENCED: 1, CauseCode.TIMEOUT: 1})
     assert seen.counted[name] == did, f"{seen.timeline[name]}"
 
 
@@ -132,7 +133,7 @@ def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
 
 def test_timeouts_are_those_that_the_coordinator_tells_of(seen: Seen) -> None:
     counted = {
-        name: ends.aborts[causes.TIMEOUT] for name, ends in seen.counted.items() if causes.TIMEOUT in ends.aborts
+        name: ends.aborts[CauseCode.TIMEOUT] for name, ends in seen.counted.items() if CauseCode.TIMEOUT in ends.aborts
     }
     told = Counter(name for name, _ in seen.scenario.timeouts())
     ran_out = seen.ran_out()
@@ -156,10 +157,10 @@ def test_what_kafka_streams_left_open_was_fenced_and_the_rest_it_aborted_itself(
         )
         said = Counter(seen.counted[name].aborts)
         what = f"{name}: {said}, {left_open} left open, {too_old} of these timed out, {started} starts after an abort"
-        assert left_open - too_old <= said[causes.FENCED] <= started, what
-        assert said[causes.FENCED] + said[causes.CLIENT_ABORT] == len(aborts) - len(timeouts), what
+        assert left_open - too_old <= said[CauseCode.FENCED] <= started, what
+        assert said[CauseCode.FENCED] + said[CauseCode.CLIENT_ABORT] == len(aborts) - len(timeouts), what
         causes_seen += said
-    assert causes_seen.keys() >= {causes.CLIENT_ABORT, causes.TIMEOUT}, causes_seen
+    assert causes_seen.keys() >= {CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT}, causes_seen
 
 
 def test_the_timeline_of_each_id_adds_up_to_its_counts(seen: Seen) -> None:
@@ -167,8 +168,10 @@ def test_the_timeline_of_each_id_adds_up_to_its_counts(seen: Seen) -> None:
         rows = [item for item in items if isinstance(item, Row)]
         folded = sum(item.commits for item in items if isinstance(item, Folded))
         prepared = [row for row in rows if row.to_state in (states.PREPARE_COMMIT, states.PREPARE_ABORT)]
-        ends = Counter(row.cause for row in prepared if row.cause not in (None, causes.EMPTY_ABORT))
-        commits = ends.pop(causes.COMMIT, 0)
+        ends = Counter(row.cause for row in prepared if row.cause not in (None, CauseCode.EMPTY_ABORT))
+        commits = ends.pop(CauseCode.COMMIT, 0)
         completed = sum(row.to_state == states.COMPLETE_COMMIT for row in rows)
-        assert Ends(folded + commits, dict(ends)) == seen.counted[name], f"{name}: {items}"
+        assert Ends(folded + commits, {str(cause): times for cause, times in ends.items()}) == seen.counted[name], (
+            f"{name}: {items}"
+        )
         assert commits == completed, f"{name}: {items}"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.workload.refused_marker import leave_prepared
+from service.access.actions import Outcome
 from service.domain.findings.kinds import Resolution
-from service.store import audit
 from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, on
 from tests.helpers.waiting import OPEN_MS
 from tests.integration.hang_lab import HangLab, hang_lab, hang_labs
@@ -78,7 +78,7 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Resol
     assert (told["executed"], told["marker"]) == (True, "ABORT")
     lab.wait_until_resolved(hang, Resolution.OUR_MARKER)
     lab.wait_until_free("r-late")
-    assert here.audited(hang) == [("bob", audit.BEGUN), ("bob", audit.WRITTEN)]
+    assert here.audited(hang) == [("bob", Outcome.BEGUN), ("bob", Outcome.WRITTEN)]
     assert committed_on(lab.bootstrap, "r-late", 1) == []
     answer = here.post(finding, {"dry_run": False})
     assert (answer.status_code, answer.json()["detail"]) == (409, "the finding has ended already: our_marker")
@@ -216,7 +216,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         lab.wait_until_resolved(torn.hang(), Resolution.OUR_MARKER)
         lab.wait_until_free("r-lost", LOST)
         assert sorted(committed_on(brokers.bootstrap, "r-lost", 2)) == [b"half", b"of it", b"the rest"]
-        assert here.audited(torn.hang()) == [("ann", audit.BEGUN), ("ann", audit.WRITTEN)]
+        assert here.audited(torn.hang()) == [("ann", Outcome.BEGUN), ("ann", Outcome.WRITTEN)]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.domain.reasons.coding import decode
-from service.domain.transaction_log.states import SOURCE
+from service.domain.source_state import SourceName
 from service.store.schema import source_status
 from tests.helpers.secured_broker import SecuredBroker, login
 from tests.helpers.waiting import wait_for
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 def trouble(app: Ingest) -> str:
     """Returns why the transaction log is not read."""
-    (error,) = [row.error for row in app.rows(source_status) if row.source == SOURCE]
+    (error,) = [row.error for row in app.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
     return "" if error is None else str(decode(error))
 
 

@@ -17,8 +17,7 @@ from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection, RawProducer
 from service.app import create_app
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.partitions.ledger import SOURCE
-from service.domain.transaction_log import states
+from service.domain.source_state import SourceName
 from service.kafka.settings import ClientSettings
 from service.store.rows.counters import AUDITED
 from service.store.schema import (
@@ -118,7 +117,7 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
 def tailed(app: Ingest) -> dict[str, str]:
     """The ids of the topics that are tailed."""
     app.is_running()
-    return {row.topic: row.topic_id for row in app.rows(log_partitions) if row.source == SOURCE}
+    return {row.topic: row.topic_id for row in app.rows(log_partitions) if row.source == SourceName.LEDGER}
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
@@ -134,7 +133,11 @@ def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again
 
     def is_read() -> bool:
         app.is_running()
-        return all(row.end_asked_at_ms > seen_ms for row in app.rows(log_partitions) if row.source == states.SOURCE)
+        return all(
+            row.end_asked_at_ms > seen_ms
+            for row in app.rows(log_partitions)
+            if row.source == SourceName.TRANSACTION_LOG
+        )
 
     wait_for(is_read, f"the transaction log to be read to an end after that ({app.log})")
 

@@ -15,15 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
-from service.domain.applications import (
-    CONNECT,
-    LEADER,
-    PER_PARTITION,
-    PER_TASK,
-    SPRING,
-    Application,
-    application_of,
-)
+from service.domain.applications import LEADER, PER_PARTITION, PER_TASK, Application, Framework, application_of
 from service.domain.transaction_log import states
 from service.store.queries.applications import behaviours
 from service.store.schema import clusters, findings, transactional_ids
@@ -129,10 +121,10 @@ def test_nothing_is_found(seen: Seen) -> None:
 
 
 def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
-    assert seen.makers[f"connect-cluster-{GROUP}"] == Application(CONNECT, GROUP, None, LEADER)
+    assert seen.makers[f"connect-cluster-{GROUP}"] == Application(Framework.KAFKA_CONNECT, GROUP, None, LEADER)
     for name in TASK_IDS:
         connector, task = name.removeprefix(f"{GROUP}-").rsplit("-", 1)
-        assert seen.makers[name] == Application(CONNECT, connector, task, PER_TASK)
+        assert seen.makers[name] == Application(Framework.KAFKA_CONNECT, connector, task, PER_TASK)
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
@@ -145,7 +137,9 @@ def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
 
 
 def test_a_producer_for_each_partition_is_recognised(seen: Seen) -> None:
-    expected = [Application(SPRING, "tx.g", f"{SOURCE}-{partition}", PER_PARTITION) for partition in range(PARTITIONS)]
+    expected = [
+        Application(Framework.SPRING, "tx.g", f"{SOURCE}-{partition}", PER_PARTITION) for partition in range(PARTITIONS)
+    ]
     assert [seen.makers[name] for name in RELAYS] == expected
 
 

@@ -8,16 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from service.domain.transaction_log.causes import (
-    ADMIN,
-    CLIENT_ABORT,
-    COMMIT,
-    FENCED,
-    INITIALIZED,
-    PID_ROTATED,
-    TIMEOUT,
-    Confidence,
-)
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.journal import Transition
 from tests.service.domain.coordinator import ITSELF, LATE_END, ZOMBIE, Coordinator
@@ -28,18 +19,20 @@ STEPS: Final = 25
 CAUSES_BLOCK: Final = 500
 
 RIGHT: Final[dict[str, frozenset[str]]] = {
-    CLIENT_ABORT: frozenset({CLIENT_ABORT, ITSELF}),
-    INITIALIZED: frozenset({INITIALIZED, PID_ROTATED}),  # an Empty that rotates the producer id initializes it, too
+    CauseCode.CLIENT_ABORT: frozenset({CauseCode.CLIENT_ABORT, ITSELF}),
+    CauseCode.INITIALIZED: frozenset(
+        {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
+    ),  # an Empty that rotates the producer id initializes it, too
 }
 """The truths that a cause may stand for, where these are more than the one of its name."""
 
 RARE: Final[dict[str, frozenset[str]]] = {
-    COMMIT: frozenset({LATE_END}),
-    CLIENT_ABORT: frozenset({LATE_END, FENCED, ADMIN, ZOMBIE}),
-    TIMEOUT: frozenset({CLIENT_ABORT, FENCED, ADMIN, ITSELF, ZOMBIE}),
-    FENCED: frozenset({ADMIN, ITSELF, ZOMBIE, TIMEOUT, CLIENT_ABORT}),
-    ADMIN: frozenset({FENCED, CLIENT_ABORT, ITSELF, ZOMBIE, TIMEOUT}),
-    PID_ROTATED: frozenset({INITIALIZED}),
+    CauseCode.COMMIT: frozenset({LATE_END}),
+    CauseCode.CLIENT_ABORT: frozenset({LATE_END, CauseCode.FENCED, CauseCode.ADMIN, ZOMBIE}),
+    CauseCode.TIMEOUT: frozenset({CauseCode.CLIENT_ABORT, CauseCode.FENCED, CauseCode.ADMIN, ITSELF, ZOMBIE}),
+    CauseCode.FENCED: frozenset({CauseCode.ADMIN, ITSELF, ZOMBIE, CauseCode.TIMEOUT, CauseCode.CLIENT_ABORT}),
+    CauseCode.ADMIN: frozenset({CauseCode.FENCED, CauseCode.CLIENT_ABORT, ITSELF, ZOMBIE, CauseCode.TIMEOUT}),
+    CauseCode.PID_ROTATED: frozenset({CauseCode.INITIALIZED}),
 }
 """The other truths that docs/causes.md names for a likely cause: an instance that gave up, a clock that stepped back,
 an end between the timeout and the next scan, a producer that was refused and created anew at once, transaction.version

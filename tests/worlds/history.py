@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from service.domain.transaction_log.states import OPEN, PREPARE_ABORT, PREPARE_COMMIT
-from service.domain.worlds.verdict import UNKNOWN, World
+from service.domain.worlds.verdict import Decided, World
 from tests.worlds.cluster import JUDGED, OTHER, Batch, Cluster, Protocol, Txn
 from tests.worlds.observer import Observer, markers_before, open_entries, verdict
 
@@ -254,21 +254,21 @@ class Run:
         marker."""
         committed = [one for one in batches if one.fate]
         key = batches[0].producer_id, batches[0].offset
-        if decision != UNKNOWN and self.cluster.is_foreign(batches):
+        if decision != Decided.UNKNOWN and self.cluster.is_foreign(batches):
             raise Wrong(f"{decision} of records of another cluster: {batches} {said}")
-        if decision in (World.ABORT, World.NONE) and (committed or self._has_present(batches)):
+        if decision in (Decided.ABORT, Decided.NONE) and (committed or self._has_present(batches)):
             raise Wrong(f"ABORT may lose {committed or batches}: {said}")
-        if decision == World.COMMIT and (not batches[0].fate or any(one.fate is False for one in batches)):
+        if decision == Decided.COMMIT and (not batches[0].fate or any(one.fate is False for one in batches)):
             raise Wrong(f"COMMIT of what was never committed: {batches} {said}")
-        before = UNKNOWN if self.cluster.is_foreign(batches) else self.decided.get(key, UNKNOWN)
-        if UNKNOWN not in (before, decision) and (before == World.COMMIT) != (decision == World.COMMIT):
+        before = Decided.UNKNOWN if self.cluster.is_foreign(batches) else self.decided.get(key, Decided.UNKNOWN)
+        if Decided.UNKNOWN not in (before, decision) and (before == World.COMMIT) != (decision == Decided.COMMIT):
             raise Wrong(f"the decision flips from {before}: {batches} {said}")
 
     def kind_of(self, batches: list[Batch], decision: str) -> str:
         """Returns the class of history under which the decision is counted."""
         if any(one.is_foreign for one in batches):
             return FOREIGN if self.cluster.is_foreign(batches) else COPIED
-        if decision == UNKNOWN and len({bool(one.fate) for one in batches}) > 1:
+        if decision == Decided.UNKNOWN and len({bool(one.fate) for one in batches}) > 1:
             return MIXED
         if any(one.txn is not None and JUDGED not in one.txn.listed for one in batches[1:]):
             return UNLISTED

@@ -15,9 +15,10 @@ from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.reasons.unread import NoLeader
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.facts import NO_RECORD, Participants, RangeRead
 from service.domain.transaction_log.facts import LogRecord as Stored
-from service.domain.transaction_log.states import EXPIRED, SOURCE, TOPIC
+from service.domain.transaction_log.states import EXPIRED, TOPIC
 from service.domain.worlds.order import encode
 from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
@@ -105,7 +106,7 @@ class Judged:
         held = lease.acquire(store.engine, self._id, "driver", self.now_ms)
         assert held is not None
         start = progress.PartitionStart(LOG_PARTITION, "L", _BROKER, 0, 0, cluster.log_high_watermark)
-        at = progress.start_positions(store.engine, held, SOURCE, TOPIC, [start], self.now_ms)
+        at = progress.start_positions(store.engine, held, SourceName.TRANSACTION_LOG, TOPIC, [start], self.now_ms)
         self._next_offset, self._counted_from = at[LOG_PARTITION].next_offset, at[LOG_PARTITION].counted_from
         self._log = TransactionLogWriter(store.engine, held)
         self._partitions = PartitionWriter(store.engine, held)

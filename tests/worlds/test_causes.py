@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain.transaction_log import causes
-from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, Cause, Confidence
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from tests.service.domain.coordinator import ITSELF, LATE_END
@@ -24,9 +24,9 @@ def test_certain_is_never_wrong_and_likely_rarely() -> None:
             assert share_right(tally, cause, confidence) == 1
         elif confidence == Confidence.LIKELY:
             assert share_right(tally, cause, confidence) > 0.8, cause
-    assert tally.truths[COMMIT, Confidence.LIKELY][LATE_END] > 0
-    assert tally.truths[CLIENT_ABORT, Confidence.LIKELY][LATE_END] > 0
-    assert tally.truths[CLIENT_ABORT, Confidence.LIKELY][ITSELF] > 0
+    assert tally.truths[CauseCode.COMMIT, Confidence.LIKELY][LATE_END] > 0
+    assert tally.truths[CauseCode.CLIENT_ABORT, Confidence.LIKELY][LATE_END] > 0
+    assert tally.truths[CauseCode.CLIENT_ABORT, Confidence.LIKELY][ITSELF] > 0
 
 
 def test_an_end_under_an_unchanged_epoch_that_is_called_certain_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_an_end_under_an_unchanged_epoch_that_is_called_certain_is_found_out(mon
     judged = causes.cause_of
 
     def too_sure(before: LogRecord, after: LogRecord) -> Cause | None:
-        return Cause(COMMIT, Confidence.CERTAIN) if after.state == PREPARE_COMMIT else judged(before, after)
+        return Cause(CauseCode.COMMIT, Confidence.CERTAIN) if after.state == PREPARE_COMMIT else judged(before, after)
 
     monkeypatch.setattr(causes, "cause_of", too_sure)
     _, wrong = draw_causes_block(0)

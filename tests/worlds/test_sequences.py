@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain.reasons.decided import ForeignRecords, ForeignSign, RecordsGone, UnlistedWriter
-from service.domain.worlds.verdict import UNKNOWN, Verdict, World
+from service.domain.worlds.verdict import Decided, Verdict, World
 from tests.worlds.cluster import JUDGED, OTHER, Answered, Cluster, Protocol, Txn
 from tests.worlds.observer import Observer, open_entries, verdict
 
@@ -90,7 +90,7 @@ def test_a_skipped_commit_is_committed(protocol: Protocol, is_watched: bool) -> 
     story.cluster.elect_leader()
     found = story.look().judged()
     assert found.possible == {World.COMMIT}
-    assert found.decision == World.COMMIT
+    assert found.decision == Decided.COMMIT
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -110,7 +110,7 @@ def test_a_later_transaction_that_timed_out_does_not_hide_the_skipped_commit(
     found = story.look().judged()
     # under TV2 the epoch is a proof; in the old protocol only a sample from before the outage is one
     is_known = is_watched or protocol is Protocol.TV2
-    assert found.decision == (World.COMMIT if is_known else UNKNOWN)
+    assert found.decision == (World.COMMIT if is_known else Decided.UNKNOWN)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -119,7 +119,7 @@ def test_a_later_commit_elsewhere_changes_nothing(protocol: Protocol) -> None:
     story.cluster.elect_leader()
     story.begin(OTHER)
     story.end(is_commit=True)
-    assert story.look().judged().decision == World.COMMIT
+    assert story.look().judged().decision == Decided.COMMIT
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -133,7 +133,7 @@ def test_what_the_cleaner_left_of_a_later_commit_is_not_taken_for_the_earlier_ab
         record.is_removed = True
     found = story.judged()
     assert World.COMMIT in found.possible
-    assert found.decision in (UNKNOWN, World.COMMIT)
+    assert found.decision in (Decided.UNKNOWN, World.COMMIT)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -144,7 +144,7 @@ def test_on_a_cleaned_log_a_producer_id_without_records_may_have_committed(proto
     for record in story.cluster.log:
         record.is_removed = True
     found = story.judged()
-    assert found.decision == UNKNOWN
+    assert found.decision == Decided.UNKNOWN
     assert isinstance(found.open_question, RecordsGone)
 
 
@@ -194,7 +194,7 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
     story = Story(protocol).init()
     story.end_without_marker(is_commit=False)
     found = story.judged()
-    assert (found.decision, World.COMMIT in found.possible) == (World.ABORT, False)
+    assert (found.decision, World.COMMIT in found.possible) == (Decided.ABORT, False)
 
 
 def test_equal_markers_of_the_old_protocol_are_told_apart_by_how_long_they_took() -> None:
@@ -273,13 +273,13 @@ def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
 
 def test_a_transaction_that_did_not_list_the_partition_may_have_written_to_it() -> None:
     found = _two_under_one_epoch(first_commits=False, second_commits=True).judged()
-    assert found.decision == UNKNOWN
+    assert found.decision == Decided.UNKNOWN
     assert found.open_question == UnlistedWriter(is_committed=True, holds_committed=False)
 
 
 def test_committed_records_under_those_of_an_aborted_transaction_are_named() -> None:
     found = _two_under_one_epoch(first_commits=True, second_commits=False).judged()
-    assert found.decision == UNKNOWN
+    assert found.decision == Decided.UNKNOWN
     assert found.holds_committed
     assert "holds records of a committed transaction" in str(found.open_question)
 
@@ -291,7 +291,7 @@ def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
     assert story.cluster.end(is_commit=False, by_old_request=True)
     story.cluster.send_markers()
     story.cluster.elect_leader()
-    assert story.judged().decision == World.ABORT
+    assert story.judged().decision == Decided.ABORT
     story.begin(OTHER, JUDGED)
     found = story.judged()
     assert found.open_question == UnlistedWriter(is_committed=None, holds_committed=False)
@@ -352,7 +352,7 @@ def test_a_lost_marker_leaves_a_commit_to_write() -> None:
     story.begin(JUDGED)
     story.end(is_commit=True)
     story.cluster.lose_markers()
-    assert story.judged().decision == World.COMMIT
+    assert story.judged().decision == Decided.COMMIT
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequenc
     story = Story(Protocol.OLD)
     story.copy(epoch, age_ms, sequence)
     found = story.init().judged()
-    assert found.decision == UNKNOWN
+    assert found.decision == Decided.UNKNOWN
     assert isinstance(found.open_question, ForeignRecords)
     assert found.open_question.sign == sign
 

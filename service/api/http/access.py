@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.access import needs
-from service.access.actions import AUTHENTICATE, AUTHORIZE
+from service.access.actions import Action
 from service.access.authenticator import Authenticator, ReadKeys, name_in
 from service.access.configuration import AuthConfig
 from service.access.hosts import AllowedHosts
@@ -176,7 +176,7 @@ class AccessControl:
             _check_site(headers)
         principal = await self._identify(scope, header, is_on=is_on)
         if need is not None and not need.is_met_by(principal):
-            await self._access.refuse(_refusal(AUTHORIZE, scope, principal.name, f"needs {need.text}"))
+            await self._access.refuse(_refusal(Action.AUTHORIZE, scope, principal.name, f"needs {need.text}"))
             raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} needs {need.text} for this")
         return principal
 
@@ -190,7 +190,7 @@ class AccessControl:
             return await self._access.principal(header, address)
         except BadCredentials as error:
             wait_s = self._access.slowdown.turn(address, time.monotonic())
-            await self._access.refuse(_refusal(AUTHENTICATE, scope, name_in(header), str(error)))
+            await self._access.refuse(_refusal(Action.AUTHENTICATE, scope, name_in(header), str(error)))
             if wait_s is None:
                 raise _too_many() from None
             await asyncio.sleep(wait_s)
@@ -271,7 +271,7 @@ def _check_site(headers: Headers) -> None:
         raise ProblemError(403, NOT_ALLOWED, f"this needs the header Content-Type: {_JSON}, or a form of our own page")
 
 
-def _refusal(action: str, scope: Scope, who: str, why: str) -> Refusal:
+def _refusal(action: Action, scope: Scope, who: str, why: str) -> Refusal:
     need = needs.need_of(scope["method"], scope["path"])
     request = printable(f"{scope['method']} {scope['path'][:200]}")
     cluster = None if need is None else need.cluster

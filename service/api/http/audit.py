@@ -10,6 +10,7 @@ from typing import Final
 from fastapi import Request
 from sqlalchemy import Engine
 
+from service.access.actions import Action, Outcome
 from service.access.refusals import Counted
 from service.api.http.principals import address_of, principal_of
 from service.clock import wall_clock_ms
@@ -35,7 +36,7 @@ def store_writer(store_url: str, wait_s: float = API_WAIT_S) -> Iterator[Engine]
         engine.dispose()
 
 
-def event_of(request: Request, action: str, outcome: str, subject: str, detail: str) -> AuditEvent:
+def event_of(request: Request, action: Action, outcome: Outcome, subject: str, detail: str) -> AuditEvent:
     """Returns what the sender of the request did, now."""
     who = principal_of(request).name
     return AuditEvent(request.app.state.now_ms(), action, outcome, who, address_of(request.scope), subject, detail)
@@ -58,7 +59,7 @@ def record_refusals(store_url: str, refusals: Iterable[Counted]) -> None:
             event = AuditEvent(
                 at_ms=wall_clock_ms(),
                 action=one.action,
-                outcome=audit_events.REFUSED,
+                outcome=Outcome.REFUSED,
                 who=one.who,
                 address=one.address,
                 detail=f"{one.request}: {one.why}",

@@ -7,11 +7,11 @@ from typing import Final
 from fastapi import Request
 from starlette.types import Scope
 
-from service.access.principal import NOBODY, Principal
+from service.access.principal import Principal, PrincipalKind
 
 _PRINCIPAL: Final = "txnscope.principal"
 
-UNKNOWN: Final = Principal("", NOBODY, frozenset())
+UNKNOWN: Final = Principal("", PrincipalKind.NOBODY, frozenset())
 """The sender before anything is known of them: may do nothing."""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.access import actions
+from service.access.actions import Action, Outcome
 from service.api.http.audit import event_of, store_writer
 from service.api.http.fields import text_of_clock
 from service.api.http.parameters import only_known
@@ -18,7 +18,7 @@ from service.api.schemas.findings import FindingAcknowledgement
 from service.api.schemas.shape import to_json
 from service.domain.findings.finding import Acknowledgement, Finding
 from service.domain.findings.kinds import UNTIL_ACKNOWLEDGED
-from service.store import acknowledgements, audit_events
+from service.store import acknowledgements
 from service.store.queries import findings
 
 SHORTEST_REASON: Final = 3
@@ -52,7 +52,7 @@ def acknowledge_finding(request: Request, cluster: str, finding: str, wish: Ackn
 def acknowledge(request: Request, cluster: str, finding_id: str, reason: str) -> Acknowledgement:
     """Acknowledges the finding in the name of the sender. ProblemError: 404 for a cluster or finding that there is none
     of, 409 for a finding that resolves without it; StoreError if nothing was written."""
-    event = event_of(request, actions.ACKNOWLEDGE, audit_events.SET, finding_id, reason)
+    event = event_of(request, Action.ACKNOWLEDGE, Outcome.SET, finding_id, reason)
     with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
         found = known_cluster(connection, cluster)
         one = findings.find(connection, found.id, finding_id)

@@ -18,7 +18,7 @@ from service.api.http.principals import principal_of
 from service.api.http.problems import describe
 from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
-from service.api.schemas.access import Action, AuditEntries, AuditEntry, Outcome
+from service.api.schemas.access import ActionWord, AuditEntries, AuditEntry, OutcomeWord
 from service.store.audit_events import AuditSelection, read_page
 
 _PLACE: Final = struct.Struct(">q")  # the last row's id
@@ -35,8 +35,8 @@ router = APIRouter(route_class=KeptRoute, tags=["access"], dependencies=[Depends
 def list_audit(
     request: Request,
     cluster: str,
-    action: Annotated[Action | None, QueryParameter(description="Only this action.")] = None,
-    outcome: Annotated[Outcome | None, QueryParameter(description="Only this outcome.")] = None,
+    action: Annotated[ActionWord | None, QueryParameter(description="Only this action.")] = None,
+    outcome: Annotated[OutcomeWord | None, QueryParameter(description="Only this outcome.")] = None,
     who: Annotated[str | None, QueryParameter(max_length=1_000, description="Only of this name.")] = None,
     limit: Limit = LIMIT,
     cursor: Cursor = None,

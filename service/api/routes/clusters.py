@@ -38,8 +38,9 @@ from service.api.schemas.sources import describe_sources, read_stalls
 from service.api.schemas.transactions import Aborts
 from service.api.schemas.unknowns import Unknown, UnknownThing
 from service.domain.findings.kinds import Kind, Status
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRED, OPEN, SOURCE
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRED, OPEN
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.judged_partitions import Coverage, coverage
@@ -221,9 +222,9 @@ def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, curs
     """Lists all partitions of `__transaction_state`, by number. `ids` does not count expired ids."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        partitions = clusters.partitions(connection, found.id, SOURCE)
+        partitions = clusters.partitions(connection, found.id, SourceName.TRANSACTION_LOG)
         counts = clusters.state_counts(connection, found.id)
-        status = clusters.statuses(connection, found.id).get(SOURCE)
+        status = clusters.statuses(connection, found.id).get(SourceName.TRANSACTION_LOG)
     ids: Counter[int] = Counter()
     open_: Counter[int] = Counter()
     for count in counts:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from service.access import actions
+from service.access.actions import Action, Outcome
 from service.api.http.answers import answer
 from service.api.http.audit import event_of, store_writer
 from service.api.http.fields import text_of_clock
@@ -21,7 +21,7 @@ from service.api.http.store import store_of
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.access import Mute, Mutes
 from service.api.schemas.shape import to_json
-from service.store import audit_events, mutes
+from service.store import mutes
 from service.store.mutes import Wish, read_mutes
 from service.store.queries import findings
 
@@ -104,7 +104,7 @@ def end_mute(
     """Ends a mute before its time. Needs the role operator."""
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-    event = event_of(request, actions.MUTE, audit_events.ENDED, str(id), "")
+    event = event_of(request, Action.MUTE, Outcome.ENDED, str(id), "")
     with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
         if not mutes.end_mute(connection, found.id, id, event):
             raise ProblemError(404, NO_SUCH_MUTE, f"cluster {found.name!r} has no mute {id} in effect")
@@ -122,7 +122,7 @@ def mute(request: Request, cluster: str, wish: Wish) -> mutes.Mute:
         if wish.finding_id is not None and findings.find(connection, found.id, wish.finding_id) is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {wish.finding_id!r}")
     detail = f"{wish.text} until {text_of_clock(wish.until_ms)}: {wish.reason}"
-    event = event_of(request, actions.MUTE, audit_events.SET, "", detail)
+    event = event_of(request, Action.MUTE, Outcome.SET, "", detail)
     with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
         return mutes.set_mute(connection, found.id, wish, event)
 

@@ -23,10 +23,10 @@ from service.api.routes import offsets_reading
 from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import AbortedRun, Explanation, Span
 from service.domain.partitions import offset_spans
-from service.domain.partitions.aborted_run import BOUND, OnlyAborted
+from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted
 from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.offset_spans import NON_TRANSACTIONAL, SpanBuilder
+from service.domain.partitions.offset_spans import SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import OwnDecision, decisions_of_findings, own_decisions
 from service.kafka.client import KafkaClient
 from service.partition_log import logged_transactions
@@ -129,7 +129,7 @@ def _read(client: KafkaClient, place: offsets_reading.Place, offset: int, end: i
         from_start = SpanBuilder(0, end, run_from=offset)
         is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None
         run = from_start.only_aborted
-        if is_whole and (run is None or run.ended_by != BOUND):
+        if is_whole and (run is None or run.ended_by != EndOfRun.BOUND):
             return from_start, None
     found = SpanBuilder(offset, end)
     return found, offsets_reading.read(client, place, found)
@@ -150,7 +150,7 @@ def _spans(
         if whole.next <= since:
             continue
         span = whole._replace(first=max(whole.first, since))
-        if span.producer_id is None or span.kind == NON_TRANSACTIONAL:
+        if span.producer_id is None or span.kind == SpanKind.NON_TRANSACTIONAL:
             bodies.append(Span.with_owner(span, None, None, None, cluster.name))
             continue
         if span.producer_id not in past:
@@ -174,7 +174,9 @@ def _own_decisions(
     """Returns what was decided before `until_ms` about records whose own marker is missing, by the first offset of
     their span. The store keeps the last decision of each producer id with its partitions; earlier ones are known from
     findings."""
-    producers = {span.producer_id for span in spans if span.producer_id is not None and span.kind != NON_TRANSACTIONAL}
+    producers = {
+        span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL
+    }
     found: dict[int, OwnDecision] = {}
     for producer_id, (owner, *others) in owners_of(connection, cluster.id, producers).items():
         logged = logged_transactions(owner, producer_id, place)

@@ -13,7 +13,7 @@ from typing import Final
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from service.access import actions
+from service.access.actions import Action, Outcome
 from service.api.http.audit import event_of, record_event
 from service.api.http.fields import text_of_clock
 from service.api.http.kafka import remediation_kafka_of
@@ -32,7 +32,7 @@ from service.remediation import marker
 from service.remediation.marker import Unanswered
 from service.remediation.refused import Refused
 from service.remediation.way_out import WayOut, steps, way_out
-from service.store import audit, audit_events
+from service.store import audit
 from service.store.audit import Attempt
 from service.store.engine import API_WAIT_S, open_engine
 from service.store.errors import StoreError
@@ -88,10 +88,10 @@ def resolve_finding(
         try:
             way = way_out(one, found.id, client, store.read, wall_clock_ms)
         except Refused as refused:
-            _tell(request, found, one, audit_events.REFUSED, f"{'dry run: ' if dry_run else ''}{refused}")
+            _tell(request, found, one, Outcome.REFUSED, f"{'dry run: ' if dry_run else ''}{refused}")
             raise ProblemError(409, NOT_NOW, str(refused)) from refused
         if dry_run:
-            _tell(request, found, one, audit_events.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
+            _tell(request, found, one, Outcome.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
         else:
             if time.monotonic() - began > LOOKS_WITHIN_S:
                 raise ProblemError(
@@ -104,8 +104,8 @@ def resolve_finding(
     return _answer(one, way, dry_run=dry_run)
 
 
-def _tell(request: Request, cluster: ClusterRow, finding: Finding, outcome: str, detail: str) -> None:
-    record_event(request, cluster.name, event_of(request, actions.RESOLVE, outcome, finding.id, detail))
+def _tell(request: Request, cluster: ClusterRow, finding: Finding, outcome: Outcome, detail: str) -> None:
+    record_event(request, cluster.name, event_of(request, Action.RESOLVE, outcome, finding.id, detail))
 
 
 def _wait_for_store(url: str) -> None:
@@ -134,7 +134,7 @@ def _write(request: Request, cluster: ClusterRow, finding: Finding, way: WayOut,
         producer_epoch=way.producer_epoch,
         coordinator_epoch=way.coordinator_epoch,
         start_offset=way.start_offset,
-        outcome=audit.BEGUN,
+        outcome=Outcome.BEGUN,
     )
     engine = open_engine(request.app.state.store_url, must_exist=True)
     record = partial(audit.record, engine, cluster.id, address=address_of(request.scope))
@@ -146,16 +146,16 @@ def _write(request: Request, cluster: ClusterRow, finding: Finding, way: WayOut,
 
 
 def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt], None]) -> None:
-    outcome = audit.UNKNOWN
+    outcome = Outcome.UNKNOWN
     error: str | None = "a mistake in txnscope"
     try:
         write()
-        outcome, error = audit.WRITTEN, None
+        outcome, error = Outcome.WRITTEN, None
     except Unanswered as e:
         error = str(e)
         raise
     except (Refused, KafkaFailure) as e:
-        outcome, error = audit.REFUSED, str(e)
+        outcome, error = Outcome.REFUSED, str(e)
         raise
     finally:
         try:

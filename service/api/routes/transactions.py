@@ -21,7 +21,8 @@ from service.api.routes.clusters import known_cluster
 from service.api.schemas.shape import extended
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
-from service.domain.transaction_log.states import CODES, EXPIRED, OPEN, SOURCE
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import CODES, EXPIRED, OPEN
 from service.store.display import display_id, printable
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import ClusterRow, LogPartitionRow
@@ -217,4 +218,4 @@ def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow
 
 def coordinators(connection: Connection, cluster: ClusterRow) -> dict[int, LogPartitionRow]:
     """Returns the partitions of `__transaction_state` by number, with their leaders."""
-    return {row.partition: row for row in clusters.partitions(connection, cluster.id, SOURCE)}
+    return {row.partition: row for row in clusters.partitions(connection, cluster.id, SourceName.TRANSACTION_LOG)}

@@ -7,26 +7,14 @@ from typing import Annotated
 
 from pydantic import Field
 
+from service.access.actions import Action, Outcome
 from service.api.http.fields import text_of_clock
 from service.api.schemas.shape import OneOf, Shape, Time
 from service.store import mutes
 from service.store.audit_events import AuditRow
 
-Action = Annotated[str, OneOf("resolve", "mute", "acknowledge", "key", "authenticate", "authorize")]
-Outcome = Annotated[
-    str,
-    OneOf(
-        "begun",
-        "written",
-        "refused",
-        "unknown",
-        "dry_run",
-        "set",
-        "ended",
-        "created",
-        "revoked",
-    ),
-]
+ActionWord = Annotated[Action, OneOf(*Action)]
+OutcomeWord = Annotated[Outcome, OneOf(*Outcome)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,8 +23,8 @@ class AuditEntry(Shape):
 
     id: int
     at: Time
-    action: Action
-    outcome: Outcome
+    action: ActionWord
+    outcome: OutcomeWord
     who: Annotated[str | None, Field(description="A name; null if it is not known.")]
     address: Annotated[str | None, Field(description="Where the request came from; null: a command at the store.")]
     cluster: Annotated[str | None, Field(description="Null: it is about no cluster.")]

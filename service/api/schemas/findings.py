@@ -8,17 +8,18 @@ from typing import Annotated
 from pydantic import Field
 
 from service.api.http.fields import cluster_link, id_fields, text_of_clock, text_of_time
+from service.api.schemas.offsets import MarkerWord
 from service.api.schemas.shape import IdBytes, OneOf, Shape, Time, Wide
 from service.domain.findings import finding as domain
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.causes import Confidence
-from service.domain.worlds.verdict import Proof
+from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
 
 KindWord = Annotated[Kind, OneOf(*Kind)]
 SeverityWord = Annotated[Severity, OneOf(*Severity)]
 StatusWord = Annotated[Status, OneOf(*Status)]
-Decision = Annotated[str, OneOf("commit", "abort", "none", "unknown")]
-World = Annotated[str, OneOf("commit", "abort", "none")]
+DecisionWord = Annotated[Decided, OneOf(*Decided)]
+WorldWord = Annotated[World, OneOf(*World)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class FindingEvidence(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class FindingProof(Shape):
-    kind: Annotated[str, OneOf("epoch", "listing", "marker", "order", "completeness")]
+    kind: Annotated[ProofKind, OneOf(*ProofKind)]
     at: Time | None
     source: str
     text: str
@@ -116,9 +117,9 @@ class Finding(Shape):
     evidence: list[FindingEvidence]
     blocked_groups: list[str]
     self_heals_at: Time | None
-    decision: Decision | None
+    decision: DecisionWord | None
     possible: Annotated[
-        list[World],
+        list[WorldWord],
         Field(
             description="How the records may have been written. If commit is not among them, an ABORT loses nothing."
         ),
@@ -192,7 +193,7 @@ class Resolution(Shape):
     finding_id: str
     dry_run: bool
     executed: bool
-    marker: Annotated[str, OneOf("COMMIT", "ABORT")]
+    marker: MarkerWord
     topic: str
     partition: int
     producer_id: int

@@ -11,26 +11,12 @@ from service.api.http.fields import id_b64, id_text, raw_ms, text_of_time, trans
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.api.schemas.transactions import Aborts, State
 from service.domain.transaction_log import timeline
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.states import NAMES
 from service.store.queries.history import MinuteRow, Owner
 
-Cause = Annotated[
-    str,
-    OneOf(
-        "commit",
-        "client_abort",
-        "timeout",
-        "fenced",
-        "admin",
-        "empty_abort",
-        "unattributed",
-        "expired",
-        "initialized",
-        "pid_rotated",
-    ),
-]
+CauseWord = Annotated[CauseCode, OneOf(*CauseCode)]
 ConfidenceWord = Annotated[Confidence, OneOf(*Confidence)]
 
 
@@ -50,7 +36,7 @@ class Transition(Shape):
     duration_ms: Annotated[int | None, Field(description="At PrepareX: time since the first partition was added.")]
     marker_ms: Annotated[int | None, Field(description="At CompleteX: time since the first PrepareX.")]
     cause: Annotated[
-        Cause | None,
+        CauseWord | None,
         Field(
             description="The cause of an end is at its PrepareX, that of an expiry or initialisation at its own record."
             " An abort's cause may still change until the id's next record."

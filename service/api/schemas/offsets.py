@@ -9,17 +9,18 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from service.api.http.fields import id_fields, raw_ms, text_of_time, transaction_link
-from service.api.schemas.history import Cause, ConfidenceWord
+from service.api.schemas.history import CauseWord, ConfidenceWord
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, extended
 from service.domain.partitions import offset_spans
-from service.domain.partitions.aborted_run import READABLE, OnlyAborted, only_aborted_text
+from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted, only_aborted_text
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.endings import MarkerCause
+from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import OwnDecision
 from service.store.display import shown_id
 
-SpanKind = Annotated[
-    str, OneOf("committed", "aborted", "open", "hanging", "non_transactional", "marker", "gap", "unknown")
-]
+SpanWord = Annotated[SpanKind, OneOf(*SpanKind)]
+MarkerWord = Annotated[MarkerType, OneOf(*MarkerType)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,9 +28,7 @@ class DecisionWithoutMarker(Shape):
     """The coordinator's decision about the transaction of records, of which no marker is in the partition: lost,
     skipped, cleaned away, or not written yet."""
 
-    marker: Annotated[
-        Annotated[str, OneOf("COMMIT", "ABORT")] | None, Field(description="The outcome; null if it is not known.")
-    ]
+    marker: Annotated[MarkerWord | None, Field(description="The outcome; null if it is not known.")]
     at: Annotated[Time | None, Field(description="Time of the decision, by the coordinator's clock.")]
     confidence: Annotated[ConfidenceWord, Field(description="How sure it is that the records are of that transaction.")]
     may_be_other: Annotated[
@@ -57,7 +56,7 @@ class LogSpan(Shape):
     from_: Annotated[int, Field(alias="from", description="The first offset.")]
     to: Annotated[int, Field(description="The first offset after the span.")]
     kind: Annotated[
-        SpanKind,
+        SpanWord,
         Field(
             description="marker: a control record that ends a transaction. gap: the log has no records at these"
             " offsets. hanging: open, and no coordinator will end it. unknown: not readable, or the marker was not"
@@ -70,14 +69,14 @@ class LogSpan(Shape):
     transactional_id: Annotated[str | None, Field(description="The id that had the producer id then; null if unknown.")]
     transactional_id_b64: IdBytes
     marker: Annotated[
-        Annotated[str, OneOf("COMMIT", "ABORT")] | None,
+        MarkerWord | None,
         Field(description="The type of the marker; null if there is none, or if compaction emptied it."),
     ]
     marker_offset: int | None
     ended_at: Annotated[Time | None, Field(description="Time of the marker, by the clock of the leader that wrote it.")]
     ended_raw_ms: RawMs = None
     cause: Annotated[
-        Cause | None,
+        CauseWord | None,
         Field(
             description="The cause by the transaction log; admin also for a marker written by hand; null if unknown."
         ),
@@ -167,7 +166,7 @@ class AbortedRun(Shape):
         int | None, Field(description="`to`, if a record that read_committed consumers get is there; else null.")
     ]
     ended_by: Annotated[
-        Annotated[str, OneOf("readable", "open", "log_end", "bound", "unknown")],
+        Annotated[EndOfRun, OneOf(*EndOfRun)],
         Field(
             description="What is at `to`. open: a transaction that is open, where consumers wait. bound: reading"
             " stopped, the run may go on. unknown: a record whose outcome is not known."
@@ -196,7 +195,7 @@ class AbortedRun(Shape):
             transactions=sum(run.transactions.values()),
             owners=owners,
             more_owners=len(run.transactions) - len(owners),
-            first_readable=run.to if run.ended_by == READABLE else None,
+            first_readable=run.to if run.ended_by == EndOfRun.READABLE else None,
             ended_by=run.ended_by,
         )
 

@@ -17,29 +17,27 @@ from service.api.http.fields import (
     text_of_time,
     transaction_link,
 )
+from service.api.schemas.offsets import MarkerWord
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
-from service.domain.partitions.blocked_groups import LEVEL_COMMITTED, LEVEL_UNCOMMITTED, AffectedGroup
-from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE, Owner
+from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
+from service.domain.partitions.open_entries import Owner, RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import is_time
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 
-Relation = Annotated[
-    str, OneOf("open", "overdue", "completing", "adopted", "unreplicated_marker", "hanging", "unknown")
-]
-GroupRelation = Annotated[
-    str, OneOf("inactive", "unstable_offsets", "stopped", "will_stop", "reads_uncommitted", "unknown")
-]
-IsolationLevel = Annotated[str, OneOf(LEVEL_COMMITTED, LEVEL_UNCOMMITTED)]
+RelationWord = Annotated[RelationKind, OneOf(*RelationKind)]
+GroupRelationWord = Annotated[GroupRelation, OneOf(*GroupRelation)]
+IsolationWord = Annotated[IsolationLevel, OneOf(*IsolationLevel)]
 
 Ids = Mapping[bytes, bytes]
 """Transactional ids by the keys of owners."""
 
-_OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
+_OWN: Final = frozenset({RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING})
 """Relations of an entry that belongs to its owner's present transaction."""
 
 
@@ -65,7 +63,7 @@ class OpenTransaction(Shape):
     records: Annotated[int | None, Field(description="Records from LSO to high watermark; null unless all were read.")]
     bytes: int | None
     blocking_now: Annotated[bool, Field(description="The transaction begins at the LSO.")]
-    relation: Relation
+    relation: RelationWord
     why: Annotated[str | None, Field(description="The reason why `relation` is unknown.")]
     href: Annotated[str | None, Field(description="Path of its transactional id.")]
 
@@ -219,7 +217,7 @@ class Group(Shape):
     lag_to_hw_str: Wide = None
     members: Annotated[int | None, Field(description="Null if the group's coordinator does not report it.")]
     relation: Annotated[
-        GroupRelation,
+        GroupRelationWord,
         Field(
             description="unknown: nothing shows whether the group waits for the transaction. A share group has the"
             " relation that its share.isolation.level gives it."
@@ -229,7 +227,7 @@ class Group(Shape):
         Confidence, OneOf(Confidence.CERTAIN, Confidence.LIKELY), Field(description="Of the relation.")
     ]
     isolation_level: Annotated[
-        IsolationLevel | None,
+        IsolationWord | None,
         Field(
             description="share.isolation.level of a share group; null for other groups: Kafka does not report theirs."
         ),
@@ -292,7 +290,7 @@ class Marker(Shape):
     offset_str: Wide = None
     at: Annotated[Time | None, Field(description="Time of the marker, by the clock of the partition's leader.")]
     at_raw_ms: RawMs = None
-    marker: Annotated[str, OneOf("COMMIT", "ABORT")]
+    marker: MarkerWord
     producer_id: int
     producer_id_str: Wide = None
     producer_epoch: int
@@ -316,7 +314,7 @@ class Marker(Shape):
             offset=row.offset,
             at=text_of_time(row.at_ms),
             at_raw_ms=raw_ms(row.at_ms),
-            marker="COMMIT" if row.is_commit else "ABORT",
+            marker=MarkerType.COMMIT if row.is_commit else MarkerType.ABORT,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
             coordinator_epoch=row.coordinator_epoch,

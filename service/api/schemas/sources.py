@@ -14,10 +14,8 @@ from service.api.http.fields import text_of_time
 from service.api.schemas.shape import Shape, Time
 from service.domain.findings.formatting import join_partitions as named
 from service.domain.findings.formatting import utc
-from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.reasons.reason import text_of
-from service.domain.source_state import Cause, Stall, stall_of
-from service.domain.transaction_log.states import SOURCE as LOG
+from service.domain.source_state import Cause, SourceName, Stall, stall_of
 from service.store.queries import clusters, judged_partitions
 from service.store.queries.clusters import LogPartitionRow, StatusRow
 
@@ -77,7 +75,7 @@ def describe_sources(
     for name in sorted(read_of.keys() | statuses.keys()):
         status, stall = statuses.get(name, StatusRow(name, None, None)), stalls.get(name)
         stalled_why = None if stall is None else why_stalled(stall, now_ms)
-        if name == PARTITIONS:
+        if name == SourceName.PARTITIONS:
             found.append(_sampled(status, coverage, stall, stalled_why))
         else:
             found.append(_read(read_of.get(name, []), status, stall, stalled_why))
@@ -115,7 +113,7 @@ def _sampled(
     """
     has_looked = coverage.looked_at_ms is not None
     return Source(
-        source=PARTITIONS,
+        source=SourceName.PARTITIONS,
         position=None,
         end=None,
         lag=None,
@@ -148,7 +146,7 @@ def _why(status: StatusRow, coverage: judged_partitions.Coverage) -> str | None:
     return f"{named(first.places) if first.places else first.partitions}: {first.why}{more}"
 
 
-_ALWAYS_READ: Final = (LOG, PARTITIONS)
+_ALWAYS_READ: Final = (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)
 _ENDED: Final = {
     Cause.STOPPED: "the last one was stopped",
     Cause.LOST: "the last one died or makes no progress",
@@ -175,7 +173,7 @@ def read_stalls(
     for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
         status = statuses.get(source, StatusRow(source, None, None))
         # one partition without an answer holds back the sampler's last success, but all others are still sampled
-        as_of_ms = coverage.answered_at_ms if source == PARTITIONS else status.as_of_ms
+        as_of_ms = coverage.answered_at_ms if source == SourceName.PARTITIONS else status.as_of_ms
         stall = stall_of(as_of_ms, status.error, lease, now_ms)
         if stall is not None:
             found[source] = stall

@@ -16,7 +16,7 @@ from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
 from service.domain.partitions.aborted_run import only_aborted_text
 from service.domain.partitions.endings import BY_HAND_TEXT
-from service.domain.partitions.offset_spans import OPEN
+from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.settings import Settings
@@ -61,7 +61,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     texts = (*map(_decided, found["spans"]), *map(_why, found["spans"]))
     for text in dict.fromkeys(filter(None, texts)):
         print(f"\n{fill(text, _WIDTH)}")
-    if end is not None and any(one["kind"] == OPEN for one in found["spans"]):
+    if end is not None and any(one["kind"] == SpanKind.OPEN for one in found["spans"]):
         print(f"open up to the end of these files, at offset {end}", file=sys.stderr)
     if found["truncated_at"] is not None:
         print(

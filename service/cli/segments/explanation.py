@@ -11,11 +11,10 @@ from service.api.schemas.offsets import AbortedRun, LogExplanation, LogSpan
 from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.transaction_logs import JudgedLogs, LogSegment
-from service.domain.partitions import aborted_run
-from service.domain.partitions.aborted_run import OnlyAborted
+from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted
 from service.domain.partitions.endings import cause_of_marker
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.offset_spans import HEAD, OPEN, UNKNOWN, Span, SpanBuilder
+from service.domain.partitions.offset_spans import HEAD, Span, SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import LoggedTransaction, OwnDecision, own_decisions
 from service.partition_log import walk_through
 from service.wire.batches import read_batches
@@ -99,8 +98,12 @@ def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDe
         # compaction may have removed some decisions
         decisions = logs.decisions(span.producer_id)
         cause = cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, decisions, None)
-    if decision is not None and span.kind == OPEN and not _may_be_open(span, logs.transactions(span.producer_id)):
-        span = span._replace(kind=UNKNOWN)
+    if (
+        decision is not None
+        and span.kind == SpanKind.OPEN
+        and not _may_be_open(span, logs.transactions(span.producer_id))
+    ):
+        span = span._replace(kind=SpanKind.UNKNOWN)
     return LogSpan.of(span, name, cause, decision)
 
 
@@ -115,7 +118,7 @@ def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
     if run.open_producer_id is None or run.open_producer_id not in logs.names:
         return run
     is_open = any(one.marker is None for one in logs.transactions(run.open_producer_id))
-    return run if is_open else run._replace(ended_by=aborted_run.UNKNOWN)
+    return run if is_open else run._replace(ended_by=EndOfRun.UNKNOWN)
 
 
 def _place_of(path: Path) -> TopicPartition | None:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.cli.segments.files import records_of
-from service.domain.partitions.batch_offsets import ABORT, COMMIT
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.endings import Decision
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.own_transactions import LoggedTransaction
 from service.domain.transaction_log import journal
-from service.domain.transaction_log.causes import COMMIT as COMMITTED
-from service.domain.transaction_log.causes import Cause, Confidence
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.domain.transaction_log.states import (
@@ -128,7 +127,7 @@ class _Ending:
     @property
     def cause(self) -> Cause | None:
         if self.record.state == COMPLETE_COMMIT:
-            return Cause(COMMITTED, Confidence.LIKELY)  # which does not show the protocol
+            return Cause(CauseCode.COMMIT, Confidence.LIKELY)  # which does not show the protocol
         return self.causes.get(self.record.offset)
 
 
@@ -206,8 +205,8 @@ def _transactions(endings: Iterable[_Ending]) -> list[LoggedTransaction]:
     ]
 
 
-def _outcome(record: LogRecord) -> str:
-    return COMMIT if record.state in (PREPARE_COMMIT, COMPLETE_COMMIT) else ABORT
+def _outcome(record: LogRecord) -> MarkerType:
+    return MarkerType.COMMIT if record.state in (PREPARE_COMMIT, COMPLETE_COMMIT) else MarkerType.ABORT
 
 
 def _lists(value: TransactionValue | None, place: TopicPartition | None) -> bool | None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from service.domain.applications import NOTHING, UNKNOWN, Application, is_two_phase, may_be_two_phase
+from service.domain.applications import NOTHING, Application, Framework, is_two_phase, may_be_two_phase
 from service.domain.findings.formatting import utc
 from service.domain.reasons.hanging import SKIPPING
 from service.domain.transaction_log.states import TOPIC
-from service.domain.worlds.verdict import World
+from service.domain.worlds.verdict import Decided
 
 _LONG_TIMEOUT_MS: Final = 900_000
 """Kafka's default transaction.max.timeout.ms: a client that asks for as much keeps transactions open on purpose."""
@@ -35,7 +35,7 @@ def two_phase_of(name: str, timeout_ms: int, maker: Application = NOTHING) -> Tw
     if is_two_phase(maker, timeout_ms):
         return TwoPhase.CERTAIN
     is_likely = may_be_two_phase(name, timeout_ms) or timeout_ms >= _LONG_TIMEOUT_MS
-    return TwoPhase.LIKELY if maker.kind == UNKNOWN and is_likely else TwoPhase.NO
+    return TwoPhase.LIKELY if maker.kind == Framework.UNKNOWN and is_likely else TwoPhase.NO
 
 
 class Answer(Enum):
@@ -125,7 +125,7 @@ class Hanging:
     list the partition. `holds_committed`: records of a committed transaction are in it.
     """
 
-    decision: str
+    decision: Decided
     name: str | None
     can_still_write: bool
     was_left_behind: bool
@@ -236,24 +236,24 @@ def hanging(facts: Hanging) -> str:
             " were copied, declare it with `--mirrored`; txnscope then leaves it out. If it is neither, find out who"
             " writes there with another cluster's producer ids."
         )
-    if facts.may_write_unlisted and facts.decision in (World.ABORT, World.NONE):
+    if facts.may_write_unlisted and facts.decision in (Decided.ABORT, Decided.NONE):
         return (
             f"No committed transaction has written to it yet, but {facts.name} can still do so under this epoch,"
             " without listing the partition: stop its producer, or let it initialise again, which aborts what the id"
             " has open and discards those records. Then, if the decision stays, write the ABORT marker with `txnscope"
             " resolve`: it discards these records."
         )
-    if facts.decision == World.COMMIT:
+    if facts.decision == Decided.COMMIT:
         text = (
             "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would discard this part"
             " of it. Write the missing COMMIT marker with `txnscope resolve`; Kafka's tools cannot."
         )
-    elif facts.decision == World.ABORT:
+    elif facts.decision == Decided.ABORT:
         text = (
             "No committed transaction can have written it: write the missing ABORT marker with the command, or"
             f" `txnscope resolve`. It discards these records.{_checkpoint(facts.two_phase)}"
         )
-    elif facts.decision == World.NONE:
+    elif facts.decision == Decided.NONE:
         text = (
             "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
             " `txnscope resolve`. It discards these records. Restarting the application does not help."

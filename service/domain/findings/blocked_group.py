@@ -14,13 +14,7 @@ from service.domain.findings.formatting import utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.open_too_long import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, StallCause, StallCauses, worst_of
-from service.domain.partitions.blocked_groups import (
-    OFFSETS_TOPIC,
-    UNSTABLE_OFFSETS,
-    WILL_STOP,
-    AffectedGroup,
-    GroupOffset,
-)
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, AffectedGroup, GroupOffset, GroupRelation
 from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported
@@ -47,7 +41,7 @@ def blocked_groups(
     causes = StallCauses(known, context)
     found = []
     for affected in affected_groups:
-        waits = affected.is_blocked and affected.relation != WILL_STOP
+        waits = affected.is_blocked and affected.relation != GroupRelation.WILL_STOP
         unchanged_ms = affected.offset.unchanged_ms if affected.is_pending else affected.waits_ms
         if waits and unchanged_ms >= COMMIT_EXPECTED_MS:
             behind = _blockers(affected, blockers.get(affected.stalled_partition, ()))
@@ -172,7 +166,7 @@ def _hold_evidence(affected: AffectedGroup, cause: StallCause, blockers: Sequenc
 
 def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context: Context) -> Observation:
     group, topic, partition = affected.key
-    problem, advice = (_unstable if affected.relation == UNSTABLE_OFFSETS else _behind)(affected, cause)
+    problem, advice = (_unstable if affected.relation == GroupRelation.UNSTABLE_OFFSETS else _behind)(affected, cause)
     observation = Observation(
         kind=Kind.BLOCKED_GROUP,
         severity=cause.severity,

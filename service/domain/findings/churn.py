@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 from service.domain.applications import (
     IN_USE,
     INCREMENTING,
-    STREAMS,
     Behaviour,
+    Framework,
     Init,
     application_of,
     flink_name,
@@ -43,8 +43,7 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurren
 from service.domain.findings.formatting import duration, join_names
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.transaction_log import causes
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
@@ -163,7 +162,7 @@ def _by_prefix(events: Iterable[Event]) -> dict[str, list[Event]]:
     """Returns the births of ids by prefix, in the order of the log's times. Events that are no births are left out."""
     found: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda e: (e.at_ms, e.sequence)):
-        if event.cause == causes.INITIALIZED and event.from_state == NEVER_SEEN:
+        if event.cause == CauseCode.INITIALIZED and event.from_state == NEVER_SEEN:
             prefix = prefix_of(event.name)
             if prefix != event.name:
                 found[prefix].append(event)
@@ -271,7 +270,7 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
 
 def _remedy(new: Sequence[Event]) -> str:
     ids = [_behaviour(event) for event in new]
-    if application_of(ids[-1], ids[:-1]).kind == STREAMS:
+    if application_of(ids[-1], ids[:-1]).kind == Framework.KAFKA_STREAMS:
         return _FOR_STREAMS
     return _PERHAPS_STREAMS if has_form_of_streams(ids[-1].name) else _FOR_OTHERS
 

@@ -15,7 +15,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
 from service.domain.findings.timed_out import Burst, Makers, Participants
-from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import CauseCode
 
 REMEMBERED_MS: Final = 2 * QUIET_MS + max(2 * QUIET_MS, SHORT_LIVED_MS)
 """Time for which events are kept. Only the events of the last QUIET_MS are reported, but their findings depend on
@@ -53,7 +53,7 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     # whether an id is used is not known while its partition is not read to its end
     known = [e.transactional_id for e in births if e.partition in context.known_until_ms]
     window = ReportWindow(since_ms, first_unsettled(_since(births, since_ms), settling, churn.UNUSED_MS))
-    cut = {e.transactional_id for e in events if e.cause in (causes.TIMEOUT, causes.FENCED)}
+    cut = {e.transactional_id for e in events if e.cause in (CauseCode.TIMEOUT, CauseCode.FENCED)}
     found = churn.churn(births, lookups.uses(known) if known else {}, context, window, cut)
     unsettled = _unsettled(Kind.CHURN, births, window)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import TOPIC
 
 SINGLE_IDS: Final = 3
@@ -40,7 +40,7 @@ class Event(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     duration_ms: int | None
-    cause: str
+    cause: CauseCode
     confidence: Confidence
 
 

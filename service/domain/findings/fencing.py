@@ -40,7 +40,7 @@ from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import gap_ms
 from service.domain.transaction_log import causes
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import COMPLETE_ABORT
 
 TAKEOVERS: Final = 3
@@ -136,8 +136,8 @@ def _takeovers(events: Sequence[Event]) -> Iterator[_Takeover]:
     is none: no producer continues under the id."""
     run, newest = 0, None
     for event, following in pairwise(events):
-        is_let_in = following.cause == causes.INITIALIZED and following.from_state == COMPLETE_ABORT
-        if event.cause == causes.FENCED and is_let_in and following.at_ms - event.at_ms <= _LET_IN_MS:
+        is_let_in = following.cause == CauseCode.INITIALIZED and following.from_state == COMPLETE_ABORT
+        if event.cause == CauseCode.FENCED and is_let_in and following.at_ms - event.at_ms <= _LET_IN_MS:
             takeover = _Takeover(event, following, run)
             if newest is not None and not takeover.is_soon_after(newest):
                 run += 1

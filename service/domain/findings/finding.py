@@ -11,7 +11,7 @@ from service.domain.reasons.decided import Contradiction
 from service.domain.reasons.hanging import HangReason
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.causes import Confidence
-from service.domain.worlds.verdict import Proof
+from service.domain.worlds.verdict import Decided, Proof, World
 
 EVIDENCE_KEPT: Final = 10
 
@@ -86,10 +86,10 @@ class Observation(NamedTuple):
     confirmed: bool = True
     owner: str | None = None
     muted_until_ms: int | None = None
-    decision: str | None = None
+    decision: Decided | None = None
     command: str | None = None
     blocked_groups: tuple[str, ...] = ()
-    possible: tuple[str, ...] = ()
+    possible: tuple[World, ...] = ()
     proofs: tuple[Proof, ...] = ()
     reason: Reason | None = None
 
@@ -127,10 +127,10 @@ class Finding:
     log_partition: int | None
     counted_to: int
     passed_over: tuple[int, ...] = ()
-    decision: str | None = None
+    decision: Decided | None = None
     command: str | None = None
     blocked_groups: tuple[str, ...] = ()
-    possible: tuple[str, ...] = ()
+    possible: tuple[World, ...] = ()
     proofs: tuple[Proof, ...] = ()
     reason: Reason | None = None
     acknowledgement: Acknowledgement | None = None

@@ -22,7 +22,7 @@ from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.decision import NOT_READ
 from service.domain.worlds.transactions import TV2
-from service.domain.worlds.verdict import Verdict, World
+from service.domain.worlds.verdict import Decided, Verdict, World
 
 
 class Case(NamedTuple):
@@ -122,7 +122,7 @@ def observe(
         else "it will stop read_committed consumers once the transactions before it have ended"
     )
     verdict = case.verdict
-    is_safe = verdict.decision in (World.ABORT, World.NONE) and not may_write_unlisted(entry, case.owner)
+    is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not may_write_unlisted(entry, case.owner)
     why = _why(case, may_skip_markers, is_behind=not blocks)
     return Observation(
         kind=Kind.HANGING,
@@ -145,7 +145,7 @@ def observe(
         decision=verdict.decision,
         command=command(entry, bootstrap) if is_safe else None,
         blocked_groups=case.groups,
-        possible=tuple(one.value for one in World if one in verdict.possible),
+        possible=tuple(one for one in World if one in verdict.possible),
         proofs=verdict.proofs,
         reason=why,
     )
@@ -205,9 +205,9 @@ def _cause(case: Case) -> HangCause:
     entry, owner, verdict = case.entry, case.owner, case.verdict
     if entry.start_offset < case.log_start:
         return HangCause.OUTLIVED
-    if verdict.decision == World.COMMIT:
+    if verdict.decision == Decided.COMMIT:
         return HangCause.NO_MARKER
-    if verdict.decision == World.ABORT:
+    if verdict.decision == Decided.ABORT:
         return HangCause.NO_MARKER_OR_OUTSIDE
     if owner is None and case.name is not None:
         return HangCause.NO_LOG
@@ -215,7 +215,7 @@ def _cause(case: Case) -> HangCause:
         return HangCause.ORPHAN if verdict.possible == {World.NONE} else HangCause.WRITER_UNKNOWN
     if owner.state == EXPIRED:
         return HangCause.ID_EXPIRED
-    if verdict.decision != World.NONE:
+    if verdict.decision != Decided.NONE:
         return HangCause.NOT_KNOWN
     return HangCause.NEVER_ADDED if entry.coordinator_epoch == -1 else HangCause.LATE
 

@@ -22,8 +22,7 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.formatting import duration, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import gap_ms
-from service.domain.transaction_log import causes
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC, expires_at_ms
 from service.domain.transaction_log.transitions import LAST_EPOCH
 
@@ -85,7 +84,7 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
 
 def expiries(events: Iterable[Event]) -> Iterator[Event]:
     """Yields the tombstones that were read."""
-    return (e for e in events if e.cause == causes.EXPIRY)
+    return (e for e in events if e.cause == CauseCode.EXPIRY)
 
 
 def expired(events: Iterable[Event], context: Context, window: ReportWindow = ALL_EVENTS) -> list[Observation]:

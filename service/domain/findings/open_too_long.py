@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from service.domain.applications import FLINK, NOTHING, Application, is_two_phase, may_be_two_phase
+from service.domain.applications import NOTHING, Application, Framework, is_two_phase, may_be_two_phase
 from service.domain.findings import advice, kinds
 from service.domain.findings.conditions import IdState, bounded, judgeable, place_of, rule_of, with_owner_and_groups
 from service.domain.findings.context import SCAN_CONFIG, Context
@@ -192,7 +192,7 @@ def _sink(one: IdState, maker: Application = NOTHING) -> advice.Sink:
         one.producer_id,
         one.producer_epoch,
         times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms),
-        maker.name if maker.kind == FLINK else None,
+        maker.name if maker.kind == Framework.FLINK else None,
     )
 
 

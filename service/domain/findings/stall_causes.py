@@ -8,40 +8,30 @@ from typing import Final, NamedTuple
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.partitions.open_entries import (
-    ADOPTED,
-    COMPLETING,
-    HANGING,
-    NOT_KNOWN,
-    OPENED,
-    OVERDUE,
-    UNREPLICATED,
-    Entry,
-    Relation,
-)
+from service.domain.partitions.open_entries import Entry, Relation, RelationKind
 from service.domain.transaction_log.states import abort_due_at_ms
 
 _KINDS: Final = {
-    OPENED: Kind.LONG_RUNNING,
-    OVERDUE: Kind.OVERDUE,
-    COMPLETING: Kind.STUCK_COMPLETION,
-    ADOPTED: Kind.ADOPTED,
-    UNREPLICATED: Kind.UNREPLICATED,
-    HANGING: Kind.HANGING,
+    RelationKind.OPEN: Kind.LONG_RUNNING,
+    RelationKind.OVERDUE: Kind.OVERDUE,
+    RelationKind.COMPLETING: Kind.STUCK_COMPLETION,
+    RelationKind.ADOPTED: Kind.ADOPTED,
+    RelationKind.UNREPLICATED_MARKER: Kind.UNREPLICATED,
+    RelationKind.HANGING: Kind.HANGING,
 }
 """The kind of finding that reports each relation: the first three kinds are about the id, the last three about the
 entry."""
 
-_SEVERITIES: Final = {HANGING: Severity.CRITICAL, OPENED: Severity.INFO}
+_SEVERITIES: Final = {RelationKind.HANGING: Severity.CRITICAL, RelationKind.OPEN: Severity.INFO}
 
 _WHAT: Final = {
-    OPENED: "the open transaction of {}",
-    OVERDUE: "the overdue transaction of {}",
-    COMPLETING: "the transaction of {}, which is decided but not complete,",
-    ADOPTED: "stale records of {}",
-    UNREPLICATED: "the transaction of {}, whose marker is not replicated yet,",
-    HANGING: "the hanging transaction of {}",
-    NOT_KNOWN: "a transaction of {}",
+    RelationKind.OPEN: "the open transaction of {}",
+    RelationKind.OVERDUE: "the overdue transaction of {}",
+    RelationKind.COMPLETING: "the transaction of {}, which is decided but not complete,",
+    RelationKind.ADOPTED: "stale records of {}",
+    RelationKind.UNREPLICATED_MARKER: "the transaction of {}, whose marker is not replicated yet,",
+    RelationKind.HANGING: "the hanging transaction of {}",
+    RelationKind.UNKNOWN: "a transaction of {}",
 }
 
 
@@ -85,7 +75,7 @@ class StallCauses:
     def of(self, blocker: Blocker) -> StallCause:
         relation, owner = blocker.relation.kind, blocker.relation.owner
         heals_at_ms = None
-        if relation == OPENED and owner is not None:
+        if relation == RelationKind.OPEN and owner is not None:
             scan_ms = self._context.limits.scan_ms
             heals_at_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, scan_ms)
         finding = self._finding(blocker)
@@ -93,8 +83,8 @@ class StallCauses:
             text=_WHAT[relation].format(blocker.display_name),
             severity=_SEVERITIES.get(relation, Severity.WARNING) if finding is None else finding.severity,
             heals_at_ms=heals_at_ms,
-            has_finding=relation == HANGING or finding is not None,
-            is_legal=relation == OPENED,
+            has_finding=relation == RelationKind.HANGING or finding is not None,
+            is_legal=relation == RelationKind.OPEN,
             owner_name=blocker.name or "",
         )
 

@@ -16,13 +16,12 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import TOGETHER_MS, gap_ms
-from service.domain.transaction_log import causes
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import TOPIC
 
 
 def timeouts(events: Iterable[Event]) -> Iterator[Event]:
-    return (e for e in events if e.cause == causes.TIMEOUT)
+    return (e for e in events if e.cause == CauseCode.TIMEOUT)
 
 
 Makers = Mapping[bytes, Application]
@@ -238,7 +237,7 @@ def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:
     ended = {e.transactional_id: e.at_ms for e in burst.events}
     for e in sorted(events, key=lambda e: -e.at_ms):
         after = ended.get(e.transactional_id)
-        if after is not None and e.cause == causes.INITIALIZED and e.at_ms >= after:
+        if after is not None and e.cause == CauseCode.INITIALIZED and e.at_ms >= after:
             back[e.transactional_id] = e.at_ms
     needed = [back.get(e.transactional_id, e.at_ms) - (e.at_ms - (e.duration_ms or e.timeout_ms)) for e in burst.events]
     return -(-max(needed) // 10_000) * 10_000, len(back)

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 
-READABLE: Final = "readable"
-OPEN: Final = "open"
-LOG_END: Final = "log_end"
-BOUND: Final = "bound"
-UNKNOWN: Final = "unknown"
+
+class EndOfRun(StrEnum):
+    """What comes after a run of aborted records, in the words of the API."""
+
+    READABLE = "readable"
+    OPEN = "open"
+    LOG_END = "log_end"
+    BOUND = "bound"
+    UNKNOWN = "unknown"
+
 
 MOST_PIECES: Final = 100_000
 """Pieces of transactions that are kept for one run: some 20 MB. A piece is a sequence of batches of one transaction
@@ -37,7 +43,7 @@ class OnlyAborted(NamedTuple):
     to: int
     records: int
     transactions: dict[int, int]
-    ended_by: str
+    ended_by: EndOfRun
     open_producer_id: int | None = None
 
 
@@ -57,7 +63,7 @@ class AbortedRun:
         self._at = offset
         self._most_pieces = most_pieces
         self._end: int | None = None
-        self._ended_by = READABLE
+        self._ended_by = EndOfRun.READABLE
         self._open_producer: int | None = None
         self._pending: dict[int, list[_Piece]] = {}
         self._aborted: list[_Piece] = []
@@ -81,31 +87,31 @@ class AbortedRun:
         elif batch.is_transactional:
             self._wait(batch, first)
         else:
-            self._end_at(first, READABLE)
+            self._end_at(first, EndOfRun.READABLE)
 
     def add_unreadable(self, at: int) -> None:
         """Records that bytes follow which cannot be read: they may hold the marker of any transaction."""
         waiting = [pieces[0].first for pieces in self._pending.values()]
-        self._end_at(min([*waiting, max(at, self._at)]), UNKNOWN)
+        self._end_at(min([*waiting, max(at, self._at)]), EndOfRun.UNKNOWN)
         self._pending.clear()
 
     def mark_open(self, producer_id: int) -> None:
         """Records that the producer id's transaction is known to be open."""
         if pieces := self._pending.pop(producer_id, None):
-            self._end_at(pieces[0].first, OPEN, producer_id)
+            self._end_at(pieces[0].first, EndOfRun.OPEN, producer_id)
 
     def end_at_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
         """Ends the run at the LSO of the log, if it does not end before: consumers get nothing behind it."""
-        by = OPEN if last_stable_offset < high_watermark else LOG_END
+        by = EndOfRun.OPEN if last_stable_offset < high_watermark else EndOfRun.LOG_END
         self._end_at(max(last_stable_offset, self._offset), by)
 
     def finish(self, end: int, *, is_whole: bool) -> OnlyAborted | None:
         """Returns the run; None if it holds no aborted record. `end`: the offset at which reading stopped; `is_whole`:
         the log was read to its end."""
-        by = LOG_END if is_whole else BOUND
+        by = EndOfRun.LOG_END if is_whole else EndOfRun.BOUND
         self._end_at(max(end, self._at), by)
         for producer_id, pieces in self._pending.items():
-            self._end_at(pieces[0].first, by if by == BOUND else OPEN, producer_id)
+            self._end_at(pieces[0].first, by if by == EndOfRun.BOUND else EndOfRun.OPEN, producer_id)
         to = self._offset if self._end is None else self._end
         inside = [piece for piece in self._aborted if piece.first < to]
         if not inside:
@@ -117,7 +123,7 @@ class AbortedRun:
             sum(_records_before(piece, to) for piece in inside),
             dict(Counter(producer_id for producer_id, _ in transactions)),
             self._ended_by,
-            self._open_producer if self._ended_by == OPEN else None,
+            self._open_producer if self._ended_by == EndOfRun.OPEN else None,
         )
 
     def _wait(self, batch: BatchOffsets, first: int) -> None:
@@ -129,19 +135,19 @@ class AbortedRun:
         pieces.append(_Piece(first, batch.next, records, batch.producer_id, -1))
         self._pieces += 1
         if self._pieces >= self._most_pieces:
-            self._end_at(batch.next, BOUND)
+            self._end_at(batch.next, EndOfRun.BOUND)
 
     def _end_transaction(self, batch: BatchOffsets) -> None:
         pieces = self._pending.pop(batch.producer_id, [])
         if not pieces:
             return
-        if batch.marker == ABORT:
+        if batch.marker == MarkerType.ABORT:
             self._aborted += [piece._replace(transaction=self._transactions) for piece in pieces]
             self._transactions += 1
         else:
-            self._end_at(pieces[0].first, READABLE if batch.marker == COMMIT else UNKNOWN)
+            self._end_at(pieces[0].first, EndOfRun.READABLE if batch.marker == MarkerType.COMMIT else EndOfRun.UNKNOWN)
 
-    def _end_at(self, offset: int, by: str, producer_id: int | None = None) -> None:
+    def _end_at(self, offset: int, by: EndOfRun, producer_id: int | None = None) -> None:
         """Ends the run at the offset, if it does not end there or before."""
         if self._end is None or offset < self._end:
             self._end, self._ended_by, self._open_producer = offset, by, producer_id
@@ -163,7 +169,7 @@ def only_aborted_text(
     transactions: int,
     owners: Sequence[str],
     more_owners: int,
-    ended_by: str,
+    ended_by: EndOfRun,
 ) -> str:
     """Returns the sum in one sentence. `owners`: names of those with the most transactions; `more_owners`: number of
     the others."""
@@ -177,11 +183,11 @@ def only_aborted_text(
 
 
 _FOLLOWS: Final = {
-    READABLE: lambda to: f"first readable {to:,}.",
-    OPEN: lambda to: (
+    EndOfRun.READABLE: lambda to: f"first readable {to:,}.",
+    EndOfRun.OPEN: lambda to: (
         f"at {to:,} begins a transaction that is open: consumers of committed records wait there until it ends."
     ),
-    LOG_END: lambda to: f"the log ends at {to:,}, so consumers of committed records have nothing to read yet.",
-    BOUND: lambda to: f"reading stopped at its bound: this is true up to {to - 1:,}, and the run may go on.",
-    UNKNOWN: lambda to: f"the outcome of what follows, at {to:,}, is not known.",
+    EndOfRun.LOG_END: lambda to: f"the log ends at {to:,}, so consumers of committed records have nothing to read yet.",
+    EndOfRun.BOUND: lambda to: f"reading stopped at its bound: this is true up to {to - 1:,}, and the run may go on.",
+    EndOfRun.UNKNOWN: lambda to: f"the outcome of what follows, at {to:,}, is not known.",
 }

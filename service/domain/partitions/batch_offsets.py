@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from enum import StrEnum
+from typing import NamedTuple
 
-COMMIT: Final = "COMMIT"
-ABORT: Final = "ABORT"
+
+class MarkerType(StrEnum):
+    """The outcome that a control batch writes."""
+
+    COMMIT = "COMMIT"
+    ABORT = "ABORT"
 
 
 class BatchOffsets(NamedTuple):
@@ -21,6 +26,6 @@ class BatchOffsets(NamedTuple):
     producer_epoch: int
     is_transactional: bool
     is_control: bool = False
-    marker: str | None = None
+    marker: MarkerType | None = None
     timestamp_ms: int = -1
     records: int | None = None

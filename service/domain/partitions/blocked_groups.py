@@ -30,23 +30,34 @@ is open there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from service.domain.java_hash import partition_of
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.causes import Confidence
 
-INACTIVE: Final = "inactive"
-UNSTABLE_OFFSETS: Final = "unstable_offsets"
-STOPPED: Final = "stopped"
-WILL_STOP: Final = "will_stop"
-READS_UNCOMMITTED: Final = "reads_uncommitted"
-UNKNOWN: Final = "unknown"
-RELATIONS: Final = (INACTIVE, UNSTABLE_OFFSETS, STOPPED, WILL_STOP, READS_UNCOMMITTED, UNKNOWN)
-BLOCKED: Final = frozenset({STOPPED, WILL_STOP, UNSTABLE_OFFSETS})
 
-LEVEL_COMMITTED: Final = "read_committed"
-LEVEL_UNCOMMITTED: Final = "read_uncommitted"
+class GroupRelation(StrEnum):
+    """The relation of a group to an open transaction, in the words of the API."""
+
+    INACTIVE = "inactive"
+    UNSTABLE_OFFSETS = "unstable_offsets"
+    STOPPED = "stopped"
+    WILL_STOP = "will_stop"
+    READS_UNCOMMITTED = "reads_uncommitted"
+    UNKNOWN = "unknown"
+
+
+BLOCKED: Final = frozenset({GroupRelation.STOPPED, GroupRelation.WILL_STOP, GroupRelation.UNSTABLE_OFFSETS})
+
+
+class IsolationLevel(StrEnum):
+    """The isolation.level of a consumer, and the share.isolation.level of a share group."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
 
 STALLED_AFTER_MS: Final = 1_000
 """Time for which a partition has to be stalled before groups count as waiting for it: shorter transactions come and go
@@ -63,7 +74,7 @@ class GroupOffset(NamedTuple):
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
     `committed_offset` is the one before. `observed_at_ms`: time at which the answer had arrived. `standing_since_ms`:
     time since which `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches
-    were read. `isolation`: the level of a share group (LEVEL_COMMITTED, LEVEL_UNCOMMITTED); None for other groups.
+    were read. `isolation`: the level of a share group; None for other groups.
 
     `lso`: the LSO at the time of the answer, for which the rest holds; None if not known. `advances`: the number of
     times that the group, with members before and after, has moved on from an offset above this LSO.
@@ -81,7 +92,7 @@ class GroupOffset(NamedTuple):
     observed_at_ms: int
     standing_since_ms: int
     producer_id: int | None = None
-    isolation: str | None = None
+    isolation: IsolationLevel | None = None
     lso: int | None = None
     advances: int = 0
     has_records_ahead: bool | None = None
@@ -108,7 +119,7 @@ class AffectedGroup(NamedTuple):
 
     offset: GroupOffset
     ends: LsoSample | None
-    relation: str
+    relation: GroupRelation
     confidence: Confidence
     stalled_partition: TopicPartition
     stalled_lso: int
@@ -183,7 +194,7 @@ def _affected_group(
     own = all_ends.get(place)
     if one.is_unstable and offsets_partitions is not None:
         stalled_partition = OFFSETS_TOPIC, offsets_partition(one.group, offsets_partitions)
-        relation = INACTIVE if one.members == 0 else UNSTABLE_OFFSETS
+        relation = GroupRelation.INACTIVE if one.members == 0 else GroupRelation.UNSTABLE_OFFSETS
         affected = _behind(
             one, own, stalled_partition, all_ends.get(stalled_partition), relation, _confidence(one), as_of_ms
         )
@@ -201,7 +212,7 @@ def _behind(
     own: LsoSample | None,
     stalled_partition: TopicPartition,
     ends: LsoSample | None,
-    relation: str,
+    relation: GroupRelation,
     confidence: Confidence,
     as_of_ms: int,
 ) -> AffectedGroup | None:
@@ -211,39 +222,45 @@ def _behind(
     return AffectedGroup(one, own, relation, confidence, stalled_partition, ends.last_stable_offset, since_ms)
 
 
-def _relation(one: GroupOffset, own: LsoSample) -> tuple[str, Confidence]:
+def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
     """Returns relation and confidence, by the table above."""
     lso = own.last_stable_offset
     if one.members == 0:
-        return INACTIVE, Confidence.CERTAIN
-    if one.isolation == LEVEL_UNCOMMITTED:
-        return READS_UNCOMMITTED, Confidence.CERTAIN
+        return GroupRelation.INACTIVE, Confidence.CERTAIN
+    if one.isolation == IsolationLevel.READ_UNCOMMITTED:
+        return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN
     if one.committed_offset < 0:
         return _without_offset(one, own)
-    if one.committed_offset == lso or (one.committed_offset > lso and one.isolation == LEVEL_COMMITTED):
-        is_sure = one.isolation == LEVEL_COMMITTED and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
-        return STOPPED, Confidence.CERTAIN if is_sure and one.members is not None else Confidence.LIKELY
+    if one.committed_offset == lso or (one.committed_offset > lso and one.isolation == IsolationLevel.READ_COMMITTED):
+        is_sure = (
+            one.isolation == IsolationLevel.READ_COMMITTED and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
+        )
+        return GroupRelation.STOPPED, Confidence.CERTAIN if is_sure and one.members is not None else Confidence.LIKELY
     if one.committed_offset > lso:
         return _above(one, lso)
     if one.has_records_ahead is False and one.lso == lso:
-        return STOPPED, Confidence.LIKELY
-    return (WILL_STOP if one.unchanged_ms < STOPPED_AFTER_MS else UNKNOWN), Confidence.LIKELY
+        return GroupRelation.STOPPED, Confidence.LIKELY
+    return (
+        GroupRelation.WILL_STOP if one.unchanged_ms < STOPPED_AFTER_MS else GroupRelation.UNKNOWN
+    ), Confidence.LIKELY
 
 
-def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[str, Confidence]:
+def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
     """Returns the relation of a group that has members on the partition and has committed nothing there. A group that
     reads commits soon; only one that keeps its offsets elsewhere never does."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
-    return (STOPPED if is_waiting else UNKNOWN), Confidence.LIKELY
+    return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 
 
-def _above(one: GroupOffset, lso: int) -> tuple[str, Confidence]:
+def _above(one: GroupOffset, lso: int) -> tuple[GroupRelation, Confidence]:
     """Returns the relation of a group above the LSO. One step can be a reset that was made between two answers."""
     if one.lso == lso and one.advances:
-        return READS_UNCOMMITTED, Confidence.CERTAIN if one.advances > 1 else Confidence.LIKELY
+        return GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN if one.advances > 1 else Confidence.LIKELY
     since_ms = one.records_ahead_since_ms
     is_waiting = bool(one.members) and since_ms is not None and one.observed_at_ms - since_ms >= STOPPED_AFTER_MS
-    return (STOPPED if is_waiting and one.unchanged_ms >= STOPPED_AFTER_MS else UNKNOWN), Confidence.LIKELY
+    return (
+        GroupRelation.STOPPED if is_waiting and one.unchanged_ms >= STOPPED_AFTER_MS else GroupRelation.UNKNOWN
+    ), Confidence.LIKELY
 
 
 def _confidence(one: GroupOffset) -> Confidence:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import Resolution
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry
-from service.domain.transaction_log.causes import ADMIN, Cause, Confidence
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.worlds.markers import Marker
 
 SKEW_MS: Final = 2_000
@@ -79,14 +80,14 @@ class Decision(NamedTuple):
     `marker_epoch`: the producer epoch of its markers; None: not known.
     """
 
-    marker: str
+    marker: MarkerType
     from_ms: int
     until_ms: int | None
     cause: Cause
     by_hand: bool = False
     marker_epoch: int | None = None
 
-    def may_have_written(self, marker: str, epoch: int | None) -> bool:
+    def may_have_written(self, marker: MarkerType, epoch: int | None) -> bool:
         """Returns whether a marker may be of the decision, by all but its time."""
         is_its_epoch = None in (epoch, self.marker_epoch) or epoch == self.marker_epoch
         return self.marker == marker and is_its_epoch
@@ -115,7 +116,7 @@ class KnownPeriod(NamedTuple):
 
 
 def cause_of_marker(
-    marker: str, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
+    marker: MarkerType, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
 ) -> MarkerCause | None:
     """Returns the cause of the decision that fits the marker best, ambiguous if it fits only because clocks may differ.
 
@@ -135,7 +136,7 @@ def cause_of_marker(
         cause = decision.cause if distance_ms <= CLOSE_MS else decision.cause._replace(confidence=Confidence.AMBIGUOUS)
         return MarkerCause(cause, decision.by_hand)
     if period is not None and period.from_ms <= at_ms <= period.until_ms:
-        return MarkerCause(Cause(ADMIN, Confidence.LIKELY), by_hand=True)
+        return MarkerCause(Cause(CauseCode.ADMIN, Confidence.LIKELY), by_hand=True)
     return None
 
 

@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from service.domain.reasons.reason import Reason
 
-SOURCE: Final = "partitions"
-
 TopicPartition = tuple[str, int]
 """Topic and partition."""
 

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import RangeRead
 
-SOURCE: Final = "ledger"
-
 NOTHING: Final = -1
 
 

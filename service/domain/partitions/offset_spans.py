@@ -10,19 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from service.domain.partitions.aborted_run import AbortedRun, OnlyAborted
-from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 
-COMMITTED: Final = "committed"
-ABORTED: Final = "aborted"
-OPEN: Final = "open"
-HANGING: Final = "hanging"
-NON_TRANSACTIONAL: Final = "non_transactional"
-MARKER: Final = "marker"
-GAP: Final = "gap"
-UNKNOWN: Final = "unknown"
+
+class SpanKind(StrEnum):
+    """What a range of offsets holds, in the words of the API."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+    HANGING = "hanging"
+    NON_TRANSACTIONAL = "non_transactional"
+    MARKER = "marker"
+    GAP = "gap"
+    UNKNOWN = "unknown"
+
 
 MOST_SPANS: Final = 2_000
 
@@ -30,7 +36,7 @@ HEAD: Final = 100
 """Number of offsets at the head of a log that are read too where only later ones of them are asked for: what lies there
 shows whether a marker ends anything. A topic that was created again begins with markers that do not."""
 
-_FATES: Final = {COMMIT: COMMITTED, ABORT: ABORTED, None: UNKNOWN}
+_FATES: Final = {MarkerType.COMMIT: SpanKind.COMMITTED, MarkerType.ABORT: SpanKind.ABORTED, None: SpanKind.UNKNOWN}
 
 
 class Span(NamedTuple):
@@ -43,10 +49,10 @@ class Span(NamedTuple):
 
     first: int
     next: int
-    kind: str
+    kind: SpanKind
     producer_id: int | None = None
     producer_epoch: int | None = None
-    marker: str | None = None
+    marker: MarkerType | None = None
     marker_offset: int | None = None
     ended_ms: int | None = None
     ends_nothing: bool = False
@@ -61,10 +67,10 @@ class _GrowingSpan:
     begin: int
     first: int
     next: int
-    kind: str | None
+    kind: SpanKind | None
     producer_id: int = -1
     producer_epoch: int = -1
-    marker: str | None = None
+    marker: MarkerType | None = None
     marker_offset: int | None = None
     ended_ms: int | None = None
     ends_nothing: bool = False
@@ -157,7 +163,11 @@ class SpanBuilder:
         until = min(until, self.to)
         if until > self.next:
             self._is_whole = False
-            self._parts.append(_GrowingSpan(self.next, self.next, until, UNKNOWN if self._follows_unreadable else GAP))
+            self._parts.append(
+                _GrowingSpan(
+                    self.next, self.next, until, SpanKind.UNKNOWN if self._follows_unreadable else SpanKind.GAP
+                )
+            )
             self.next = until
         self._follows_unreadable = False
 
@@ -171,7 +181,7 @@ class SpanBuilder:
         self._is_whole = False
         for parts in self._waiting.values():
             for part in parts:
-                part.kind = UNKNOWN
+                part.kind = SpanKind.UNKNOWN
         self._waiting.clear()
 
     def note_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
@@ -182,7 +192,7 @@ class SpanBuilder:
         """Records that the producer id's transaction is known to be open, so its marker need not be searched for."""
         self._run.mark_open(producer_id)
         for part in self._waiting.pop(producer_id, ()):
-            part.kind = OPEN
+            part.kind = SpanKind.OPEN
 
     def finish(self, end: int, last_stable_offset: int, *, is_whole: bool) -> None:
         """Ends the walk: no more pieces follow. `end`: the offset at which reading stopped; `is_whole`: the log was
@@ -201,7 +211,7 @@ class SpanBuilder:
                 for part in parts
             )
             for part in parts:
-                part.kind = OPEN if is_open else UNKNOWN
+                part.kind = SpanKind.OPEN if is_open else SpanKind.UNKNOWN
         self._waiting.clear()
 
     def spans(self, hanging: Mapping[int, int]) -> list[Span]:
@@ -220,14 +230,14 @@ class SpanBuilder:
             part = _GrowingSpan(batch.first, self.next, until, None, batch.producer_id, batch.producer_epoch)
             self._parts.append(part)
             if batch.is_control:
-                part.kind = MARKER
+                part.kind = SpanKind.MARKER
                 _set_marker(part, batch)
                 part.ends_nothing = self._is_whole and batch.producer_id not in self._waiting
                 self._end_transaction(batch)
             elif batch.is_transactional:
                 self._waiting.setdefault(batch.producer_id, []).append(part)
             else:
-                part.kind = NON_TRANSACTIONAL
+                part.kind = SpanKind.NON_TRANSACTIONAL
         part.next = self.next = until
         if not batch.is_control:
             part.first_ms = batch.timestamp_ms if part.first_ms < 0 else min(part.first_ms, batch.timestamp_ms)
@@ -239,10 +249,10 @@ class SpanBuilder:
 
     @staticmethod
     def _span(part: _GrowingSpan, hanging: Mapping[int, int]) -> Span:
-        kind = part.kind or UNKNOWN
-        if kind in (OPEN, UNKNOWN) and part.marker_offset is None and part.producer_id >= 0:
+        kind = part.kind or SpanKind.UNKNOWN
+        if kind in (SpanKind.OPEN, SpanKind.UNKNOWN) and part.marker_offset is None and part.producer_id >= 0:
             start = hanging.get(part.producer_id)
-            kind = kind if start is None or part.begin < start else HANGING
+            kind = kind if start is None or part.begin < start else SpanKind.HANGING
         has_producer = part.producer_id >= 0
         return Span(
             part.first,
@@ -269,4 +279,4 @@ def _continues(part: _GrowingSpan, batch: BatchOffsets) -> bool:
     one."""
     if (part.producer_id, part.producer_epoch) != (batch.producer_id, batch.producer_epoch):
         return False
-    return part.kind is None if batch.is_transactional else part.kind == NON_TRANSACTIONAL
+    return part.kind is None if batch.is_transactional else part.kind == SpanKind.NON_TRANSACTIONAL

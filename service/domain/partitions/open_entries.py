@@ -4,6 +4,7 @@ nobody."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from service.domain.findings.context import Context
@@ -11,14 +12,18 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerLeftBehind, OwnerUndecodable
 from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, abort_due_at_ms, is_time
 
-OPENED: Final = "open"
-OVERDUE: Final = "overdue"
-COMPLETING: Final = "completing"
-ADOPTED: Final = "adopted"
-UNREPLICATED: Final = "unreplicated_marker"
-HANGING: Final = "hanging"
-NOT_KNOWN: Final = "unknown"
-RELATIONS: Final = (OPENED, OVERDUE, COMPLETING, ADOPTED, UNREPLICATED, HANGING, NOT_KNOWN)
+
+class RelationKind(StrEnum):
+    """The relation of an open entry to the transaction that will end it, in the words of the API."""
+
+    OPEN = "open"
+    OVERDUE = "overdue"
+    COMPLETING = "completing"
+    ADOPTED = "adopted"
+    UNREPLICATED_MARKER = "unreplicated_marker"
+    HANGING = "hanging"
+    UNKNOWN = "unknown"
+
 
 ADOPTED_AFTER_MS: Final = 5_000
 """Margin (ms) around the start of a transaction: an entry that was seen open before the margin, and still after it, is
@@ -48,14 +53,16 @@ class Entry(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """The relation of an entry to the transaction that will end it. `kind`: one of RELATIONS, in the words of the API.
+    """The relation of an entry to the transaction that will end it.
+
     `owner`: the id that wrote the entry; None if it is not known. `holder`: the id that has, or last had, the entry's
     producer id; the entry is not its own where `owner` is None. `why`: what is missing if `kind` is unknown.
     `is_unowned`: the log, as far as it is read, has no transaction that will end the entry; only the three confirmation
     steps show whether that is final (`findings.confirmation`). `is_unread`: the holder's present state in the log is
-    not known."""
+    not known.
+    """
 
-    kind: str
+    kind: RelationKind
     owner: Owner | None
     why: Reason | None = None
     is_unowned: bool = False
@@ -128,33 +135,33 @@ def relate(
         return _unowned(None, None, is_hanging=is_hanging, is_unread=not context.is_log_complete)
     owner = holder if can_be_of(entry, holder) and not is_foreign else None
     if holder.state == UNKNOWN:
-        return Relation(NOT_KNOWN, owner, OwnerUndecodable(), holder=holder)
+        return Relation(RelationKind.UNKNOWN, owner, OwnerUndecodable(), holder=holder)
     if will_end(entry, holder):
-        kind = ADOPTED if is_adopted else _owned_relation(entry, holder, context)
+        kind = RelationKind.ADOPTED if is_adopted else _owned_relation(entry, holder, context)
         return Relation(kind, holder, holder=holder)
     is_unread = holder.log_partition not in context.known_until_ms
     if is_left_behind(entry, holder) and not is_hanging and not is_unread:
         # a coordinator of before would end it by its timeout; the judge asks whether there is one
         why, is_overdue = OwnerLeftBehind(holder.log_partition), _is_overdue(holder, context)
-        return Relation(NOT_KNOWN, owner, why, is_unowned=is_overdue, holder=holder)
+        return Relation(RelationKind.UNKNOWN, owner, why, is_unowned=is_overdue, holder=holder)
     return _unowned(holder, owner, is_hanging=is_hanging, is_unread=is_unread)
 
 
 def _unowned(holder: Owner | None, owner: Owner | None, *, is_hanging: bool, is_unread: bool) -> Relation:
     if is_hanging:
-        return Relation(HANGING, owner, is_unowned=True, is_unread=is_unread, holder=holder)
+        return Relation(RelationKind.HANGING, owner, is_unowned=True, is_unread=is_unread, holder=holder)
     if is_unread:
-        return Relation(NOT_KNOWN, owner, LogUnread(), is_unread=True, holder=holder)
+        return Relation(RelationKind.UNKNOWN, owner, LogUnread(), is_unread=True, holder=holder)
     state = None if owner is None else NAMES[owner.state]
-    return Relation(NOT_KNOWN, owner, BeingConfirmed(state), is_unowned=True, holder=holder)
+    return Relation(RelationKind.UNKNOWN, owner, BeingConfirmed(state), is_unowned=True, holder=holder)
 
 
-def _owned_relation(entry: Entry, owner: Owner, context: Context) -> str:
+def _owned_relation(entry: Entry, owner: Owner, context: Context) -> RelationKind:
     if is_stale(entry, owner):
-        return ADOPTED
+        return RelationKind.ADOPTED
     if owner.state != ONGOING:
-        return COMPLETING
-    return OVERDUE if _is_overdue(owner, context) else OPENED
+        return RelationKind.COMPLETING
+    return RelationKind.OVERDUE if _is_overdue(owner, context) else RelationKind.OPEN
 
 
 def _is_overdue(owner: Owner, context: Context) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from service.domain.partitions.batch_offsets import COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 from service.domain.partitions.endings import CLOCKS_MS, MarkerCause
-from service.domain.partitions.offset_spans import ABORTED, COMMITTED, GAP, MARKER, OPEN, UNKNOWN, BatchesBefore, Span
+from service.domain.partitions.offset_spans import BatchesBefore, Span, SpanKind
 from service.domain.transaction_log.causes import Cause, Confidence
 
 
@@ -29,7 +29,7 @@ class LoggedTransaction(NamedTuple):
       producer id has its data epoch.
     """
 
-    marker: str | None
+    marker: MarkerType | None
     marker_epoch: int
     data_epoch: int | None
     decided_ms: int
@@ -40,7 +40,7 @@ class LoggedTransaction(NamedTuple):
 
 
 class _Marker(NamedTuple):
-    marker: str | None
+    marker: MarkerType | None
     epoch: int
     at_ms: int
 
@@ -54,7 +54,7 @@ class OwnDecision(NamedTuple):
     transaction: that whose marker ended them, or one that is still open, or that the log does not show any more.
     """
 
-    marker: str | None
+    marker: MarkerType | None
     decided_ms: int | None
     cause: Cause | None
     confidence: Confidence
@@ -69,7 +69,9 @@ class OwnDecision(NamedTuple):
         return of_marker._replace(cause=of_marker.cause._replace(confidence=Confidence.LIKELY))
 
 
-def decision_text(marker: str | None, confidence: Confidence, *, may_be_other: bool, ended_by: str | None) -> str:
+def decision_text(
+    marker: MarkerType | None, confidence: Confidence, *, may_be_other: bool, ended_by: str | None
+) -> str:
     """Returns what a decision without a marker means for records, in sentences. `ended_by`: the marker that ended them,
     like `ABORT at 6`; None if none did."""
     decided = "decided, COMMIT or ABORT is not known" if marker is None else f"decided {marker}"
@@ -120,13 +122,15 @@ def own_decisions(
     sees_all = before.is_from_start or earlier is not None
     found = {}
     for span in spans:
-        if span.producer_id is None and span.kind in (GAP, UNKNOWN):
+        if span.producer_id is None and span.kind in (SpanKind.GAP, SpanKind.UNKNOWN):
             sees_all = False  # a marker may have been there
         elif span.producer_id != producer_id:
             continue
-        elif span.kind == MARKER:
+        elif span.kind == SpanKind.MARKER:
             number, sees_all = number + 1, True
-        elif span.kind in (COMMITTED, ABORTED) or (span.kind in (OPEN, UNKNOWN) and span.marker_offset is None):
+        elif span.kind in (SpanKind.COMMITTED, SpanKind.ABORTED) or (
+            span.kind in (SpanKind.OPEN, SpanKind.UNKNOWN) and span.marker_offset is None
+        ):
             has_marker = span.marker_offset is not None
             if not has_marker and not is_whole:
                 continue  # its marker may lie where nothing was read
@@ -155,11 +159,15 @@ def decisions_of_findings(spans: Sequence[Span], findings: Iterable[LostCommit])
     marker."""
     found = {}
     for one in findings:
-        its = [s for s in spans if s.producer_id == one.producer_id and s.next > one.start_offset and s.kind != MARKER]
+        its = [
+            s
+            for s in spans
+            if s.producer_id == one.producer_id and s.next > one.start_offset and s.kind != SpanKind.MARKER
+        ]
         until = min((s.marker_offset for s in its if s.marker_offset is not None), default=None)
         for span in its:
-            if span.marker_offset == until and span.kind in (ABORTED, OPEN, UNKNOWN):
-                found[span.first] = OwnDecision(COMMIT, None, None, Confidence.AMBIGUOUS, may_be_other=True)
+            if span.marker_offset == until and span.kind in (SpanKind.ABORTED, SpanKind.OPEN, SpanKind.UNKNOWN):
+                found[span.first] = OwnDecision(MarkerType.COMMIT, None, None, Confidence.AMBIGUOUS, may_be_other=True)
     return found
 
 

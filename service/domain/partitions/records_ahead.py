@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 
 
 class CommittedRecords:
@@ -34,9 +34,9 @@ class CommittedRecords:
     def _end(self, batch: BatchOffsets) -> None:
         if batch.producer_id not in self._undecided:
             return
-        if batch.marker == COMMIT:
+        if batch.marker == MarkerType.COMMIT:
             self.found = True
-        elif batch.marker == ABORT:
+        elif batch.marker == MarkerType.ABORT:
             self._undecided.discard(batch.producer_id)
 
 

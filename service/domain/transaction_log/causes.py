@@ -29,16 +29,20 @@ from service.domain.transaction_log.states import (
 )
 from service.domain.transaction_log.transitions import is_same_transaction
 
-COMMIT: Final = "commit"
-CLIENT_ABORT: Final = "client_abort"
-TIMEOUT: Final = "timeout"
-FENCED: Final = "fenced"
-ADMIN: Final = "admin"
-EMPTY_ABORT: Final = "empty_abort"
-UNATTRIBUTED: Final = "unattributed"
-EXPIRY: Final = "expired"
-INITIALIZED: Final = "initialized"
-PID_ROTATED: Final = "pid_rotated"
+
+class CauseCode(StrEnum):
+    """Why a record of an id was written, in the words of the API (docs/causes.md)."""
+
+    COMMIT = "commit"
+    CLIENT_ABORT = "client_abort"
+    TIMEOUT = "timeout"
+    FENCED = "fenced"
+    ADMIN = "admin"
+    EMPTY_ABORT = "empty_abort"
+    UNATTRIBUTED = "unattributed"
+    EXPIRY = "expired"
+    INITIALIZED = "initialized"
+    PID_ROTATED = "pid_rotated"
 
 
 class Confidence(StrEnum):
@@ -67,7 +71,7 @@ class Cause(NamedTuple):
     `is_open`, the id's next record may still change the cause.
     """
 
-    code: str
+    code: CauseCode
     confidence: Confidence
     is_open: bool = False
 
@@ -77,13 +81,15 @@ def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
     id; None for the other steps."""
     if after.state == PREPARE_COMMIT:
         is_unchanged = is_same_transaction(before, after) and before.producer_epoch == after.producer_epoch
-        return Cause(COMMIT, Confidence.LIKELY) if is_unchanged else cause_of_commit(after)
+        return Cause(CauseCode.COMMIT, Confidence.LIKELY) if is_unchanged else cause_of_commit(after)
     if after.state == PREPARE_ABORT:
         return _empty_abort(before, after) if after.partition_count == 0 else _abort(before, after)
     if after.state == EMPTY:
-        return _rotated(before, after) or Cause(INITIALIZED, Confidence.CERTAIN)  # only InitProducerId writes Empty
+        return _rotated(before, after) or Cause(
+            CauseCode.INITIALIZED, Confidence.CERTAIN
+        )  # only InitProducerId writes Empty
     if after.state == EXPIRED:
-        return Cause(EXPIRY, Confidence.CERTAIN)
+        return Cause(CauseCode.EXPIRY, Confidence.CERTAIN)
     if after.state in COMPLETE:
         return _rotated(before, after)
     return None
@@ -91,7 +97,7 @@ def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
 
 def cause_of_commit(prepare: LogRecord) -> Cause:
     """Returns the cause of a PrepareCommit, from that record alone."""
-    return Cause(COMMIT, confidence_of_commit(prepare.client_transaction_version))
+    return Cause(CauseCode.COMMIT, confidence_of_commit(prepare.client_transaction_version))
 
 
 def confidence_of_commit(client_transaction_version: int) -> Confidence:
@@ -106,33 +112,37 @@ def confidence_of_commit(client_transaction_version: int) -> Confidence:
 def _empty_abort(before: LogRecord, after: LogRecord) -> Cause:
     begins_and_ends = before.state in EXPIRABLE or after.start_ms == after.last_update_ms
     return Cause(
-        EMPTY_ABORT, Confidence.CERTAIN if begins_and_ends else Confidence.LIKELY
+        CauseCode.EMPTY_ABORT, Confidence.CERTAIN if begins_and_ends else Confidence.LIKELY
     )  # else it was Ongoing without a partition
 
 
 def _abort(before: LogRecord, after: LogRecord) -> Cause:
     if before.state != ONGOING or before.producer_id != after.producer_id or before.start_ms != after.start_ms:
         return Cause(
-            UNATTRIBUTED, Confidence.AMBIGUOUS
+            CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS
         )  # the record before is missing: compacted, or cut off before it was read
     bump = after.producer_epoch - before.producer_epoch
     by_tv2_client = before.client_transaction_version >= 2
     by_tv2_coordinator = after.client_transaction_version >= 2
     if bump == 0 and not by_tv2_coordinator:
-        return Cause(CLIENT_ABORT, Confidence.LIKELY)  # an old EndTxn; the coordinator's own aborts raise the epoch
+        return Cause(
+            CauseCode.CLIENT_ABORT, Confidence.LIKELY
+        )  # an old EndTxn; the coordinator's own aborts raise the epoch
     if after.timeout_ms == TWO_PHASE_TIMEOUT_MS and bump > 0:
         return Cause(
-            CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True
+            CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True
         )  # a recovery that keeps the transaction raises it, too
     if bump != 1 and not (bump == 2 and by_tv2_coordinator):
-        return Cause(UNATTRIBUTED, Confidence.AMBIGUOUS)
+        return Cause(CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS)
     if _ran_out(after):
         return Cause(
-            TIMEOUT, Confidence.LIKELY
+            CauseCode.TIMEOUT, Confidence.LIKELY
         )  # a client's abort or a fence in the seconds before the scan looks the same
     if by_tv2_client and bump == 1:
-        return Cause(CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True)
-    return Cause(FENCED, Confidence.AMBIGUOUS, is_open=True)  # for InitProducerId; Empty shows whether it was let in
+        return Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True)
+    return Cause(
+        CauseCode.FENCED, Confidence.AMBIGUOUS, is_open=True
+    )  # for InitProducerId; Empty shows whether it was let in
 
 
 def _ran_out(abort: LogRecord) -> bool:
@@ -149,12 +159,12 @@ def _rotated(before: LogRecord, after: LogRecord) -> Cause | None:
     if before.producer_id == after.producer_id:
         return None
     if after.previous_producer_id not in (NO_ID, after.producer_id):
-        return Cause(PID_ROTATED, Confidence.CERTAIN)
+        return Cause(CauseCode.PID_ROTATED, Confidence.CERTAIN)
     if after.state == EMPTY:  # or the id expired and began anew, and the tombstone was compacted
         exhausted = before.producer_epoch >= _LAST_CLIENT_EPOCH and after.producer_epoch == 0
         untagged = after.previous_producer_id == NO_ID
-        return Cause(PID_ROTATED, Confidence.LIKELY) if exhausted and untagged else None
-    return Cause(PID_ROTATED, Confidence.LIKELY) if is_same_transaction(before, after) else None
+        return Cause(CauseCode.PID_ROTATED, Confidence.LIKELY) if exhausted and untagged else None
+    return Cause(CauseCode.PID_ROTATED, Confidence.LIKELY) if is_same_transaction(before, after) else None
 
 
 def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord) -> Cause:
@@ -170,28 +180,33 @@ def refine(cause: Cause, completed_ms: int, before: LogRecord, after: LogRecord)
         if _is_next_init(before, after):
             return _let_in(cause, before, after)
         if _asks_for_the_same(before, after):
-            return Cause(CLIENT_ABORT, Confidence.LIKELY)
-    if cause.is_open and cause.code == ADMIN and after_ms <= RETURNS_WITHIN_MS and _is_application(before, after):
-        return Cause(FENCED, Confidence.AMBIGUOUS)
+            return Cause(CauseCode.CLIENT_ABORT, Confidence.LIKELY)
+    if (
+        cause.is_open
+        and cause.code == CauseCode.ADMIN
+        and after_ms <= RETURNS_WITHIN_MS
+        and _is_application(before, after)
+    ):
+        return Cause(CauseCode.FENCED, Confidence.AMBIGUOUS)
     goes_on = _goes_on(before, after) or _asks_for_the_same(before, after)
-    if cause[:2] == (CLIENT_ABORT, Confidence.AMBIGUOUS) and before.state == COMPLETE_ABORT and goes_on:
-        return Cause(CLIENT_ABORT, Confidence.LIKELY)
+    if cause[:2] == (CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS) and before.state == COMPLETE_ABORT and goes_on:
+        return Cause(CauseCode.CLIENT_ABORT, Confidence.LIKELY)
     return settled(cause)
 
 
 def settled(cause: Cause) -> Cause:
     """Returns the cause of an abort once no record came that changes it."""
-    return Cause(ADMIN, Confidence.LIKELY) if cause.code == ADMIN else cause._replace(is_open=False)
+    return Cause(CauseCode.ADMIN, Confidence.LIKELY) if cause.code == CauseCode.ADMIN else cause._replace(is_open=False)
 
 
 def _let_in(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
     """Returns the cause if the one who asked was let in right after the abort."""
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
         return Cause(
-            ADMIN, Confidence.AMBIGUOUS, is_open=True
+            CauseCode.ADMIN, Confidence.AMBIGUOUS, is_open=True
         )  # or the application's own framework, which starts it at once
     # under TV2 a client that aborts and starts anew at once leaves the same records
-    return Cause(FENCED, Confidence.LIKELY if cause.code == FENCED else Confidence.AMBIGUOUS)
+    return Cause(CauseCode.FENCED, Confidence.LIKELY if cause.code == CauseCode.FENCED else Confidence.AMBIGUOUS)
 
 
 def _is_next_init(before: LogRecord, after: LogRecord) -> bool:

@@ -6,7 +6,7 @@ bytes of the log, not text.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,44 @@ class LogRecord(NamedTuple):
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""
+
+
+Truth = TypeVar("Truth", bool, Array)
+"""The answer of a rule about two neighbouring records (bool) or about columns of them (an array of bool). Such rules
+use operators only, so that one function judges both."""
+
+_Truth = TypeVar("_Truth", covariant=True)
+
+
+class Number(Protocol[_Truth]):
+    """An integer, or an array of integers."""
+
+    def __eq__(self, other: object, /) -> _Truth: ...  # type: ignore[override]
+    def __ne__(self, other: object, /) -> _Truth: ...  # type: ignore[override]
+    def __lt__(self, other: int, /) -> _Truth: ...
+    def __ge__(self, other: int, /) -> _Truth: ...
+    def __sub__(self, other: Self, /) -> Self: ...
+
+
+class OneOrMany(Protocol[_Truth]):
+    """A LogRecord, or columns of it: the fields that such rules use."""
+
+    @property
+    def state(self) -> Number[_Truth]: ...
+    @property
+    def timestamp_ms(self) -> Number[_Truth]: ...
+    @property
+    def producer_id(self) -> Number[_Truth]: ...
+    @property
+    def producer_epoch(self) -> Number[_Truth]: ...
+    @property
+    def start_ms(self) -> Number[_Truth]: ...
+    @property
+    def timeout_ms(self) -> Number[_Truth]: ...
+    @property
+    def previous_producer_id(self) -> Number[_Truth]: ...
+    @property
+    def partition_count(self) -> Number[_Truth]: ...
 
 
 class Records(NamedTuple):

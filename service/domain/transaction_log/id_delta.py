@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from service.domain.transaction_log import causes, journal, minutes, outcomes, states, transitions
-from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log import journal, minutes, outcomes, states, transitions
+from service.domain.transaction_log.causes import Cause, CauseCode
 from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Minute, Run, Step
 from service.domain.transaction_log.journal import JudgedPair, LastAbort, Transition
 from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums
@@ -144,7 +144,7 @@ def _add_pair(
         return
     delta.ended_aborts += bool(outcomes.completes_abort(before, after))
     row = judged.transition
-    delta.expired += row.cause == causes.EXPIRY and before.state != states.EXPIRED
+    delta.expired += row.cause == CauseCode.EXPIRY and before.state != states.EXPIRED
     if row.duration_ms is not None and after.state == states.PREPARE_ABORT:
         delta.durations.append((ABORT, OPEN, row.duration_ms))
         delta.minute_sums(after.timestamp_ms).add_open(row.duration_ms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log import causes, outcomes, transitions
-from service.domain.transaction_log.causes import Cause, Confidence
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.outcomes import duration_between
 from service.domain.transaction_log.states import (
@@ -53,11 +53,11 @@ class LastAbort(NamedTuple):
         """The time from which no record can change the cause any more; None if the cause is not waiting for one."""
         if not self.cause.is_open or self.completed_at_ms is None:
             return None
-        is_admin = self.cause.code == causes.ADMIN
+        is_admin = self.cause.code == CauseCode.ADMIN
         return self.completed_at_ms + (ADMIN_SETTLES_AFTER_MS if is_admin else SETTLES_AFTER_MS)
 
 
-NO_ABORT: Final = LastAbort(-1, Cause(causes.UNATTRIBUTED, Confidence.AMBIGUOUS), None, False)
+NO_ABORT: Final = LastAbort(-1, Cause(CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS), None, False)
 
 
 class Transition(NamedTuple):
@@ -72,7 +72,7 @@ class Transition(NamedTuple):
     timeout_ms: int
     duration_ms: int | None
     marker_ms: int | None
-    cause: str | None
+    cause: CauseCode | None
     confidence: Confidence | None
     note: str | None
 
@@ -91,14 +91,14 @@ class JudgedPair(NamedTuple):
     is_notable: bool
     decision: Transition | None
     revised: tuple[int, Cause] | None
-    aborts: tuple[tuple[str, int], ...]
+    aborts: tuple[tuple[CauseCode, int], ...]
 
 
 def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts: bool) -> JudgedPair:
     """Judges a pair. `before` is NO_RECORD if the predecessor is not known. `counts`: `after` lies in the part of the
     log that is counted."""
     revised: tuple[int, Cause] | None = None
-    aborts: list[tuple[str, int]] = []
+    aborts: list[tuple[CauseCode, int]] = []
     note = transitions.anomaly(before, after)
     repeated = before.state != NEVER_SEEN and bool(transitions.is_repetition(before, after))
     if last_abort.completed_at_ms is not None and not repeated:
@@ -212,4 +212,4 @@ def _is_notable(before: LogRecord, after: LogRecord, cause: Cause | None, note: 
     if note is not None or after.state in (PREPARE_ABORT, COMPLETE_ABORT):
         return True
     slow = (marker_ms(before, after) or 0) >= transitions.SLOW_MARKERS_MS
-    return slow or (cause is not None and cause.code != causes.COMMIT)
+    return slow or (cause is not None and cause.code != CauseCode.COMMIT)

@@ -6,18 +6,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from service.domain.transaction_log import causes, journal, outcomes
+from service.domain.transaction_log import journal, outcomes
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import LogRecord, Minute
 from service.domain.transaction_log.states import PREPARE_COMMIT
 
 MINUTE_MS: Final = 60_000
 
 COUNTED_AS: Final = {
-    causes.CLIENT_ABORT: "client",
-    causes.TIMEOUT: "timeout",
-    causes.FENCED: "fenced",
-    causes.ADMIN: "admin",
-    causes.UNATTRIBUTED: "unattributed",
+    CauseCode.CLIENT_ABORT: "client",
+    CauseCode.TIMEOUT: "timeout",
+    CauseCode.FENCED: "fenced",
+    CauseCode.ADMIN: "admin",
+    CauseCode.UNATTRIBUTED: "unattributed",
 }
 """By cause, the word under which `aborts` are counted in JSON, metrics and columns."""
 

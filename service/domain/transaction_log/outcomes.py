@@ -1,45 +1,32 @@
 """Detects the end of a transaction in two neighbouring records of its id, and sorts durations into buckets.
 
-The rules use operators only, so the same function judges two records (the last one in the store and the first one of a
-read) and whole columns of neighbours (inside a read).
+Two records: the last one in the store and the first one of a read. Columns: neighbours inside a read.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any, Final, Protocol
+from typing import Final
 
+from service.domain.transaction_log.facts import OneOrMany, Truth
 from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, PREPARE_ABORT
 
 
-class Ending(Protocol):
-    """The fields of a LogRecord that the rules use: integers, or numpy arrays of integers of one length."""
-
-    @property
-    def state(self) -> Any: ...
-    @property
-    def producer_id(self) -> Any: ...
-    @property
-    def start_ms(self) -> Any: ...
-    @property
-    def partition_count(self) -> Any: ...
-
-
-def completes_commit(before: Ending, after: Ending) -> Any:
-    """Returns whether `after` completes a commit that `before` had not completed yet (bool, or an array of bool)."""
+def completes_commit(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
+    """Returns whether `after` completes a commit that `before` had not completed yet ."""
     return (after.state == COMPLETE_COMMIT) & _first_time(before, after)
 
 
-def completes_abort(before: Ending, after: Ending) -> Any:
+def completes_abort(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` completes the abort of a transaction that had partitions.
 
     An abort with an empty partition list (KIP-890, TV2: PrepareAbort) is not counted: no transaction had begun.
     """
-    aborted_nothing = (before.state == PREPARE_ABORT) & (before.partition_count == 0)
-    return (after.state == COMPLETE_ABORT) & (aborted_nothing == False) & _first_time(before, after)  # noqa: E712 - arrays
+    of_something = (before.state != PREPARE_ABORT) | (before.partition_count != 0)
+    return (after.state == COMPLETE_ABORT) & of_something & _first_time(before, after)
 
 
-def _first_time(before: Ending, after: Ending) -> Any:
+def _first_time(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` is no repetition of `before`. A coordinator repeats an append if it missed the
     acknowledgement; the repeated record does not end the transaction a second time."""
     return (

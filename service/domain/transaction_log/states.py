@@ -46,7 +46,6 @@ EXPIRABLE: Final = COMPLETE | {EMPTY}
 
 
 TOPIC: Final = "__transaction_state"
-SOURCE: Final = "transaction_state"
 
 
 EXPIRATION_CONFIG: Final = "transactional.id.expiration.ms"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.states import COMPLETE_COMMIT, NEVER_SEEN
 from service.domain.transaction_log.transitions import REPEATED
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     producer_epoch: int
     duration_ms: int | None
     marker_ms: int | None
-    cause: str | None
+    cause: CauseCode | None
     confidence: Confidence | None
     note: str | None
     counted: bool

@@ -8,9 +8,11 @@ record.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import reduce
+from operator import and_
+from typing import Final
 
-from service.domain.transaction_log.facts import NO_ID, LogRecord
+from service.domain.transaction_log.facts import NO_ID, LogRecord, OneOrMany, Truth
 from service.domain.transaction_log.states import (
     ADMIN_TIMEOUTS_MS,
     COMPLETE_ABORT,
@@ -71,7 +73,7 @@ def _may_begin(before: LogRecord, after: LogRecord) -> bool:
     return before.producer_id == after.producer_id and not is_abort_of_something
 
 
-def is_same_transaction(before: Any, after: Any) -> Any:
+def is_same_transaction(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether two records belong to one transaction: same start, same producer id or its successor. Takes
     records, or columns of them.
 
@@ -84,14 +86,14 @@ def is_same_transaction(before: Any, after: Any) -> Any:
     return (before.start_ms == after.start_ms) & ((before.producer_id == after.producer_id) | rotated)
 
 
-def is_repetition(before: Any, after: Any) -> Any:
+def is_repetition(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` is the same step again. Takes records, or columns of them. An Ongoing record never counts
     as a repetition: it adds partitions.
 
     A step that is repeated after a failed append has another update time. A repeated InitProducerId has the epoch and
     the timeout of the first. An abort with partitions does not repeat an abort without: they count differently.
     """
-    aborts_as_much = (before.partition_count == 0) == (after.partition_count == 0)
+    aborts_as_much: Truth = (before.partition_count == 0) == (after.partition_count == 0)
     return (
         (before.state == after.state)
         & (after.state != ONGOING)
@@ -103,7 +105,7 @@ def is_repetition(before: Any, after: Any) -> Any:
     )
 
 
-def is_prepared_again(before: Any, after: Any) -> Any:
+def is_prepared_again(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether `after` is a second PrepareX with the same decision of one transaction. Takes records, or columns
     of them.
 
@@ -114,15 +116,13 @@ def is_prepared_again(before: Any, after: Any) -> Any:
     return (before.state == after.state) & is_prepared & is_same_transaction(before, after)
 
 
-def is_plain(before: Any, after: Any) -> Any:
+def is_plain(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
     """Returns whether this is a step of an ordinary commit that gets no row of its own. Takes records, or columns of
     them. The first transaction after an Empty with an administrator's timeout is no plain step: it shows that no
     administrator wrote that Empty (`causes.refine`)."""
     same_producer = before.producer_id == after.producer_id
     goes_on = same_producer & (before.start_ms == after.start_ms)
-    of_application: Any = True
-    for timeout_ms in ADMIN_TIMEOUTS_MS:
-        of_application &= before.timeout_ms != timeout_ms
+    of_application = reduce(and_, (before.timeout_ms != timeout_ms for timeout_ms in ADMIN_TIMEOUTS_MS))
     is_idle = ((before.state == EMPTY) & of_application) | (before.state == COMPLETE_COMMIT)
     begins = (after.state == ONGOING) & is_idle & same_producer
     grows = (after.state == ONGOING) & (before.state == ONGOING) & goes_on

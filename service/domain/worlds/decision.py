@@ -20,7 +20,7 @@ from enum import Enum, auto
 from typing import Final
 
 from service.domain.reasons.decided import Contradiction, FactsNotRead, HasGrown, NoLogAccess
-from service.domain.worlds.verdict import Verdict, World, undecided
+from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 
 READ_AGAIN_MS: Final = 30_000
 """Interval between readings while the decision is unknown."""
@@ -74,7 +74,7 @@ class Decision:
         `is_growing`, records of a transaction that commits may be in the entry."""
         found = self.verdict
         is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
-        return undecided(HasGrown()) if is_stale and found.decision in (World.ABORT, World.NONE) else found
+        return undecided(HasGrown()) if is_stale and found.decision in (Decided.ABORT, Decided.NONE) else found
 
     @property
     def was_listed(self) -> bool:
@@ -121,7 +121,7 @@ class Decision:
         match self.state:
             case State.CONTRADICTED | State.NO_LOG:
                 return self
-            case State.KNOWN if has_grown and self.newest.decision != World.COMMIT:
+            case State.KNOWN if has_grown and self.newest.decision != Decided.COMMIT:
                 pass  # a marker that was right for some of the records may be wrong for all of them
             case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision and not verdict.overrules:
                 if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:

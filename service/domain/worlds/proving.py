@@ -19,7 +19,7 @@ from service.domain.worlds.markers import Marker, ended_before, matches
 from service.domain.worlds.order import AbsenceProof, LogPosition
 from service.domain.worlds.ownership import foreign_records
 from service.domain.worlds.transactions import Epochs, HiddenTransactions, Transaction, transactions_of
-from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, decision_of, undecided
+from service.domain.worlds.verdict import Decided, Proof, ProofKind, Verdict, World, decision_of, undecided
 
 LATER_MS: Final = 10_000
 """Margin (ms) for the difference of clocks. If an entry's newest record has a timestamp later than a decision by more
@@ -59,7 +59,7 @@ def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTran
         possible.add(World.NONE)
     decision = decision_of(possible)
     holds_committed = committed is not None
-    question = None if decision != UNKNOWN else _open_question(left, holes, holds_committed=holds_committed)
+    question = None if decision != Decided.UNKNOWN else _open_question(left, holes, holds_committed=holds_committed)
     leader_changed = entry.leader_epoch > entry.batches.last_leader_epoch
     return Verdict(frozenset(possible), decision, proofs.found, question, holds_committed, leader_changed)
 
@@ -77,14 +77,14 @@ def _possible_writers(
     writers = proofs.keep(
         transactions,
         lambda one: one.lists_partition is not False or _may_be_unlisted(entry, one),
-        Kind.LISTING,
+        ProofKind.LISTING,
         log,
         f"{{gone}} of the producer id ended without listing {entry.partition_name}",
     )
     left = proofs.keep(
         writers,
         lambda one: one.data_epochs.overlaps(entry.batches.epochs),
-        Kind.EPOCH,
+        ProofKind.EPOCH,
         entry.location,
         f"the entry was written under epoch {_shown(entry.batches.epochs)}, {{gone}} under others",
     )
@@ -92,14 +92,14 @@ def _possible_writers(
         left = proofs.keep(
             left,
             lambda one: one.decided.offset >= absence.log_end,
-            Kind.ORDER,
+            ProofKind.ORDER,
             log,
             f"the entry did not exist yet when {{gone}} had ended, below offset {absence.log_end}",
         )
     left = proofs.keep(
         left,
         lambda one: not entry.was_written_before(log_partition, one.began),
-        Kind.ORDER,
+        ProofKind.ORDER,
         log,
         "the entry was complete before {gone} began",
     )
@@ -108,7 +108,7 @@ def _possible_writers(
     return proofs.keep(
         left,
         lambda one: one.decided not in over,
-        Kind.MARKER,
+        ProofKind.MARKER,
         f"{entry.partition_name}@{entry.markers[-1].offset}" if over else "",
         "the marker at this offset ended {gone} that could have written the entry",
     )
@@ -124,14 +124,14 @@ class _Proofs:
     def found(self) -> tuple[Proof, ...]:
         return tuple(self._found)
 
-    def add(self, kind: Kind, source: str, text: str) -> None:
+    def add(self, kind: ProofKind, source: str, text: str) -> None:
         self._found.append(Proof(kind, self._at_ms, source, text))
 
     def keep(
         self,
         those: Sequence[Transaction],
         is_kept: Callable[[Transaction], bool],
-        kind: Kind,
+        kind: ProofKind,
         source: str,
         text: str,
     ) -> list[Transaction]:
@@ -148,10 +148,10 @@ def _hidden(entry: EntryRead, hidden: Sequence[HiddenTransactions], proofs: _Pro
     left = [one for one in hidden if _may_hide(entry, one, entry.newest_absence_proof(one.log_partition))]
     if not hidden:
         text = "the transaction log was read without a hole that could hide another transaction of the producer id"
-        proofs.add(Kind.COMPLETENESS, TOPIC, text)
+        proofs.add(ProofKind.COMPLETENESS, TOPIC, text)
     elif not left:
         text = f"{_count(len(hidden), 'hole')} of the transaction log cannot hide its transaction, by epochs and order"
-        proofs.add(Kind.COMPLETENESS, TOPIC, text)
+        proofs.add(ProofKind.COMPLETENESS, TOPIC, text)
     return left
 
 
@@ -199,7 +199,7 @@ def _is_of_transactions(entry: EntryRead, log_partition: int, left: Sequence[Tra
     """Returns whether no record of the entry was written after its transaction had ended, or without one."""
     if any(one.lists_partition and entry.was_written_before(log_partition, one.decided) for one in left):
         text = "the entry was complete before its transaction was decided"
-        proofs.add(Kind.ORDER, f"{TOPIC}-{log_partition}", text)
+        proofs.add(ProofKind.ORDER, f"{TOPIC}-{log_partition}", text)
         return True
     return False
 
@@ -223,7 +223,7 @@ def _committed_within(
         "a committed transaction has records on each partition that it added; no marker ended it here, so its records"
         " are in this entry"
     )
-    proofs.add(Kind.LISTING, f"{TOPIC}-{log_partition}@{committed[-1].decided.offset}", text)
+    proofs.add(ProofKind.LISTING, f"{TOPIC}-{log_partition}@{committed[-1].decided.offset}", text)
     return committed[-1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from service.domain.reasons.decided import Contradiction, ForeignRecords, Proven, UnlistedWriter
 from service.domain.reasons.reason import Reason
@@ -20,7 +20,7 @@ class World(StrEnum):
     NONE = "none"
 
 
-class Kind(StrEnum):
+class ProofKind(StrEnum):
     """The kind of fact that a proof rests on."""
 
     EPOCH = "epoch"
@@ -30,13 +30,19 @@ class Kind(StrEnum):
     COMPLETENESS = "completeness"
 
 
-UNKNOWN: Final = "unknown"
+class Decided(StrEnum):
+    """What a verdict allows to say: the one kind of world that is left, or that more than one is."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    NONE = "none"
+    UNKNOWN = "unknown"
 
 
 class Proof(NamedTuple):
     """A fact, read at `at_ms`, that removes a world. `source` is the place where the fact can be read again."""
 
-    kind: Kind
+    kind: ProofKind
     at_ms: int
     source: str
     text: str
@@ -45,14 +51,14 @@ class Proof(NamedTuple):
 class Verdict(NamedTuple):
     """The worlds left for an entry, and the decision that follows.
 
-    `decision`: a World's value, or UNKNOWN. `open_question`: the reason why it is unknown; None if it is known.
+    `decision`: UNKNOWN where more than one marker may be right. `open_question`: why it is unknown, else None.
     `holds_committed`: records of a committed transaction are proven to be in the entry; there may be others.
     `leader_changed`: the partition has had another leader since the entry was written, so that a marker may have been
     lost with one.
     """
 
     possible: frozenset[World]
-    decision: str
+    decision: Decided
     proofs: tuple[Proof, ...]
     open_question: Reason | None
     holds_committed: bool = False
@@ -60,7 +66,7 @@ class Verdict(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        return self.decision != UNKNOWN
+        return self.decision != Decided.UNKNOWN
 
     @property
     def why(self) -> Reason:
@@ -82,12 +88,12 @@ class Verdict(NamedTuple):
 
 def undecided(question: Reason) -> Verdict:
     """Returns the verdict that leaves every world possible, because no fact was read that would remove one."""
-    return Verdict(frozenset(World), UNKNOWN, (), question)
+    return Verdict(frozenset(World), Decided.UNKNOWN, (), question)
 
 
-def decision_of(possible: Set[World]) -> str:
-    """Returns the decision that these worlds leave: a World's value, or UNKNOWN."""
+def decision_of(possible: Set[World]) -> Decided:
+    """Returns the decision that these worlds leave: UNKNOWN where more than one marker may be right."""
     if World.COMMIT not in possible:
         # without a marker of it there, an aborted transaction is the likelier of the two
-        return World.ABORT if World.ABORT in possible else World.NONE
-    return World.COMMIT if possible == {World.COMMIT} else UNKNOWN
+        return Decided.ABORT if World.ABORT in possible else Decided.NONE
+    return Decided.COMMIT if possible == {World.COMMIT} else Decided.UNKNOWN

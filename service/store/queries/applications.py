@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Connection, select
 
 from service.domain.applications import IN_USE, INITS_KEPT, Behaviour, Init
-from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import COMPLETE_ABORT, EMPTY, OPEN, PREPARE_ABORT, UNKNOWN
 from service.store.schema import transactional_ids, transitions
 
@@ -42,7 +42,8 @@ def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) ->
             _inits(connection, cluster_id, row.transactional_id),
             IN_USE if row.state in OPEN or row.state == UNKNOWN else row.last_update_ms if row.last_outcome else None,
             row.ends,
-            row.last_outcome in (PREPARE_ABORT, COMPLETE_ABORT) and row.abort_cause in (causes.TIMEOUT, causes.FENCED),
+            row.last_outcome in (PREPARE_ABORT, COMPLETE_ABORT)
+            and row.abort_cause in (CauseCode.TIMEOUT, CauseCode.FENCED),
         )
         for row in found.all()
     ]

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, bindparam, exists, func, or_, select
 
 from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
-from service.domain.source_state import LeaseState
-from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG, SOURCE, UNKNOWN
+from service.domain.source_state import LeaseState, SourceName
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG, UNKNOWN
 from service.domain.worlds.order import NO_POSITION
 from service.domain.worlds.transactions import ANY_EPOCH, HiddenTransactions, Range
 from service.store.schema import (
@@ -160,7 +160,7 @@ def statuses(connection: Connection, cluster_id: int) -> dict[str, StatusRow]:
 
 def has_log(connection: Connection, cluster_id: int) -> bool:
     """Returns whether the cluster has, or had, a `__transaction_state`."""
-    found = select(_L.partition).where(_L.cluster_id == cluster_id, _L.source == SOURCE)
+    found = select(_L.partition).where(_L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG)
     return connection.execute(found.limit(1)).first() is not None
 
 
@@ -174,7 +174,7 @@ def lease_state(connection: Connection, cluster_id: int) -> LeaseState | None:
 
 def log_as_of_ms(connection: Connection, cluster_id: int) -> int | None:
     """Returns when the transaction log was last read; None before the first time."""
-    status = statuses(connection, cluster_id).get(SOURCE)
+    status = statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     return None if status is None else status.as_of_ms
 
 
@@ -234,7 +234,9 @@ class FirstRead(NamedTuple):
 def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
     """Returns the progress of the first read; None once it is at its end, and where there was no history."""
     rows = connection.execute(
-        select(_L.next_offset, _L.counted_from, _L.log_start).where(_L.cluster_id == cluster_id, _L.source == SOURCE)
+        select(_L.next_offset, _L.counted_from, _L.log_start).where(
+            _L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG
+        )
     ).all()
     if all(row.next_offset >= row.counted_from for row in rows):
         return None
@@ -258,7 +260,7 @@ class LogRead(NamedTuple):
 
 
 def log_read(connection: Connection, cluster_id: int) -> LogRead:
-    rows = partitions(connection, cluster_id, SOURCE)
+    rows = partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)
     unseen = [HiddenTransactions(row.partition, NO_POSITION, Range(0, row.witnessed_from), ANY_EPOCH) for row in rows]
     is_odd = has_undecodable(connection, cluster_id)
     if is_odd:

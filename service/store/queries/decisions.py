@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, and_, func, or_, select
 
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
-from service.domain.partitions.batch_offsets import ABORT as ABORT_MARKER
-from service.domain.partitions.batch_offsets import COMMIT as COMMIT_MARKER
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.endings import CLOCKS_MS, Decision, KnownPeriod
 from service.domain.partitions.own_transactions import LostCommit
-from service.domain.transaction_log.causes import ADMIN, COMMIT, Cause, Confidence, confidence_of_commit
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence, confidence_of_commit
 from service.domain.transaction_log.minutes import MINUTE_MS
-from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT, SOURCE
+from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.transaction_log.transitions import SLOW_MARKERS_MS
 from service.store.id_key import id_key
 from service.store.queries import clusters
@@ -24,13 +24,13 @@ from service.store.schema import data_gaps, findings, id_minutes, transactional_
 _MOST_ROWS: Final = 5_000
 
 _BY_HAND: Final = {
-    Resolution.OUR_MARKER: ((ABORT_MARKER, COMMIT_MARKER), Cause(ADMIN, Confidence.CERTAIN)),
-    Resolution.FOREIGN_ABORT: ((ABORT_MARKER,), Cause(ADMIN, Confidence.LIKELY)),
-    Resolution.FOREIGN_COMMIT: ((COMMIT_MARKER,), Cause(ADMIN, Confidence.LIKELY)),
+    Resolution.OUR_MARKER: ((MarkerType.ABORT, MarkerType.COMMIT), Cause(CauseCode.ADMIN, Confidence.CERTAIN)),
+    Resolution.FOREIGN_ABORT: ((MarkerType.ABORT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
+    Resolution.FOREIGN_COMMIT: ((MarkerType.COMMIT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
 }
 """The markers that are possible, and their cause, by resolution of a hanging transaction that no coordinator ended."""
 
-_PREPARED: Final = {PREPARE_ABORT: ABORT_MARKER, PREPARE_COMMIT: COMMIT_MARKER}
+_PREPARED: Final = {PREPARE_ABORT: MarkerType.ABORT, PREPARE_COMMIT: MarkerType.COMMIT}
 
 _T, _M, _I, _F, _G = transitions.c, id_minutes.c, transactional_ids.c, findings.c, data_gaps.c
 
@@ -70,8 +70,8 @@ def coordinator_decisions(
         )
     ).one_or_none()
     if state is not None and state.state == PREPARE_COMMIT:
-        cause = Cause(COMMIT, confidence_of_commit(state.client_transaction_version))
-        found.append(Decision(COMMIT_MARKER, state.state_since_ms, None, cause, marker_epoch=state.producer_epoch))
+        cause = Cause(CauseCode.COMMIT, confidence_of_commit(state.client_transaction_version))
+        found.append(Decision(MarkerType.COMMIT, state.state_since_ms, None, cause, marker_epoch=state.producer_epoch))
     return CoordinatorDecisions(tuple(found), history[-1].at_ms if len(history) == _MOST_ROWS else 0)
 
 
@@ -82,9 +82,14 @@ def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | N
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
         return None
-    if any(row.next_offset < row.end_offset for row in clusters.partitions(connection, cluster.id, SOURCE)):
+    if any(
+        row.next_offset < row.end_offset
+        for row in clusters.partitions(connection, cluster.id, SourceName.TRANSACTION_LOG)
+    ):
         return None
-    gap_ms = connection.scalar(select(func.max(_G.seen_at_ms)).where(_G.cluster_id == cluster.id, _G.source == SOURCE))
+    gap_ms = connection.scalar(
+        select(func.max(_G.seen_at_ms)).where(_G.cluster_id == cluster.id, _G.source == SourceName.TRANSACTION_LOG)
+    )
     return KnownPeriod(max(cluster.counted_since_ms, oldest_ms, gap_ms or 0) + CLOCKS_MS, as_of_ms - CLOCKS_MS)
 
 
@@ -158,7 +163,9 @@ def _from_history(newest_first: Sequence[Any], producer_id: int) -> Iterator[Dec
             cause = Cause(row.cause, row.confidence)
             yield Decision(_PREPARED[row.to_state], row.at_ms, until_ms, cause, marker_epoch=row.producer_epoch)
         elif row.to_state == COMPLETE_COMMIT and row.marker_ms is not None and not _is_commit(earlier):
-            yield Decision(COMMIT_MARKER, row.at_ms - row.marker_ms, row.at_ms, Cause(COMMIT, Confidence.LIKELY))
+            yield Decision(
+                MarkerType.COMMIT, row.at_ms - row.marker_ms, row.at_ms, Cause(CauseCode.COMMIT, Confidence.LIKELY)
+            )
 
 
 def _is_commit(row: Any) -> bool:
@@ -180,6 +187,8 @@ def _from_minutes(
         )
     )
     return [
-        Decision(COMMIT_MARKER, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(COMMIT, Confidence.LIKELY))
+        Decision(
+            MarkerType.COMMIT, row.first_ms - SLOW_MARKERS_MS, row.last_ms, Cause(CauseCode.COMMIT, Confidence.LIKELY)
+        )
         for row in rows
     ]

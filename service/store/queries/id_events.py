@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, func, select
 
 from service.domain.findings.events import Event
-from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import CauseCode
 from service.store.display import display_id
 from service.store.schema import transitions
 
 EVENTS_READ: Final = 10_000
 
-REPORTED_CAUSES: Final = (causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.INITIALIZED, causes.EXPIRY)
+REPORTED_CAUSES: Final = (CauseCode.TIMEOUT, CauseCode.FENCED, CauseCode.ADMIN, CauseCode.INITIALIZED, CauseCode.EXPIRY)
 """Causes that findings report."""
 
 

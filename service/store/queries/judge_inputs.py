@@ -16,6 +16,7 @@ from service.domain.findings.context import LogProgress
 from service.domain.findings.ids_running_out import HIGH_EPOCH_FROM
 from service.domain.findings.log_expanded import NAMED, LeftBehind, LeftBehindIds
 from service.domain.findings.unreadable import DataGap, Undecoded
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import (
     EXPIRED,
     FIRST_TIME_MS,
@@ -24,7 +25,6 @@ from service.domain.transaction_log.states import (
     PERSISTED,
     PREPARE_ABORT,
     PREPARE_COMMIT,
-    SOURCE,
     TWO_PHASE_TIMEOUT_MS,
     UNKNOWN,
 )
@@ -82,7 +82,7 @@ _L = left_behind_records.c
 _NEWEST_WRITES: Final = 500
 """Number of ids of each state, the ones written last, among which those of a log partition are searched."""
 _LOG_PROGRESS = select(*(log_partitions.c[name] for name in LogProgress._fields)).where(
-    log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
+    log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SourceName.TRANSACTION_LOG
 )
 _DESCRIPTION = select(clusters.c.description).where(clusters.c.id == bindparam("cluster_id"))
 
@@ -289,7 +289,9 @@ def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> Limited
     for partition, name in ids:
         names.setdefault(partition, []).append(name)
     r = rejects.c
-    newest = select(r.partition, r.offset, r.seen_at_ms, r.reason).where(r.cluster_id == cluster_id, r.source == SOURCE)
+    newest = select(r.partition, r.offset, r.seen_at_ms, r.reason).where(
+        r.cluster_id == cluster_id, r.source == SourceName.TRANSACTION_LOG
+    )
     rows = connection.execute(newest.order_by(r.id.desc()).limit(UNDECODED_READ)).all()
     recent = [row for row in rows if row.seen_at_ms >= since_ms]
     seen: dict[int, list[tuple[int, int, str]]] = {}

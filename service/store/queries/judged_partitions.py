@@ -17,13 +17,13 @@ from service.domain.partitions.blockers import (
     why_not_judged,
 )
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.open_entries import UNREPLICATED, Entry, Owner, Relation, owner_of, relate
+from service.domain.partitions.open_entries import Entry, Owner, Relation, RelationKind, owner_of, relate
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.coding import decode
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, TooManyStalled
 from service.domain.reasons.unread import is_denied, is_log_absent
-from service.domain.transaction_log.states import SOURCE
+from service.domain.source_state import SourceName
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
 from service.store.queries.owners import owners
@@ -115,7 +115,7 @@ class StalledRow(NamedTuple):
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, the brokers have none, or no read has ever
     succeeded. None if the log is read, or was read before and will be read again."""
-    status = clusters.statuses(connection, cluster_id).get(SOURCE)
+    status = clusters.statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     if status is None or status.error is None:
         return None
     is_final = status.as_of_ms is None or is_denied(status.error) or is_log_absent(status.error)
@@ -175,7 +175,7 @@ class _Judging(NamedTuple):
         named = blocker_of(row, seen)
         if (closed := unreplicated(row, seen, self.as_of_ms)) is not None:
             owner = owner_of(closed, self.owners.get(closed.producer_id, []))
-            shown.insert(0, JudgedEntry(closed, Relation(UNREPLICATED, owner, holder=owner)))
+            shown.insert(0, JudgedEntry(closed, Relation(RelationKind.UNREPLICATED_MARKER, owner, holder=owner)))
         blocker = next((one for one in shown if one.entry is named), None)
         return JudgedPartition(row, tuple(shown), blocker, why)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select, tuple_
 
-from service.domain.partitions.ledger import SOURCE, Marker, Volume
+from service.domain.partitions.ledger import Marker, Volume
+from service.domain.source_state import SourceName
 from service.store.schema import log_partitions, partition_markers, partition_minutes
 
 _L, _M, _V = log_partitions.c, partition_markers.c, partition_minutes.c
@@ -16,7 +17,7 @@ def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partiti
         return None  # no topic holds it, and PostgreSQL refuses to compare it with one
     asked_at_ms: int | None = connection.scalar(
         select(_L.end_asked_at_ms).where(
-            _L.cluster_id == cluster_id, _L.source == SOURCE, _L.topic == topic, _L.partition == partition
+            _L.cluster_id == cluster_id, _L.source == SourceName.LEDGER, _L.topic == topic, _L.partition == partition
         )
     )
     return asked_at_ms

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, sele
 from service.domain.findings.context import LogProgress
 from service.domain.findings.kinds import Kind
 from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction
-from service.domain.partitions import ledger
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_audit import EndedLog, UnendedRecords
 from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import PREPARE_ABORT, PREPARE_COMMIT, TOPIC
 from service.store.display import display_id
 from service.store.many_rows import batched, look_up
@@ -131,7 +131,7 @@ def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
         (row.topic, row.partition): TailView(*row[2:])
         for row in connection.execute(
             select(_L.topic, _L.partition, _L.next_offset, _L.end_offset, _L.end_asked_at_ms, _L.read_at_ms).where(
-                _L.cluster_id == cluster_id, _L.source == ledger.SOURCE
+                _L.cluster_id == cluster_id, _L.source == SourceName.LEDGER
             )
         )
     }
@@ -169,7 +169,7 @@ def _ended_log(row: Row[Any]) -> EndedLog:
 def _witness(connection: Connection, cluster_id: int) -> Witness:
     """A tailed topic that was created again hides nothing of other partitions: its own comparison begins anew."""
     g = data_gaps.c
-    is_of_one_topic = and_(g.source == ledger.SOURCE, g.reason == "recreated")
+    is_of_one_topic = and_(g.source == SourceName.LEDGER, g.reason == "recreated")
     gap = select(func.max(g.id)).where(g.cluster_id == cluster_id, ~is_of_one_topic)
     reject = select(func.max(rejects.c.id)).where(rejects.c.cluster_id == cluster_id)
     return Witness(connection.scalar(gap) or 0, connection.scalar(reject) or 0)

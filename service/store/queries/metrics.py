@@ -10,7 +10,8 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import AffectedGroup
-from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED, SOURCE
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED
 from service.store.queries.clusters import (
     ClusterRow,
     StateCount,
@@ -124,7 +125,7 @@ _HIGHEST_EPOCHS = (
     )
     .select_from(log_partitions)
     .join(_VERSIONS, true())
-    .where(log_partitions.c.cluster_id == bindparam("cluster"), log_partitions.c.source == SOURCE)
+    .where(log_partitions.c.cluster_id == bindparam("cluster"), log_partitions.c.source == SourceName.TRANSACTION_LOG)
 )
 
 

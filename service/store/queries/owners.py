@@ -9,8 +9,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, bindparam, func, select
 
 from service.domain.partitions.open_entries import Owner
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.coordinator_partition import is_left_behind, partition_count
-from service.domain.transaction_log.states import EXPIRED, SOURCE
+from service.domain.transaction_log.states import EXPIRED
 from service.store.many_rows import batched
 from service.store.queries.transactions import participants
 from service.store.schema import left_behind_records, log_partitions, producer_ids, transactional_ids
@@ -52,7 +53,7 @@ _LEFT_BEHIND = select(left_behind_records).where(
     _B.state != EXPIRED,
 )
 _PARTITIONS = select(func.max(log_partitions.c.partition), func.max(log_partitions.c.topic_partitions)).where(
-    log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SOURCE
+    log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SourceName.TRANSACTION_LOG
 )
 
 

@@ -10,7 +10,7 @@ from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.transaction_log.causes import Confidence
-from service.domain.worlds.verdict import Kind, Proof
+from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
 from service.store.schema import findings
 
 _SUBJECT: Final = tuple(Subject._fields)
@@ -32,6 +32,7 @@ _WORDS: Final = {
     "status": kinds.Status,
     "confidence": Confidence,
     "resolution": kinds.Resolution,
+    "decision": Decided,
 }
 
 
@@ -64,8 +65,8 @@ def finding_of(row: Any) -> Finding:
         subject=Subject(*(columns[name] for name in _SUBJECT)),
         evidence=tuple(Evidence(*each) for each in columns["evidence"]),
         blocked_groups=tuple(columns["blocked_groups"] or ()),
-        possible=tuple(columns["possible"] or ()),
-        proofs=tuple(Proof(Kind(kind), *more) for kind, *more in columns["proofs"] or ()),
+        possible=tuple(World(one) for one in columns["possible"] or ()),
+        proofs=tuple(Proof(ProofKind(kind), *more) for kind, *more in columns["proofs"] or ()),
         reason=decode_if(columns["reason"]),
         passed_over=tuple(columns["passed_over"] or ()),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import Cause, Confidence
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Run
 from service.domain.transaction_log.id_delta import IdDelta
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
@@ -68,7 +68,7 @@ def last_abort(row: IdRow) -> LastAbort:
     if row.abort_offset is None or row.offset < 0:
         return NO_ABORT
     assert row.abort_cause is not None and row.abort_confidence is not None  # noqa: PT018 - a row has all three
-    cause = Cause(row.abort_cause, Confidence(row.abort_confidence), bool(row.abort_is_open))
+    cause = Cause(CauseCode(row.abort_cause), Confidence(row.abort_confidence), bool(row.abort_is_open))
     return LastAbort(row.abort_offset, cause, row.abort_completed_ms, bool(row.abort_counts))
 
 

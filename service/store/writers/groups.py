@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Engine, bindparam, delete, select
 
-from service.domain.partitions.blocked_groups import GroupOffset
+from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel
 from service.store.display import printable
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
@@ -33,7 +33,7 @@ class ObservedGroupOffset(NamedTuple):
     members: int | None
     is_unstable: bool
     producer_id: int | None = None
-    isolation: str | None = None
+    isolation: IsolationLevel | None = None
     lso: int | None = None
     has_records_ahead: bool | None = None
 

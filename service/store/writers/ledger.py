@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from service.domain.partitions.ledger import SOURCE, LedgerBatch, Volume
+from service.domain.partitions.ledger import LedgerBatch, Volume
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.minutes import minute_of
 from service.store.many_rows import Upsert
 from service.store.progress import positions
@@ -29,7 +30,7 @@ class AppliedRanges(NamedTuple):
 class LedgerWriter(SourceWriter):
     """Counts what is read of tailed partitions."""
 
-    source = SOURCE
+    source = SourceName.LEDGER
 
     def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> AppliedRanges:
         """Writes facts and positions in one transaction; if an error is raised, nothing is written. `before_ms`:
@@ -43,7 +44,7 @@ class LedgerWriter(SourceWriter):
             return AppliedRanges(sum(one.ranges for one in done), sum(one.skipped for one in done))
 
     def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> AppliedRanges:
-        log = (self._cluster_id, SOURCE, topic)
+        log = (self._cluster_id, SourceName.LEDGER, topic)
         volumes = [one for one in batch.volumes if one.topic == topic]
         markers = [one for one in batch.markers if one.topic == topic]
         ranges = [one.read for one in batch.ranges if one.topic == topic]

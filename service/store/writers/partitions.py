@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, select, update
 
-from service.domain.partitions.facts import OBSERVED, SOURCE, PartitionsBatch, StalledRead, TopicPartition
+from service.domain.partitions.facts import OBSERVED, PartitionsBatch, StalledRead, TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.domain.partitions.state import ObservedPartition
 from service.domain.reasons.coding import decode, encode, encode_if
+from service.domain.source_state import SourceName
 from service.store.many_rows import Upsert, rows_at
 from service.store.rows.partitions import Partitions
 from service.store.schema import data_partitions, findings, open_entries, partition_watch
@@ -68,7 +69,7 @@ class Written(NamedTuple):
 class PartitionWriter(SourceWriter):
     """Stores the newest observations and reads of the sampler."""
 
-    source = SOURCE
+    source = SourceName.PARTITIONS
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> Written:
         """Writes all news of the batch in one transaction; if an error is raised, nothing is written. `before_ms`:

@@ -12,10 +12,11 @@ from sqlalchemy.exc import IntegrityError
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import is_log_absent
 from service.domain.retention_policy import Keep
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.facts import LogBatch, LoneRuns, RangeRead, Run
 from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums, minute_of
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
 from service.store.queries.without_log import without_log
@@ -50,7 +51,7 @@ class Applied(NamedTuple):
 class TransactionLogWriter(SourceWriter):
     """Stores and counts what is read of ids."""
 
-    source = SOURCE
+    source = SourceName.TRANSACTION_LOG
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class TransactionLogWriter(SourceWriter):
         other ids. `audited`: returns whether the markers of a topic are compared with decisions; None: of no topic."""
         super().__init__(engine, lease)
         self._ids = IdWriter(lease.cluster_id, history_ms, full_history_prefixes)
-        self._log = (lease.cluster_id, SOURCE, TOPIC)
+        self._log = (lease.cluster_id, SourceName.TRANSACTION_LOG, TOPIC)
         self._runs_at_once = runs_at_once
         self._audited = audited
 

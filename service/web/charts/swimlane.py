@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.store.queries.history import ProducerRow
 from service.web.shared import words
@@ -16,11 +17,11 @@ class Life(NamedTuple):
     when the first and the last ended (`prepared_ms`, `ended_ms`), and for how long they were open: on average
     (`open_ms`), at most (`longest_ms`; 0 if one that is drawn by itself was open for longer).
 
-    `cause`: "" if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
+    `cause`: None if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
     `offset`: of its PrepareX, if that has a row.
     """
 
-    cause: str
+    cause: CauseCode | None
     began_ms: int | None
     prepared_ms: int | None
     ended_ms: int | None

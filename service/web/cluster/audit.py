@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 
-from service.access.actions import ACTIONS
+from service.access.actions import Action
 from service.api.http.kept import KeptRoute
 from service.api.http.parameters import only_known
 from service.api.routes.audit import sees_service
+from service.api.schemas.access import ActionWord
 from service.store.audit_events import AuditSelection, read_page
 from service.store.mutes import read_mutes
 from service.web.shared.addresses import page_of
@@ -26,7 +27,7 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 def get_audit(
     request: Request,
     cluster: str,
-    action: str = "",
+    action: ActionWord | Literal[""] = "",
     before: Annotated[int | None, QueryParameter(ge=1, lt=2**63)] = None,
 ) -> Response:
     """Returns the page. `action`: only rows of this one; `before`: only rows with a lower number."""
@@ -42,6 +43,6 @@ def get_audit(
             rows=shown,
             older=older,
             action=action,
-            actions=ACTIONS,
+            actions=Action,
             mutes=read_mutes(connection, frame.cluster.id, frame.now_ms),
         )

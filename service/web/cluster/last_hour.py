@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
-from service.domain.transaction_log.states import SOURCE
 from service.store.queries import findings, recent_activity
 from service.store.queries.findings import FindingSelection
 from service.web.charts.minutes import Area, Bars, area, stacked
@@ -67,7 +67,7 @@ class LastHour(NamedTuple):
 
 def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
     """Returns the last hour; None before a whole minute was counted."""
-    status, since_ms = frame.statuses.get(SOURCE), frame.cluster.counted_since_ms
+    status, since_ms = frame.statuses.get(SourceName.TRANSACTION_LOG), frame.cluster.counted_since_ms
     if status is None or status.as_of_ms is None or since_ms is None:
         return None
     to_ms = minute_of(status.as_of_ms)

@@ -13,12 +13,12 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
 from service.domain.findings.kinds import UNTIL_ACKNOWLEDGED, Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
-from service.domain.partitions import open_entries
+from service.domain.partitions.open_entries import RelationKind
 from service.domain.reasons.reason import parts
 from service.domain.reasons.unread import NoBroker
 from service.domain.source_state import Stall
 from service.domain.transaction_log import states
-from service.domain.worlds.verdict import World
+from service.domain.worlds.verdict import Decided
 from service.store.queries import findings as read_findings
 from service.store.queries import recent_activity, transactions
 from service.store.queries.findings import FindingSelection
@@ -54,7 +54,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
     lost = unacknowledged(confirmed, now_ms)
     verdict = judged(frame, hanging, chain, lost)
     loud = [one for one in hanging if not is_muted(one, now_ms)]
-    heads = [link for link in chain if link.relation == open_entries.HANGING and not link.is_muted]
+    heads = [link for link in chain if link.relation == RelationKind.HANGING and not link.is_muted]
     top = heads[0] if heads else None if loud else next((link for link in chain if not link.is_muted), None)
     others = other_findings([*hanging, *confirmed], chain, frame.name, now_ms)
     oldest = transactions.read_page(connection, cluster_id, Selection(states.OPEN), "age", None, 1).rows
@@ -67,7 +67,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         lost=lost[0] if lost else None,
         first=loud[0] if loud and not heads else None,
         beside=[link for link in chain if link is not top and not link.is_muted],
-        committed=sum(one.decision == World.COMMIT for one in loud),
+        committed=sum(one.decision == Decided.COMMIT for one in loud),
         muted=len(hanging) - len(loud),
         chain=chain[:SHOWN],
         minis={

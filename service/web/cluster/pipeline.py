@@ -11,10 +11,9 @@ from sqlalchemy import Connection
 from service.api.http.kept import KeptRoute
 from service.api.schemas.clusters import Config
 from service.domain.findings.formatting import join_names
-from service.domain.source_state import COVERED_WITHIN_MS
+from service.domain.source_state import COVERED_WITHIN_MS, SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
-from service.domain.transaction_log.states import SOURCE as LOG
 from service.store.queries import clusters
 from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import REJECTS_READ, count_rejects, rejects_since, request_times
@@ -73,7 +72,7 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     counts, unknown_ids = body.partitions, body.states.Unknown
     standing = counts.blocked if counts.watched else None
     others = asked_rows(request_times(connection, cluster_id), len(denied), assumed, len(limits), standing)
-    coordinators = [row for row in logs if row.source == LOG]
+    coordinators = [row for row in logs if row.source == SourceName.TRANSACTION_LOG]
     unknown, more_unknown = bounded(unknown_rows(frame.unknown, denied, body.brokers))
     return render(
         "pipeline.html",
@@ -128,7 +127,7 @@ def _cells(
 ) -> list[Cell]:
     found: list[Cell] = []
     for row in rows:
-        text, css = _cell(row, rejects.get((LOG, row.partition), 0), now_ms)
+        text, css = _cell(row, rejects.get((SourceName.TRANSACTION_LOG, row.partition), 0), now_ms)
         found.append(Cell(row.partition, text, css, row, *ids.get(row.partition, (0, 0))))
     return found
 

@@ -6,23 +6,24 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.api.schemas.sources import Source
-from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.partitions.ledger import SOURCE as LEDGER
-from service.domain.source_state import Stall
-from service.domain.transaction_log.states import SOURCE as LOG
+from service.domain.source_state import SourceName, Stall
 from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import RequestTimes
 from service.web.shared import words
 from service.web.shared.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 
-_NAMES: Final = {
-    LOG: ("Transaction log", "__transaction_state, every record", "state, cause, timeouts, expiry, names"),
-    PARTITIONS: (
+_NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
+    SourceName.TRANSACTION_LOG: (
+        "Transaction log",
+        "__transaction_state, every record",
+        "state, cause, timeouts, expiry, names",
+    ),
+    SourceName.PARTITIONS: (
         "Data partitions",
         "ListOffsets on all; batch headers and DescribeProducers where the LSO is stalled",
         "hidden records, hanging, stuck, blockers",
     ),
-    LEDGER: ("Ledger", "headers of all batches of the chosen topics", "markers and volume"),
+    SourceName.LEDGER: ("Ledger", "headers of all batches of the chosen topics", "markers and volume"),
 }
 _STATES: Final = {
     LIVE: ("ok", "current", "ok"),
@@ -73,7 +74,7 @@ def source_rows(
     for row in logs:
         rates[row.source] = rates.get(row.source, 0) + row.transitions_per_s
     found = []
-    for one in sorted(sources, key=lambda one: (one.source != LOG, one.source)):
+    for one in sorted(sources, key=lambda one: (one.source != SourceName.TRANSACTION_LOG, one.source)):
         is_read = one.lag is not None
         count = sum(number for (source, _), number in rejects.items() if source == one.source)
         found.append(
@@ -86,18 +87,18 @@ def source_rows(
                 now_ms,
             )
         )
-    if all(row.source != PARTITIONS for row in found):
+    if all(row.source != SourceName.PARTITIONS for row in found):
         found.append(
             SourceRow(
-                PARTITIONS,
-                *_NAMES[PARTITIONS][:2],
+                SourceName.PARTITIONS,
+                *_NAMES[SourceName.PARTITIONS][:2],
                 *_STATES[NEVER],
                 None,
                 None,
                 None,
                 "unknown",
                 None,
-                _NAMES[PARTITIONS][2],
+                _NAMES[SourceName.PARTITIONS][2],
             )
         )
     return found

@@ -3,17 +3,16 @@ do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from service.api.schemas.clusters import Broker
 from service.api.schemas.unknowns import Unknown, UnknownKind
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
-from service.domain.partitions.facts import SOURCE as PARTITIONS
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, ProducerUnknown, TooManyOpen, TooManyStalled
-from service.domain.transaction_log.states import SOURCE as LOG
+from service.domain.source_state import SourceName
 from service.web.shared.grants import bootstrap_of, grant_of_groups, lines_of
 
 GROUPS_NAMED: Final = 5
@@ -21,6 +20,10 @@ PARTITIONS_SHOWN: Final = 40
 
 _LOG_VERDICTS: Final = "state, cause, timeouts, expiry, blockers"
 _PARTITION_VERDICTS: Final = "hanging, blocked, waiting groups"
+_TAKEN_BY_SOURCE: Final[Mapping[str, str]] = {
+    SourceName.TRANSACTION_LOG: _LOG_VERDICTS,
+    SourceName.PARTITIONS: _PARTITION_VERDICTS,
+}
 
 
 _SHARE_GROUPS: Final = "Look at the share.isolation.level of these groups: only with read_committed they wait."
@@ -102,5 +105,5 @@ def _row(one: Unknown, bootstrap: str | None) -> UnknownRow:
     elif isinstance(one.reason, TooManyStalled | TooManyOpen):
         advice = "Partitions stalled longest come first; the others are judged when there are fewer."
     if one.kind is UnknownKind.SOURCE:
-        takes = {LOG: _LOG_VERDICTS, PARTITIONS: _PARTITION_VERDICTS}.get(one.source or "", takes)
+        takes = _TAKEN_BY_SOURCE.get(one.source or "", takes)
     return UnknownRow(one.what, takes, one.why, commands, advice, address)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from service.domain.partitions.open_entries import HANGING
+from service.domain.partitions.open_entries import RelationKind
 from service.store.queries.judged_partitions import Coverage
 from service.web.partitions.blocking_chain import Link
 from service.web.shared import words
@@ -99,7 +99,7 @@ def _judged(seen: Seen) -> Verdict:
         waiting = words.plural(seen.lost, "finding awaits", "findings await")
         return Verdict(LOST, "critical", f"Data were lost or torn: {waiting} acknowledgement. {nothing}")
     if links:
-        is_grave = any(link.tone for link in links if link.relation != HANGING)
+        is_grave = any(link.tone for link in links if link.relation != RelationKind.HANGING)
         return Verdict(BLOCKED, "warning" if is_grave else "info", nothing)
     if coverage.unknown or seen.is_cut:
         return Verdict(PARTLY, "info", nothing)

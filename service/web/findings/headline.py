@@ -9,7 +9,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.reasons.hanging import HangReason
-from service.domain.worlds.verdict import UNKNOWN, World
+from service.domain.worlds.verdict import Decided
 from service.store.display import display_id
 from service.web.shared import words
 
@@ -90,7 +90,7 @@ def how_it_ended(finding: Finding) -> str:
 
 def lost_data(finding: Finding) -> bool:
     """Returns True if committed records were thrown away."""
-    return finding.decision == World.COMMIT and finding.resolution == Resolution.FOREIGN_ABORT
+    return finding.decision == Decided.COMMIT and finding.resolution == Resolution.FOREIGN_ABORT
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
@@ -141,17 +141,17 @@ def _hanging(finding: Finding) -> Story:
 def _of_decision(finding: Finding) -> tuple[str, str]:
     cause, _ = cause_of(finding)
     because = f" {cause[0].upper()}{cause[1:]}." if cause else ""
-    if finding.decision == World.COMMIT:
+    if finding.decision == Decided.COMMIT:
         return (
             "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction.",
             f"It will not heal by itself. Write the missing COMMIT marker with txnscope resolve.{because}",
         )
-    if finding.decision == World.ABORT:
+    if finding.decision == Decided.ABORT:
         return (
             "It will not heal by itself:",
             f"no committed transaction can have written it, and no coordinator will write the missing marker.{because}",
         )
-    if finding.decision == UNKNOWN or finding.decision is None:
+    if finding.decision == Decided.UNKNOWN or finding.decision is None:
         return (
             "It will not heal by itself, and which marker is right is not known yet:",
             f"its transaction may have been committed, and the wrong marker loses data.{because}",

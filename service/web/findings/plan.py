@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.worlds.verdict import World
+from service.domain.worlds.verdict import Decided
 from service.web.findings.headline import cause_of, who_of
 from service.web.shared import addresses
 
@@ -182,9 +182,9 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     subject = finding.subject
     if finding.status == Status.CANDIDATE:
         return Plan((Step("Wait for the next check.", "A candidate is confirmed, or withdrawn, within seconds."),))
-    if finding.decision == World.COMMIT:
+    if finding.decision == Decided.COMMIT:
         return _commit(finding, can_resolve=can_resolve)
-    if finding.decision not in (World.ABORT, World.NONE) or finding.command is None:
+    if finding.decision not in (Decided.ABORT, Decided.NONE) or finding.command is None:
         return _unknown(finding)
     who = who_of(finding)
     place = f"{subject.topic}-{subject.partition}"
@@ -199,7 +199,7 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
         " consumers. "
         + (
             "No committed transaction can have written it."
-            if finding.decision == World.ABORT
+            if finding.decision == Decided.ABORT
             else "It belongs to no transaction that was committed."
         ),
         no_help=_never_helps(who, place),

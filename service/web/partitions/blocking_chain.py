@@ -11,11 +11,12 @@ from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
-from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex
+from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex, GroupRelation
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED, Owner
+from service.domain.partitions.open_entries import Owner, RelationKind
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
+from service.domain.worlds.verdict import Decided
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, partitions
@@ -24,7 +25,7 @@ from service.store.queries.judged_partitions import JudgedPartition, judge
 from service.store.queries.partitions import read_affected_groups
 from service.web.shared.recovery import OF_UNKNOWN, Heal, heal_of
 
-STOPPED_FIRST: Final = ("stopped", "unstable_offsets", "will_stop")
+STOPPED_FIRST: Final = (GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS, GroupRelation.WILL_STOP)
 
 Key = tuple[str, int, int | None]
 """Topic, partition and start offset of an entry."""
@@ -37,7 +38,7 @@ class Waiting(NamedTuple):
     """A group that a partition blocks, or will block. `to_go`: offsets until the group stops; None if it has."""
 
     group: str
-    relation: str
+    relation: GroupRelation
     to_go: int | None
 
 
@@ -55,7 +56,7 @@ class Link(NamedTuple):
     transactional_id: bytes | None
     name: str | None
     producer_id: int | None
-    relation: str
+    relation: RelationKind
     since_ms: int
     hidden: int
     hidden_bytes: int | None
@@ -68,7 +69,7 @@ class Link(NamedTuple):
     why: str | None
     leader: int = -1
     state: str | None = None
-    decision: str | None = None
+    decision: Decided | None = None
     has_command: bool = False
     is_muted: bool = False
 
@@ -82,13 +83,17 @@ class Link(NamedTuple):
 
     @property
     def stopped(self) -> int:
-        return sum(one.relation != "will_stop" for one in self.waiting)
+        return sum(one.relation != GroupRelation.WILL_STOP for one in self.waiting)
 
     @property
     def tone(self) -> str:
-        if self.relation == HANGING:
+        if self.relation == RelationKind.HANGING:
             return "critical"
-        return "warning" if self.relation in (COMPLETING, OVERDUE, UNREPLICATED) else ""
+        return (
+            "warning"
+            if self.relation in (RelationKind.COMPLETING, RelationKind.OVERDUE, RelationKind.UNREPLICATED_MARKER)
+            else ""
+        )
 
 
 def by_key(findings: Iterable[Finding]) -> dict[Key, Finding]:
@@ -147,9 +152,9 @@ def _link(
     row, blocker = judged.row, judged.blocker
     owner = None if blocker is None else blocker.relation.owner
     start = None if blocker is None else blocker.entry.start_offset
-    relation = NOT_KNOWN if blocker is None else blocker.relation.kind
+    relation = RelationKind.UNKNOWN if blocker is None else blocker.relation.kind
     finding = hanging.get((row.topic, row.partition, start))
-    if finding is None and owner is not None and relation != HANGING:
+    if finding is None and owner is not None and relation != RelationKind.HANGING:
         finding = of_ids.get(owner.transactional_id)
     heal = OF_UNKNOWN._replace(more=str(judged.why or ""))
     if blocker is not None:
@@ -173,7 +178,7 @@ def _link(
         finding=None if finding is None else finding.id,
         why=text_of(judged.why),
         leader=row.leader,
-        state=_state(owner, finding) if relation == COMPLETING else None,
+        state=_state(owner, finding) if relation == RelationKind.COMPLETING else None,
         decision=None if finding is None else finding.decision,
         has_command=finding is not None and finding.command is not None,
         is_muted=muted_until_ms is not None and muted_until_ms > now_ms,

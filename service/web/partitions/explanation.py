@@ -9,51 +9,49 @@ from service.api.http.fields import API
 from service.api.routes.offsets import Explained
 from service.api.schemas.offsets import Span
 from service.domain.partitions.endings import BY_HAND_TEXT
-from service.domain.partitions.offset_spans import (
-    ABORTED,
-    COMMITTED,
-    GAP,
-    HANGING,
-    MARKER,
-    NON_TRANSACTIONAL,
-    OPEN,
-    UNKNOWN,
-)
+from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
-from service.domain.transaction_log.causes import ADMIN, Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.store.display import shown_id
 from service.web.shared.causes import Word, word_of
 
 SPANS_SHOWN: Final = 200
 
 _HEADS: Final = {
-    COMMITTED: "Committed.",
-    ABORTED: "Aborted.",
-    OPEN: "Still open.",
-    HANGING: "Hanging.",
-    NON_TRANSACTIONAL: "Written without a transaction.",
-    MARKER: "A marker.",
-    GAP: "Not in the log.",
-    UNKNOWN: "Unknown.",
+    SpanKind.COMMITTED: "Committed.",
+    SpanKind.ABORTED: "Aborted.",
+    SpanKind.OPEN: "Still open.",
+    SpanKind.HANGING: "Hanging.",
+    SpanKind.NON_TRANSACTIONAL: "Written without a transaction.",
+    SpanKind.MARKER: "A marker.",
+    SpanKind.GAP: "Not in the log.",
+    SpanKind.UNKNOWN: "Unknown.",
 }
 _READERS: Final = {
-    COMMITTED: "read_committed consumers get it once the LSO has passed it.",
-    ABORTED: "read_committed consumers skip it.",
-    OPEN: "read_committed consumers get nothing from here on until its transaction ends.",
-    HANGING: "read_committed consumers get nothing from here on: no coordinator will ever end it.",
-    NON_TRANSACTIONAL: "read_committed consumers get it once the LSO has passed it.",
-    MARKER: "It ends a transaction and uses an offset; no consumer ever gets it.",
-    GAP: "The log has no record at this offset (any more): compaction or retention removed it, or there never was one.",
-    UNKNOWN: "It could not be read, or what ended its transaction was not found.",
+    SpanKind.COMMITTED: "read_committed consumers get it once the LSO has passed it.",
+    SpanKind.ABORTED: "read_committed consumers skip it.",
+    SpanKind.OPEN: "read_committed consumers get nothing from here on until its transaction ends.",
+    SpanKind.HANGING: "read_committed consumers get nothing from here on: no coordinator will ever end it.",
+    SpanKind.NON_TRANSACTIONAL: "read_committed consumers get it once the LSO has passed it.",
+    SpanKind.MARKER: "It ends a transaction and uses an offset; no consumer ever gets it.",
+    SpanKind.GAP: (
+        "The log has no record at this offset (any more): compaction or retention removed it, or there never was one."
+    ),
+    SpanKind.UNKNOWN: "It could not be read, or what ended its transaction was not found.",
 }
 _ENDS_NOTHING: Final = (
     "It ends nothing: its producer id had no record open here, as at the head of a topic that was created again inside"
     " a transaction. No consumer ever gets it."
 )
-_TONES: Final = {HANGING: "critical", OPEN: "info", UNKNOWN: "unknown", GAP: "unknown"}
-_ICONS: Final = {OPEN: "open"}
-_BY_HAND: Final = word_of(ADMIN)._replace(text="a marker by hand")
+_TONES: Final = {
+    SpanKind.HANGING: "critical",
+    SpanKind.OPEN: "info",
+    SpanKind.UNKNOWN: "unknown",
+    SpanKind.GAP: "unknown",
+}
+_ICONS: Final = {SpanKind.OPEN: "open"}
+_BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
 
 
 class Told(NamedTuple):

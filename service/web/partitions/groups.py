@@ -12,15 +12,7 @@ from sqlalchemy import Connection
 from service.api.http.kept import KeptRoute
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
-from service.domain.partitions.blocked_groups import (
-    INACTIVE,
-    READS_UNCOMMITTED,
-    STOPPED,
-    UNKNOWN,
-    UNSTABLE_OFFSETS,
-    WILL_STOP,
-    AffectedGroup,
-)
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.causes import Confidence
 from service.store.queries import findings
@@ -30,7 +22,14 @@ from service.web.shared.frame import Frame, framed
 from service.web.shared.paging import Paged, PageNumber, paged
 from service.web.shared.render import render
 
-ORDER: Final = (STOPPED, UNSTABLE_OFFSETS, WILL_STOP, UNKNOWN, READS_UNCOMMITTED, INACTIVE)
+ORDER: Final = (
+    GroupRelation.STOPPED,
+    GroupRelation.UNSTABLE_OFFSETS,
+    GroupRelation.WILL_STOP,
+    GroupRelation.UNKNOWN,
+    GroupRelation.READS_UNCOMMITTED,
+    GroupRelation.INACTIVE,
+)
 
 
 class GroupRow(NamedTuple):
@@ -43,7 +42,7 @@ class GroupRow(NamedTuple):
     group: str
     topic: str
     partition: int
-    relation: str
+    relation: GroupRelation
     behind: TopicPartition
     committed: int | None
     last_stable_offset: int | None
@@ -56,7 +55,7 @@ class GroupRow(NamedTuple):
     is_pending: bool
     to_go: int | None
     is_likely: bool
-    isolation: str | None
+    isolation: IsolationLevel | None
 
     @property
     def place(self) -> str:
@@ -98,7 +97,7 @@ def _row(one: AffectedGroup) -> GroupRow:
         standing_since_ms=one.offset.standing_since_ms,
         is_blocked=one.is_blocked,
         is_pending=one.is_pending,
-        to_go=max(one.stalled_lso - (committed or 0), 0) if one.relation == WILL_STOP else None,
+        to_go=max(one.stalled_lso - (committed or 0), 0) if one.relation == GroupRelation.WILL_STOP else None,
         is_likely=one.confidence == Confidence.LIKELY,
         isolation=one.offset.isolation,
     )

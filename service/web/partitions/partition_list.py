@@ -12,7 +12,7 @@ from service.api.http.kept import KeptRoute
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.partitions.blocked_groups import AffectedGroup
-from service.domain.partitions.open_entries import COMPLETING, OPENED, OVERDUE
+from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log.states import is_time
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
@@ -28,7 +28,7 @@ from service.web.shared.render import render
 _BLOCKING: Final = frozenset(
     {Kind.HANGING, Kind.ADOPTED, Kind.UNREPLICATED, Kind.STUCK_COMPLETION, Kind.OVERDUE, Kind.LONG_RUNNING}
 )
-_OWN: Final = frozenset({OPENED, OVERDUE, COMPLETING})
+_OWN: Final = frozenset({RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING})
 
 _SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "hidden records"), ("since", "stalled for"))
 

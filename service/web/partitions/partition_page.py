@@ -14,15 +14,7 @@ from service.api.routes.offsets import explained
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.open_entries import (
-    ADOPTED,
-    COMPLETING,
-    HANGING,
-    NOT_KNOWN,
-    OPENED,
-    OVERDUE,
-    UNREPLICATED,
-)
+from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log.states import past_time
 from service.store.display import display_id, printable
 from service.store.queries import findings as read_findings
@@ -168,13 +160,13 @@ def _page(frame: Frame, place: TopicPartition, seen: _Seen, explanation: Explana
 
 
 _SAYS: Final = {
-    OPENED: ("info", "A transaction is open, within its timeout."),
-    OVERDUE: ("warning", "A transaction is overdue."),
-    COMPLETING: ("warning", "Its transaction is completing."),
-    ADOPTED: ("warning", "Old records will end with another transaction."),
-    UNREPLICATED: ("warning", "The marker is not replicated."),
-    HANGING: ("critical", "It will not heal by itself."),
-    NOT_KNOWN: ("unknown", "What holds them is not known."),
+    RelationKind.OPEN: ("info", "A transaction is open, within its timeout."),
+    RelationKind.OVERDUE: ("warning", "A transaction is overdue."),
+    RelationKind.COMPLETING: ("warning", "Its transaction is completing."),
+    RelationKind.ADOPTED: ("warning", "Old records will end with another transaction."),
+    RelationKind.UNREPLICATED_MARKER: ("warning", "The marker is not replicated."),
+    RelationKind.HANGING: ("critical", "It will not heal by itself."),
+    RelationKind.UNKNOWN: ("unknown", "What holds them is not known."),
 }
 
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from service.domain.partitions.blocked_groups import (
-    INACTIVE,
-    READS_UNCOMMITTED,
-    STOPPED,
-    UNKNOWN,
-    UNSTABLE_OFFSETS,
-    WILL_STOP,
-    AffectedGroup,
-)
-from service.domain.partitions.open_entries import ADOPTED, COMPLETING, NOT_KNOWN, OPENED, OVERDUE, UNREPLICATED
-from service.domain.partitions.open_entries import HANGING as HANGS
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
+from service.domain.partitions.open_entries import RelationKind
 from service.store.display import display_id
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.web.charts.ruler import Ruler, draw
@@ -25,21 +16,21 @@ from service.web.shared import words
 from service.web.shared.addresses import transaction_page
 
 RELATION_WORDS: Final = {
-    OPENED: "open, within its timeout",
-    OVERDUE: "overdue",
-    COMPLETING: "completing",
-    ADOPTED: "adopted records",
-    UNREPLICATED: "marker not replicated",
-    HANGS: "hanging",
-    NOT_KNOWN: "open, owner unknown",
+    RelationKind.OPEN: "open, within its timeout",
+    RelationKind.OVERDUE: "overdue",
+    RelationKind.COMPLETING: "completing",
+    RelationKind.ADOPTED: "adopted records",
+    RelationKind.UNREPLICATED_MARKER: "marker not replicated",
+    RelationKind.HANGING: "hanging",
+    RelationKind.UNKNOWN: "open, owner unknown",
 }
 GROUP_WORDS: Final = {
-    STOPPED: "stopped",
-    WILL_STOP: "will stop",
-    UNSTABLE_OFFSETS: "cannot fetch its offsets",
-    READS_UNCOMMITTED: "reads uncommitted",
-    INACTIVE: "inactive",
-    UNKNOWN: "unknown",
+    GroupRelation.STOPPED: "stopped",
+    GroupRelation.WILL_STOP: "will stop",
+    GroupRelation.UNSTABLE_OFFSETS: "cannot fetch its offsets",
+    GroupRelation.READS_UNCOMMITTED: "reads uncommitted",
+    GroupRelation.INACTIVE: "inactive",
+    GroupRelation.UNKNOWN: "unknown",
 }
 
 
@@ -66,24 +57,29 @@ def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
     return Span(
         first=first,
         next=max(min(first + max(entry.records or 1, 1), end), first + 1),
-        kind=HANGING if one.relation.kind == HANGS else OPEN,
+        kind=HANGING if one.relation.kind == RelationKind.HANGING else OPEN,
         who=f"producer id {entry.producer_id}" if owner is None else display_id(owner.transactional_id),
         words=said if entry.records is None else f"{said}, {words.plural(entry.records, 'record')}",
         href=None if owner is None else transaction_page(cluster, owner.transactional_id),
-        ended="never" if one.relation.kind == HANGS else "not yet",
+        ended="never" if one.relation.kind == RelationKind.HANGING else "not yet",
         begins=True,
     )
 
 
 def _pin(one: AffectedGroup) -> Pin:
     offset = one.offset.committed_offset
-    if one.relation == WILL_STOP:
+    if one.relation == GroupRelation.WILL_STOP:
         to_go = max(one.stalled_lso - offset, 0)
         return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(to_go, 'offset')} to go")
-    if one.relation == READS_UNCOMMITTED:
+    if one.relation == GroupRelation.READS_UNCOMMITTED:
         return Pin(offset, one.offset.group, FREE, "reads uncommitted, not blocked")
-    if one.relation == UNKNOWN:
+    if one.relation == GroupRelation.UNKNOWN:
         return Pin(offset, one.offset.group, FREE, "not known to wait")
-    if one.relation == INACTIVE:
+    if one.relation == GroupRelation.INACTIVE:
         return Pin(offset, one.offset.group, FREE, "inactive, no members")
-    return Pin(offset, one.offset.group, STANDS, "stopped here" if one.relation == STOPPED else "cannot fetch offsets")
+    return Pin(
+        offset,
+        one.offset.group,
+        STANDS,
+        "stopped here" if one.relation == GroupRelation.STOPPED else "cannot fetch offsets",
+    )

@@ -20,11 +20,8 @@ from service.api.schemas.unknowns import Unknown
 from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
-from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.reasons.reason import Reason
-from service.domain.source_state import Cause, Stall
-from service.domain.transaction_log.states import SOURCE
+from service.domain.source_state import Cause, SourceName, Stall
 from service.store.queries import clusters as read
 from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings
@@ -95,7 +92,7 @@ class Frame(NamedTuple):
     def as_of_ms(self, source: str) -> int | None:
         """Returns the last success of the source, as REST has it; None if there was none."""
         status = self.statuses.get(source)
-        return self.covered.answered_at_ms if source == PARTITIONS else status and status.as_of_ms
+        return self.covered.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
 
     @property
     def left_out(self) -> str:
@@ -151,11 +148,11 @@ def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Re
     """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
     ledger. A partition that does not answer makes no page old, but is itself unknown. The transaction log is left out
     if it may not be read: what depends on it is unknown, too."""
-    answered = {source: status.as_of_ms for source, status in statuses.items() if source != LEDGER}
-    if PARTITIONS in answered:
-        answered[PARTITIONS] = covered.answered_at_ms
+    answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
+    if SourceName.PARTITIONS in answered:
+        answered[SourceName.PARTITIONS] = covered.answered_at_ms
     if len(answered) > 1 and log_unread is not None:
-        answered.pop(SOURCE, None)
+        answered.pop(SourceName.TRANSACTION_LOG, None)
     return answered
 
 
@@ -172,7 +169,7 @@ def _is_shown(
     log that may not be read, which is reported as unknown. `word`: of the page's freshness."""
     if word == READING and stall.cause is Cause.NO_PROGRESS:
         return False
-    return source in needed or source == LEDGER or source not in statuses
+    return source in needed or source == SourceName.LEDGER or source not in statuses
 
 
 LATE_MS: Final = 5_000

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.context import Limits
 from service.domain.partitions.facts import EPOCH_NOT_REPORTED
-from service.domain.partitions.open_entries import ADOPTED, COMPLETING, HANGING, OPENED, OVERDUE, UNREPLICATED, Relation
+from service.domain.partitions.open_entries import Relation, RelationKind
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, abort_due_at_ms, is_time, times_out_at_ms
 
 NO, WHEN, SELF, NOW, UNKNOWN = "no", "when", "self", "now", "unknown"
@@ -35,24 +35,24 @@ def heal_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPORTED
     """Returns the outlook of an open entry. `limits`: of the brokers, which check for timed-out transactions every
     `scan_ms`. `leader`: of the partition."""
     owner = relation.owner
-    if relation.kind == HANGING:
+    if relation.kind == RelationKind.HANGING:
         return HANGS
-    if relation.kind == COMPLETING:
+    if relation.kind == RelationKind.COMPLETING:
         when = f"when broker {leader} acknowledges" if leader >= 0 else "when its leader is back"
         return Heal(
             1, WHEN, "completing", f"heals {when}", more="its coordinator retries without limit", brief=f"heals {when}"
         )
-    if relation.kind == UNREPLICATED:
+    if relation.kind == RelationKind.UNREPLICATED_MARKER:
         when = "when the replicas catch up"
         more = "the leader has the marker already"
         return Heal(1, WHEN, "completing", f"heals {when}", more=more, brief=f"heals {when}")
-    if relation.kind == ADOPTED:
+    if relation.kind == RelationKind.ADOPTED:
         text = "ends with the id's present transaction"
         return Heal(2, SELF, "clock", text, more="its marker decides about these records, too", brief=text)
-    if relation.kind == OVERDUE:
+    if relation.kind == RelationKind.OVERDUE:
         text = "overdue, not aborted by its coordinator"
         return Heal(1, NOW, "warning", text, more="its coordinator should have aborted it by now", brief="is overdue")
-    if relation.kind == OPENED and owner is not None:
+    if relation.kind == RelationKind.OPEN and owner is not None:
         times_out_ms = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
         if owner.timeout_ms != TWO_PHASE_TIMEOUT_MS and not is_time(times_out_ms):
             return OF_UNKNOWN._replace(more="its start time is not valid")

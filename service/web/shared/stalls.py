@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 
 from service.api.schemas.sources import why_stalled
 from service.domain.findings.formatting import join_names
-from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.partitions.ledger import SOURCE as LEDGER
-from service.domain.source_state import Cause, Stall
-from service.domain.transaction_log.states import SOURCE as LOG
+from service.domain.source_state import Cause, SourceName, Stall
 
-_NAMES: Final = {LOG: "the transaction log", PARTITIONS: "the data partitions", LEDGER: "the ledger of markers"}
+_NAMES: Final[Mapping[str, str]] = {
+    SourceName.TRANSACTION_LOG: "the transaction log",
+    SourceName.PARTITIONS: "the data partitions",
+    SourceName.LEDGER: "the ledger of markers",
+}
 _TOGETHER_MS: Final = 5_000
 """Sources that stall for the same reason within this time stall together: each succeeds at a moment of its own."""
 

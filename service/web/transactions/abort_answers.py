@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.abort_explanation import why_ended
-from service.domain.transaction_log.causes import EMPTY_ABORT, Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row
 from service.domain.transaction_log.transitions import REPEATED
@@ -44,12 +44,12 @@ class Answer(NamedTuple):
 def answers(rows: Iterable[Row]) -> list[Answer]:
     """Returns an answer for each cause and confidence among the aborts, the newest first. Aborts of empty transactions
     are included only if there are no others."""
-    found: dict[tuple[str, Confidence], list[Row]] = {}
+    found: dict[tuple[CauseCode, Confidence], list[Row]] = {}
     for row in rows:
         if row.cause is not None and row.confidence is not None and is_abort(row):
             found.setdefault((row.cause, row.confidence), []).append(row)
-    if any(cause != EMPTY_ABORT for cause, _ in found):
-        found = {key: some for key, some in found.items() if key[0] != EMPTY_ABORT}
+    if any(cause != CauseCode.EMPTY_ABORT for cause, _ in found):
+        found = {key: some for key, some in found.items() if key[0] != CauseCode.EMPTY_ABORT}
     told = [_answer(cause, confidence, some) for (cause, confidence), some in found.items()]
     return sorted(told, key=lambda one: -one.last_ms)
 
@@ -59,7 +59,7 @@ def is_abort(row: Row) -> bool:
     return row.to_state == states.PREPARE_ABORT and has_cause and is_time(row.at_ms)
 
 
-def _answer(cause: str, confidence: Confidence, rows: list[Row]) -> Answer:
+def _answer(cause: CauseCode, confidence: Confidence, rows: list[Row]) -> Answer:
     times = [row.at_ms for row in rows]
     return Answer(
         word=WORDS[cause],

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, UNATTRIBUTED
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.minutes import minute_of
 from service.domain.transaction_log.states import NAMES, is_time
@@ -38,7 +38,7 @@ def of_rows(rows: Sequence[Row]) -> list[Life]:
         elif row.to_state in states.COMPLETE:
             own = prepared if prepared is not None and row.from_state == prepared.to_state else None
             prepared = None
-            if own is None or own.cause != EMPTY_ABORT:
+            if own is None or own.cause != CauseCode.EMPTY_ABORT:
                 found.append(_complete(own, row))
         else:
             prepared = None
@@ -50,9 +50,9 @@ def _complete(prepared: Row | None, row: Row) -> Life:
     is_commit = row.to_state == states.COMPLETE_COMMIT
     if prepared is None:
         prepared_ms = row.at_ms - (row.marker_ms or 0)
-        cause = COMMIT if is_commit else UNATTRIBUTED
+        cause = CauseCode.COMMIT if is_commit else CauseCode.UNATTRIBUTED
         return Life(cause, None, max(prepared_ms, 0), row.at_ms, row.producer_epoch)
-    cause = prepared.cause or (COMMIT if is_commit else UNATTRIBUTED)
+    cause = prepared.cause or (CauseCode.COMMIT if is_commit else CauseCode.UNATTRIBUTED)
     began_ms = None if prepared.duration_ms is None else max(prepared.at_ms - prepared.duration_ms, 0)
     return Life(
         cause,
@@ -83,10 +83,19 @@ def _of_minutes(rows: Sequence[Row], minutes: Iterable[MinuteRow], commits: Mapp
         if rest.commits == rest.opened == rest.marked == 1 and open_ms is not None:
             prepared_ms = max(known.last_ms - rest.marker_sum_ms, 0)
             began_ms = max(prepared_ms - open_ms, 0)
-            yield Life(COMMIT, began_ms, prepared_ms, known.last_ms, open_ms=open_ms, longest_ms=open_ms)
+            yield Life(CauseCode.COMMIT, began_ms, prepared_ms, known.last_ms, open_ms=open_ms, longest_ms=open_ms)
         else:
             began_ms = max(known.first_ms - (open_ms or 0), 0)
-            yield Life(COMMIT, began_ms, known.first_ms, known.last_ms, None, open_ms, longest_ms, number=rest.commits)
+            yield Life(
+                CauseCode.COMMIT,
+                began_ms,
+                known.first_ms,
+                known.last_ms,
+                None,
+                open_ms,
+                longest_ms,
+                number=rest.commits,
+            )
 
 
 def _without(minute: MinuteRow, own: Iterable[Row]) -> MinuteRow:
@@ -113,11 +122,11 @@ def _of_newest(newest: IdRow) -> Iterable[Life]:
     began_ms = newest.started_at_ms if is_time(newest.started_at_ms) else None
     if newest.state == states.ONGOING:
         if began_ms is not None:
-            yield Life("", began_ms, None, None, newest.producer_epoch)
+            yield Life(None, began_ms, None, None, newest.producer_epoch)
     elif is_time(newest.state_since_ms):
-        cause = COMMIT
+        cause = CauseCode.COMMIT
         if newest.state == states.PREPARE_ABORT:
-            cause = newest.abort_cause or CLIENT_ABORT
+            cause = CauseCode(newest.abort_cause or CauseCode.CLIENT_ABORT)
         open_ms = None if began_ms is None else max(newest.state_since_ms - began_ms, 0)
         yield Life(cause, began_ms, newest.state_since_ms, None, newest.producer_epoch, open_ms, open_ms)
 

@@ -17,9 +17,10 @@ from service.api.schemas.transactions import State
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding
 from service.domain.findings.open_too_long import is_overdue, is_stuck
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import COMMIT, EMPTY_ABORT
-from service.domain.transaction_log.states import SOURCE, is_time
+from service.domain.transaction_log.causes import CauseCode
+from service.domain.transaction_log.states import is_time
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
@@ -30,7 +31,7 @@ from service.store.queries.transactions import Page
 from service.store.rows.ids import IdRow
 from service.web.partitions.blocking_chain import Blocking, read_blocking
 from service.web.shared.addresses import page_of
-from service.web.shared.causes import WORDS, Word
+from service.web.shared.causes import WORDS, Word, word_of
 from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
 from service.web.transactions.filters import AGES, SORTS, Filters, chips, filters_of
@@ -134,7 +135,7 @@ def _listed(
 ) -> list[Listed]:
     ids = [row.transactional_id for row in rows]
     ended = ended_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
-    context = context_at(connection, frame.cluster.id, frame.as_of_ms(SOURCE) or 0)
+    context = context_at(connection, frame.cluster.id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
     return [_one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, context) for row in rows]
 
 
@@ -184,10 +185,10 @@ def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
     if row.last_outcome is None:
         return None, None
     if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
-        return WORDS[COMMIT], None
-    if row.abort_cause is None or row.abort_cause == EMPTY_ABORT:
+        return WORDS[CauseCode.COMMIT], None
+    if row.abort_cause is None or row.abort_cause == CauseCode.EMPTY_ABORT:
         return Word("", "none", "abort"), None
-    return WORDS[row.abort_cause], row.abort_confidence
+    return word_of(row.abort_cause), row.abort_confidence
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:

@@ -18,8 +18,9 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.findings.open_too_long import is_overdue, is_stuck
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.states import SOURCE, expires_at_ms, is_time
+from service.domain.transaction_log.states import expires_at_ms, is_time
 from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
 from service.store.display import display_id
 from service.store.id_key import id_key
@@ -84,7 +85,7 @@ def _one(
     connection: Connection, frame: Frame, row: IdRow, window: Window, begin: TimelineCursor, offset: int | None
 ) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
-    context = context_at(connection, cluster_id, frame.as_of_ms(SOURCE) or 0)
+    context = context_at(connection, cluster_id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
     producers = producers_of(connection, cluster_id, row.transactional_id)
     history = read_history(connection, row, producers, window, now_ms)
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)

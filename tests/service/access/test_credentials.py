@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import pytest
 
 from service.access import passwords
-from service.access.actions import AUTHENTICATE
+from service.access.actions import Action
 from service.access.authenticator import KEYS_READ_EVERY_S, Authenticator
 from service.access.configuration import AuthConfig, Person, parse
 from service.access.keys import PREFIX, StoredKey, digest_of, new_key, weakness_of
 from service.access.passwords import KEPT_S, Hashed, Passwords
-from service.access.principal import PASSWORD, Principal, Role, parse_grants
+from service.access.principal import Principal, PrincipalKind, Role, parse_grants
 from service.access.refusals import LONGEST_WINDOW_S, Refusal, Refusals
 from service.access.refused import BadCredentials
 from service.access.slowdown import EACH_S, LONGEST_S, Slowdown, network_of
@@ -90,7 +90,7 @@ def test_a_password_is_kept_as_scrypt() -> None:
 
 
 def test_a_pair_that_was_right_is_not_hashed_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    people = Passwords({"ann": (HASHED, Principal("ann", PASSWORD, VIEWER))})
+    people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
     assert people.known("ann", RIGHT, 0.0) is None
     assert people.check("ann", RIGHT, 0.0) is not None
     monkeypatch.setattr(passwords, "_scrypt", lambda *_: pytest.fail("hashed again"))
@@ -108,7 +108,7 @@ def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password(monkeypatch: p
         return b"x" * 32
 
     monkeypatch.setattr(passwords, "_scrypt", scrypt)
-    people = Passwords({"ann": (HASHED, Principal("ann", PASSWORD, VIEWER))})
+    people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
     assert people.check("ann", "wrong", 0.0) is None
     assert people.check("nobody", "wrong", 0.0) is None
     assert hashed == ["wrong", "wrong"]
@@ -206,7 +206,7 @@ def test_an_ipv6_sender_is_its_network() -> None:
 
 def test_the_first_refusal_is_recorded_at_once_and_the_others_as_a_sum() -> None:
     refusals = Refusals()
-    one = Refusal(AUTHENTICATE, "10.0.0.1", "", None, "GET /", "wrong")
+    one = Refusal(Action.AUTHENTICATE, "10.0.0.1", "", None, "GET /", "wrong")
     first = refusals.add(one, 0.0)
     assert first is not None
     assert first.times == 1
@@ -222,7 +222,7 @@ def test_the_first_refusal_is_recorded_at_once_and_the_others_as_a_sum() -> None
 
 def test_an_attack_of_a_day_is_some_thirty_records() -> None:
     refusals, records = Refusals(), 0
-    one = Refusal(AUTHENTICATE, "10.0.0.1", "ann", "orders", "GET /", "wrong")
+    one = Refusal(Action.AUTHENTICATE, "10.0.0.1", "ann", "orders", "GET /", "wrong")
     for second in range(86_400):
         records += refusals.add(one, float(second)) is not None
         records += len(refusals.due(float(second)))
@@ -232,7 +232,7 @@ def test_an_attack_of_a_day_is_some_thirty_records() -> None:
 
 def test_an_attack_from_everywhere_is_bounded_too() -> None:
     refusals = Refusals()
-    told = [refusals.add(Refusal(AUTHENTICATE, f"h{n}", "", None, "GET /", "wrong"), 0.0) for n in range(5_000)]
+    told = [refusals.add(Refusal(Action.AUTHENTICATE, f"h{n}", "", None, "GET /", "wrong"), 0.0) for n in range(5_000)]
     assert sum(one is not None for one in told) == 101
     assert sum(one.times for one in refusals.due(10.0)) == 5_000 - 101
 

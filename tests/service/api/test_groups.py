@@ -14,7 +14,7 @@ import uvicorn
 
 from service.app import create_app
 from service.cli import main
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel, offsets_partition
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import END, LSO, PID, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
@@ -93,8 +93,10 @@ def test_each_group_with_both_lags_and_its_relation(cluster: WithPartitions) -> 
 
 
 def test_members_without_an_offset_and_share_groups(cluster: WithPartitions) -> None:
-    share = group("workers", LSO - 3)._replace(isolation="read_committed", lso=LSO, has_records_ahead=False)
-    dirty = group("dirty", -1)._replace(isolation="read_uncommitted")
+    share = group("workers", LSO - 3)._replace(
+        isolation=IsolationLevel.READ_COMMITTED, lso=LSO, has_records_ahead=False
+    )
+    dirty = group("dirty", -1)._replace(isolation=IsolationLevel.READ_UNCOMMITTED)
     GroupWriter(cluster.engine, cluster.lease).replace([group("new", -1), share, dirty], NOW_MS)
     first, new, workers = get(cluster)["items"]
     assert (new["relation"], new["committed_offset"], new["lag_to_lso"], new["members"]) == ("unknown", None, None, 2)

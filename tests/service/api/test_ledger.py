@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from service.api.http.fields import text_of_time
-from service.domain.partitions.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
+from service.domain.source_state import SourceName
 from service.store.writers.ledger import LedgerWriter
 from tests.helpers.reasons import denied
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of
@@ -158,7 +159,7 @@ def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
     cluster.read()
     cluster.tail(end=14)
     shown = {one["source"]: one for one in get(cluster, CLUSTER)["sources"]}
-    assert shown[SOURCE] == {
+    assert shown[SourceName.LEDGER] == {
         "source": "ledger",
         "position": 10,
         "end": 14,
@@ -178,7 +179,7 @@ def test_the_source_is_shown_as_that_of_the_log_is(cluster: Tailing) -> None:
     cluster.ledger.report_trouble(denied("secret"))
     why = "no permission on topic secret: grant READ on it"
     body = get(cluster, CLUSTER)
-    assert next(one for one in body["sources"] if one["source"] == SOURCE)["error"] == why
+    assert next(one for one in body["sources"] if one["source"] == SourceName.LEDGER)["error"] == why
     assert {"kind": "source", "what": "source ledger", "why": why, "grant": "READ on topic secret"} in body["unknown"]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.access import actions
+from service.access.actions import Action, Outcome
 from service.api.http.fields import encode_bytes
 from service.app import create_app
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
-from service.store import audit_events, mutes
+from service.store import mutes
 from service.store.audit_events import AuditEvent
 from service.store.mutes import Wish
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
@@ -64,7 +64,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     volumes = tuple(Volume("orders", 0, MINUTE - 60_000 * number, 3, 300, 1, 1, 0) for number in range(3))
     tailed = TopicRange("orders", read(0, 3, asked_at_ms=NOW_MS))
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((tailed,), volumes, markers), NOW_MS)
-    done = AuditEvent(NOW_MS, actions.MUTE, audit_events.SET, "ann", "10.0.0.1", detail="why")
+    done = AuditEvent(NOW_MS, Action.MUTE, Outcome.SET, "ann", "10.0.0.1", detail="why")
     with cluster.engine.begin() as connection:
         for number in range(3):
             wish = Wish(None, f"prefix-{number}", None, NOW_MS + 1_000, "known")

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from service.access.actions import Outcome
 from service.api.routes import resolve
 from service.domain.findings.kinds import Kind
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import TOPIC
@@ -78,7 +80,7 @@ def test_it_writes_the_marker_and_the_audit_has_it(here: ResolveApi) -> None:
     assert (answer.status_code, answer.json()["dry_run"], answer.json()["executed"]) == (200, False, True)
     assert answer.json()["steps"][-1] == "wrote ABORT to broker 2, its leader"
     assert here.brokers.sent == [Sent(2, PID, EPOCH, COORDINATOR_EPOCH, commit=False)]
-    assert here.audited() == [("bob", audit.BEGUN), ("bob", audit.WRITTEN)]
+    assert here.audited() == [("bob", Outcome.BEGUN), ("bob", Outcome.WRITTEN)]
     with here.cluster.engine.connect() as connection:
         newest = audit.of_subject(connection, here.cluster.id, *PLACE, PID, LSO)[0]
     expected = Attempt(
@@ -86,13 +88,13 @@ def test_it_writes_the_marker_and_the_audit_has_it(here: ResolveApi) -> None:
         here.finding(),
         "bob",
         False,
-        "ABORT",
+        MarkerType.ABORT,
         *PLACE,
         PID,
         EPOCH,
         COORDINATOR_EPOCH,
         LSO,
-        audit.WRITTEN,
+        Outcome.WRITTEN,
     )
     assert newest == expected
 
@@ -410,7 +412,7 @@ def test_a_broker_that_says_no(here: ResolveApi) -> None:
         assert answer.json()["detail"].startswith("nothing was written: ")
         assert says in answer.json()["detail"]
         assert ("Retry-After" in answer.headers) == (status == 503)
-        assert here.audited()[before:] == [("ann", audit.BEGUN), ("ann", audit.REFUSED)]
+        assert here.audited()[before:] == [("ann", Outcome.BEGUN), ("ann", Outcome.REFUSED)]
 
 
 def test_a_broker_that_does_not_answer_may_have_written_it(here: ResolveApi) -> None:
@@ -421,7 +423,7 @@ def test_a_broker_that_does_not_answer_may_have_written_it(here: ResolveApi) -> 
     answer = here.execute()
     assert answer.status_code == 503
     assert "whether ABORT was written to orders-0 is not known (broker 2 does not" in answer.json()["detail"]
-    assert here.audited() == [("ann", audit.BEGUN), ("ann", audit.UNKNOWN)]
+    assert here.audited() == [("ann", Outcome.BEGUN), ("ann", Outcome.UNKNOWN)]
 
 
 def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: ResolveApi) -> None:
@@ -430,7 +432,7 @@ def test_a_broker_that_does_not_know_the_request_has_written_nothing(here: Resol
 
     here.brokers.answer = refuses
     assert here.execute().status_code == 502
-    assert here.audited() == [("ann", audit.BEGUN), ("ann", audit.REFUSED)]
+    assert here.audited() == [("ann", Outcome.BEGUN), ("ann", Outcome.REFUSED)]
 
 
 def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,14 +451,14 @@ def test_a_marker_that_is_written_is_told_even_if_the_audit_fails_then(
     record = audit.record
 
     def full(engine: Any, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
-        if attempt.outcome != audit.BEGUN:
+        if attempt.outcome != Outcome.BEGUN:
             raise StoreUnavailable("store: disk full")
         record(engine, cluster_id, attempt, address)
 
     monkeypatch.setattr(audit, "record", full)
     answer = here.execute()
     assert (answer.status_code, answer.json()["executed"]) == (200, True)
-    assert here.audited() == [("ann", audit.BEGUN)]
+    assert here.audited() == [("ann", Outcome.BEGUN)]
     assert "the audit lacks an outcome, written" in caplog.text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.domain.worlds.verdict import Kind, Proof
+from service.domain.worlds.verdict import Proof, ProofKind
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.stores import NOW_MS, client_of
 
@@ -24,7 +24,7 @@ def test_the_way_out_is_shown(tmp_path: Path) -> None:
 def test_the_worlds_that_are_left_and_the_proofs_are_shown(tmp_path: Path) -> None:
     cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read()
-    proof = Proof(Kind.LISTING, NOW_MS, "__transaction_state-3", "2 transactions ended without listing orders-0")
+    proof = Proof(ProofKind.LISTING, NOW_MS, "__transaction_state-3", "2 transactions ended without listing orders-0")
     cluster.see(observe(decision="none", possible=("none",), proofs=(proof,)))
     with client_of(cluster.url) as client:
         (item,) = client.get("/api/v1/clusters/orders/findings").json()["items"]

@@ -19,7 +19,7 @@ from service.app import create_app
 from service.domain.findings.finding import Subject
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.domain.reasons.unread import NoBroker
-from service.domain.worlds.verdict import Kind, Proof
+from service.domain.worlds.verdict import Proof, ProofKind, World
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import (
     WithPartitions,
@@ -76,8 +76,8 @@ def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
     cluster.look(moving_partition(at_ms=at_ms), at_ms=at_ms)
     paste = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"
     stuck = hanging_finding(blocked_groups=("billing", "audit"), decision="none", command=paste, owner="team-a")
-    proof = Proof(Kind.EPOCH, at_ms, "orders-0@100", "1 transaction wrote under other epochs than the entry's, 3")
-    stuck = stuck._replace(possible=("abort", "none"), proofs=(proof,))
+    proof = Proof(ProofKind.EPOCH, at_ms, "orders-0@100", "1 transaction wrote under other epochs than the entry's, 3")
+    stuck = stuck._replace(possible=(World.ABORT, World.NONE), proofs=(proof,))
     cluster.see(stuck, hanging_finding(1, 8, None, decision="commit"), now_ms=at_ms - 200_000)
     code, out, err = ask("hanging")
     assert (code, err) == (1, "")

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
 from tests.service.domain.records import judged, log, pairs, told
 
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
 
-Pair = tuple[str, Confidence]
+Pair = tuple[CauseCode, Confidence]
 """Cause and confidence."""
 
 
@@ -37,8 +37,8 @@ def annotated(text: str) -> Annotated:
     for offset, line in enumerate(lines):
         if found := _SAID.match(line.partition("#")[2].strip()):
             word, confidence, first_word, first_confidence = found.groups()
-            last = word, Confidence(confidence)
-            said[offset] = Said((first_word, Confidence(first_confidence)) if first_word else last, last)
+            last = CauseCode(word), Confidence(confidence)
+            said[offset] = Said((CauseCode(first_word), Confidence(first_confidence)) if first_word else last, last)
     return Annotated(log(text), said)
 
 

@@ -11,17 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import (
-    ADMIN,
-    CLIENT_ABORT,
-    COMMIT,
-    EMPTY_ABORT,
-    EXPIRY,
-    FENCED,
-    INITIALIZED,
-    PID_ROTATED,
-)
-from service.domain.transaction_log.causes import TIMEOUT as RAN_OUT
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 
 LATE_END = "late_end"
@@ -118,7 +108,7 @@ class Coordinator:
 
     def init(self, instance: Instance, *, gives_up: bool = False, is_admin: bool = False) -> None:
         """InitProducerId without a producer id; `gives_up`: not asked again once the abort is under way."""
-        if not self._abort_open(ADMIN if is_admin else FENCED, gives_up=gives_up):
+        if not self._abort_open(CauseCode.ADMIN if is_admin else CauseCode.FENCED, gives_up=gives_up):
             return
         self._initialize(instance.timeout_ms)
         if not is_admin:
@@ -142,7 +132,7 @@ class Coordinator:
             instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
         elif instance.epoch == before.last_epoch:
             changes = {"state": states.EMPTY, "timeout_ms": instance.timeout_ms, "start_ms": -1, "partitions": 0}
-            self._write(INITIALIZED, **changes)
+            self._write(CauseCode.INITIALIZED, **changes)
             instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
         else:
             instance.epoch = -1
@@ -202,7 +192,9 @@ class Coordinator:
             self._end(commit=commit, tv2=instance.tv2)
             self._follow(instance)
         elif instance.tv2 and not commit:
-            self._prepare(EMPTY_ABORT, states.PREPARE_ABORT, tv2=True, bump=1, start_ms=self.now_ms, partitions=0)
+            self._prepare(
+                CauseCode.EMPTY_ABORT, states.PREPARE_ABORT, tv2=True, bump=1, start_ms=self.now_ms, partitions=0
+            )
             self._follow(instance)
 
     def _copy(self, instance: Instance, *, commit: bool, tv2: bool) -> None:
@@ -210,7 +202,7 @@ class Coordinator:
             self.copies.append(EndCopy(instance.pid, instance.epoch, commit, tv2, self.transaction))
 
     def _end(self, *, commit: bool, tv2: bool, cause: str | None = None) -> None:
-        meant = COMMIT if commit else CLIENT_ABORT
+        meant = CauseCode.COMMIT if commit else CauseCode.CLIENT_ABORT
         self._prepare(cause or meant, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, tv2, bump=1)
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
@@ -240,7 +232,7 @@ class Coordinator:
             self.next_scan_ms += SCAN_MS
             memory = self.memory
             if memory.state == states.ONGOING and memory.start_ms + memory.timeout_ms < self.now_ms:
-                self._abort_by_itself(RAN_OUT)
+                self._abort_by_itself(CauseCode.TIMEOUT)
         self.now_ms = max(self.now_ms, until)
 
     def expire(self) -> None:
@@ -248,7 +240,7 @@ class Coordinator:
         self.next_scan_ms = self.now_ms
         self.wait(0)
         if self.memory.state in states.EXPIRABLE:
-            self._append(NO_RECORD._replace(state=states.EXPIRED), EXPIRY)
+            self._append(NO_RECORD._replace(state=states.EXPIRED), CauseCode.EXPIRY)
             self.memory = Memory()
 
     def move(self, skew_ms: int) -> None:
@@ -275,7 +267,7 @@ class Coordinator:
     def use_up_epochs(self, epoch: int) -> None:
         """As the lab does: a record planted while the id is idle."""
         if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
-            self._write(INITIALIZED, state=states.EMPTY, epoch=epoch, start_ms=-1, partitions=0)
+            self._write(CauseCode.INITIALIZED, state=states.EMPTY, epoch=epoch, start_ms=-1, partitions=0)
 
     def _abort_by_itself(self, cause: str) -> None:
         before = self.memory
@@ -328,7 +320,7 @@ class Coordinator:
         self.now_ms += self.rng.choice([*[0, 1, 3, 3, 40] * 4, 2_000, 11_000])
         changes = {"state": states.COMPLETE_COMMIT if committed else states.COMPLETE_ABORT, "partitions": 0}
         rotation = {"pid": successor, "epoch": 0, "last_pid": memory.pid}
-        cause = PID_ROTATED if successor != NO_ID else ""
+        cause = CauseCode.PID_ROTATED if successor != NO_ID else ""
         ways = changes if successor == NO_ID else changes | rotation
         if not self._write(cause, **ways):
             self.now_ms += self.rng.choice([1, 100, 12_000])
@@ -343,10 +335,10 @@ class Coordinator:
         for _ in range(2):
             if memory.state == states.NEVER_SEEN or memory.epoch >= LAST_CLIENT_EPOCH:
                 self.next_pid += 1
-                cause = INITIALIZED if memory.state == states.NEVER_SEEN else PID_ROTATED
+                cause = CauseCode.INITIALIZED if memory.state == states.NEVER_SEEN else CauseCode.PID_ROTATED
                 written = self._write(cause, **changes, pid=self.next_pid, epoch=0)
             else:
-                written = self._write(INITIALIZED, **changes, epoch=memory.epoch + 1)
+                written = self._write(CauseCode.INITIALIZED, **changes, epoch=memory.epoch + 1)
             if written:
                 return
             self.now_ms += self.rng.choice([1, 100])

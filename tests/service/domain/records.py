@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from service.domain.transaction_log import causes, journal, states
-from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log import journal, states
+from service.domain.transaction_log.causes import Cause, CauseCode
 from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort, Transition
 
@@ -63,7 +63,7 @@ class Told(NamedTuple):
     @property
     def causes(self) -> list[str]:
         """`State cause confidence` of every row that has a cause, but for ordinary commits."""
-        named = [row for row in self.rows if row.cause not in (None, causes.COMMIT)]
+        named = [row for row in self.rows if row.cause not in (None, CauseCode.COMMIT)]
         return [f"{WORDS[row.to_state]} {row.cause} {row.confidence}" for row in named]
 
     @property

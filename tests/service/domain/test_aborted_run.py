@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from service.domain.partitions.aborted_run import AbortedRun, OnlyAborted, only_aborted_text
-from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.aborted_run import AbortedRun, EndOfRun, OnlyAborted, only_aborted_text
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 
 
 def data(first: int, producer_id: int, count: int = 1, records: int | None = None) -> BatchOffsets:
     return BatchOffsets(first, first + count, producer_id, 0, producer_id >= 0, records=records)
 
 
-def marker(at: int, producer_id: int, outcome: str | None) -> BatchOffsets:
+def marker(at: int, producer_id: int, outcome: MarkerType | None) -> BatchOffsets:
     return BatchOffsets(at, at + 1, producer_id, 0, True, True, outcome)
 
 
@@ -33,14 +33,14 @@ def many_aborted(transactions: int, size: int) -> list[BatchOffsets]:
     log = []
     for number in range(transactions):
         at = number * (size + 1)
-        log += [data(at, number % 10, size), marker(at + size, number % 10, ABORT)]
+        log += [data(at, number % 10, size), marker(at + size, number % 10, MarkerType.ABORT)]
     return log
 
 
 def test_a_long_run_is_summed_up_to_the_first_record_that_can_be_read() -> None:
-    log = [*many_aborted(1_030, 20), data(21_630, 99), marker(21_631, 99, COMMIT), data(21_632, -1)]
+    log = [*many_aborted(1_030, 20), data(21_630, 99), marker(21_631, 99, MarkerType.COMMIT), data(21_632, -1)]
     found = run_of(log, 0)
-    assert found == OnlyAborted(0, 21_630, 20_600, dict.fromkeys(range(10), 103), "readable")
+    assert found == OnlyAborted(0, 21_630, 20_600, dict.fromkeys(range(10), 103), EndOfRun.READABLE)
     middle = run_of(log, 30)
     assert middle is not None
     assert (middle.to, middle.records, sum(middle.transactions.values())) == (21_630, 20_600 - 29, 1_029)
@@ -49,19 +49,30 @@ def test_a_long_run_is_summed_up_to_the_first_record_that_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("log", "lso", "to", "ended_by"),
     [
-        ([data(0, 1), marker(1, 1, ABORT)], None, 2, "log_end"),
-        ([data(0, 1), marker(1, 1, ABORT)], 2, 2, "log_end"),
-        ([data(0, 1), marker(1, 1, ABORT), data(2, 2), data(3, -1)], 2, 2, "open"),
-        ([data(0, 1), marker(1, 1, ABORT), data(2, 2)], None, 2, "open"),
-        ([data(0, 1), marker(1, 1, ABORT), data(2, 2), marker(3, 2, None)], None, 2, "unknown"),
-        ([data(0, 1), data(1, 2), marker(2, 1, ABORT), data(3, 1), marker(4, 2, COMMIT)], None, 1, "readable"),
+        ([data(0, 1), marker(1, 1, MarkerType.ABORT)], None, 2, "log_end"),
+        ([data(0, 1), marker(1, 1, MarkerType.ABORT)], 2, 2, "log_end"),
+        ([data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, 2), data(3, -1)], 2, 2, "open"),
+        ([data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, 2)], None, 2, "open"),
+        ([data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, 2), marker(3, 2, None)], None, 2, "unknown"),
         (
-            [data(0, 1), marker(1, 1, ABORT), data(2, 2, records=0), marker(3, 2, COMMIT), data(4, -1)],
+            [data(0, 1), data(1, 2), marker(2, 1, MarkerType.ABORT), data(3, 1), marker(4, 2, MarkerType.COMMIT)],
+            None,
+            1,
+            "readable",
+        ),
+        (
+            [
+                data(0, 1),
+                marker(1, 1, MarkerType.ABORT),
+                data(2, 2, records=0),
+                marker(3, 2, MarkerType.COMMIT),
+                data(4, -1),
+            ],
             None,
             4,
             "readable",
         ),
-        ([data(0, 1), marker(1, 1, ABORT), data(2, -1, records=0)], None, 3, "log_end"),
+        ([data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, -1, records=0)], None, 3, "log_end"),
     ],
 )
 def test_what_ends_a_run(log: list[BatchOffsets], lso: int | None, to: int, ended_by: str) -> None:
@@ -71,19 +82,21 @@ def test_what_ends_a_run(log: list[BatchOffsets], lso: int | None, to: int, ende
     assert found.open_producer_id in ((None, 2) if ended_by == "open" else (None,))
 
 
-@pytest.mark.parametrize("log", [[], [data(0, -1)], [data(0, 1), marker(1, 1, COMMIT)], [marker(0, 1, ABORT)]])
+@pytest.mark.parametrize(
+    "log", [[], [data(0, -1)], [data(0, 1), marker(1, 1, MarkerType.COMMIT)], [marker(0, 1, MarkerType.ABORT)]]
+)
 def test_no_run_where_no_aborted_record_comes_first(log: list[BatchOffsets]) -> None:
     assert run_of(log, 0) is None
 
 
 def test_bytes_that_cannot_be_read_end_a_run() -> None:
     run = AbortedRun(0)
-    for one in (data(0, 1), marker(1, 1, ABORT), data(2, 2)):
+    for one in (data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, 2)):
         run.add_batch(one)
     run.add_unreadable(3)
-    run.add_batch(marker(4, 2, ABORT))
+    run.add_batch(marker(4, 2, MarkerType.ABORT))
     assert run.is_done
-    assert run.finish(5, is_whole=True) == OnlyAborted(0, 2, 1, {1: 1}, "unknown")
+    assert run.finish(5, is_whole=True) == OnlyAborted(0, 2, 1, {1: 1}, EndOfRun.UNKNOWN)
 
 
 def test_a_run_has_a_bound_of_its_own_and_is_true_up_to_there() -> None:
@@ -120,7 +133,7 @@ def _drawn(random: Random) -> list[BatchOffsets]:
         if random.random() < 0.03:
             log.append(data(at, -1))
         elif random.random() < 0.4:
-            log.append(marker(at, producer_id, random.choices((ABORT, COMMIT), (9, 1))[0]))
+            log.append(marker(at, producer_id, random.choices((MarkerType.ABORT, MarkerType.COMMIT), (9, 1))[0]))
         else:
             log.append(data(at, producer_id, random.randint(1, 3)))
     return log
@@ -130,7 +143,9 @@ def _fates(log: list[BatchOffsets]) -> list[str]:
     fates = []
     for number, one in enumerate(log):
         ends = [later for later in log[number:] if later.is_control and later.producer_id == one.producer_id]
-        of = {None: "open", ABORT: "aborted", COMMIT: "readable"}[ends[0].marker if ends else None]
+        of = {None: "open", MarkerType.ABORT: "aborted", MarkerType.COMMIT: "readable"}[
+            ends[0].marker if ends else None
+        ]
         fate = "marker" if one.is_control else of if one.is_transactional else "readable"
         fates += [fate] * (one.next - one.first)
     return fates
@@ -138,10 +153,10 @@ def _fates(log: list[BatchOffsets]) -> list[str]:
 
 def test_the_sum_as_a_sentence() -> None:
     names = ["x", "y", "z", "w"]
-    assert only_aborted_text(0, 21_000, 20_000, 1_030, names[:2], 0, "readable") == (
+    assert only_aborted_text(0, 21_000, 20_000, 1_030, names[:2], 0, EndOfRun.READABLE) == (
         "From 0 on only aborted up to 20,999: 1,030 transactions of x, y, 20,000 records; first readable 21,000."
     )
-    assert only_aborted_text(5, 7, 1, 1, names, 2, "bound") == (
+    assert only_aborted_text(5, 7, 1, 1, names, 2, EndOfRun.BOUND) == (
         "From 5 on only aborted up to 6: 1 transaction of x, y, z and 3 more, 1 record; reading stopped at its bound:"
         " this is true up to 6, and the run may go on."
     )

@@ -7,19 +7,13 @@ from typing import Any
 import pytest
 
 from service.domain.partitions.blocked_groups import (
-    INACTIVE,
-    LEVEL_COMMITTED,
-    LEVEL_UNCOMMITTED,
     OFFSETS_TOPIC,
-    READS_UNCOMMITTED,
     STALLED_AFTER_MS,
-    STOPPED,
     STOPPED_AFTER_MS,
-    UNKNOWN,
-    UNSTABLE_OFFSETS,
-    WILL_STOP,
     AffectedGroup,
     GroupOffset,
+    GroupRelation,
+    IsolationLevel,
     LsoSample,
     affected_groups,
     offsets_partition,
@@ -50,63 +44,95 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
 @pytest.mark.parametrize(
     ("one", "relation", "confidence"),
     [
-        (offset(LSO), STOPPED, Confidence.LIKELY),  # it may read on and not have committed yet
+        (offset(LSO), GroupRelation.STOPPED, Confidence.LIKELY),  # it may read on and not have committed yet
         (
             offset(LSO, 10 * STOPPED_AFTER_MS),
-            STOPPED,
+            GroupRelation.STOPPED,
             Confidence.LIKELY,
         ),  # or it reads uncommitted, and is stuck at that record
-        (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, Confidence.LIKELY),
-        (offset(LSO - 1), WILL_STOP, Confidence.LIKELY),
-        (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, Confidence.LIKELY),
-        (offset(LSO - 1, **NOTHING_LEFT), STOPPED, Confidence.LIKELY),  # a marker is all that is between
-        (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), STOPPED, Confidence.LIKELY),
+        (offset(LSO, STOPPED_AFTER_MS, members=None), GroupRelation.STOPPED, Confidence.LIKELY),
+        (offset(LSO - 1), GroupRelation.WILL_STOP, Confidence.LIKELY),
+        (offset(LSO - 1, STOPPED_AFTER_MS - 1), GroupRelation.WILL_STOP, Confidence.LIKELY),
+        (offset(LSO - 1, **NOTHING_LEFT), GroupRelation.STOPPED, Confidence.LIKELY),  # a marker is all that is between
+        (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), GroupRelation.STOPPED, Confidence.LIKELY),
         (
             offset(LSO - 1, STOPPED_AFTER_MS, has_records_ahead=False, lso=LSO - 1),
-            UNKNOWN,
+            GroupRelation.UNKNOWN,
             Confidence.LIKELY,
         ),  # of another LSO
         # records are left to read, or may be: it stands for a reason of its own
-        (offset(0, STOPPED_AFTER_MS), UNKNOWN, Confidence.LIKELY),
-        (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), UNKNOWN, Confidence.LIKELY),
-        (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), WILL_STOP, Confidence.LIKELY),
+        (offset(0, STOPPED_AFTER_MS), GroupRelation.UNKNOWN, Confidence.LIKELY),
+        (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), GroupRelation.UNKNOWN, Confidence.LIKELY),
+        (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), GroupRelation.WILL_STOP, Confidence.LIKELY),
         # above the LSO only movement there shows what it reads
-        (offset(LSO + 1), UNKNOWN, Confidence.LIKELY),
-        (offset(HW, 10 * STOPPED_AFTER_MS), UNKNOWN, Confidence.LIKELY),  # there is nothing to read for anybody
-        (offset(LSO + 1, lso=LSO, advances=1), READS_UNCOMMITTED, Confidence.LIKELY),  # or somebody reset it
-        (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), READS_UNCOMMITTED, Confidence.CERTAIN),
-        (offset(LSO + 1, lso=LSO - 9, advances=2), UNKNOWN, Confidence.LIKELY),  # while the LSO was elsewhere
-        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), STOPPED, Confidence.LIKELY),
-        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), UNKNOWN, Confidence.LIKELY),
+        (offset(LSO + 1), GroupRelation.UNKNOWN, Confidence.LIKELY),
+        (
+            offset(HW, 10 * STOPPED_AFTER_MS),
+            GroupRelation.UNKNOWN,
+            Confidence.LIKELY,
+        ),  # there is nothing to read for anybody
+        (
+            offset(LSO + 1, lso=LSO, advances=1),
+            GroupRelation.READS_UNCOMMITTED,
+            Confidence.LIKELY,
+        ),  # or somebody reset it
+        (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN),
+        (
+            offset(LSO + 1, lso=LSO - 9, advances=2),
+            GroupRelation.UNKNOWN,
+            Confidence.LIKELY,
+        ),  # while the LSO was elsewhere
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), GroupRelation.STOPPED, Confidence.LIKELY),
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), GroupRelation.UNKNOWN, Confidence.LIKELY),
         (
             offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"records_ahead_since_ms": NOW_MS - 1}),
-            UNKNOWN,
+            GroupRelation.UNKNOWN,
             Confidence.LIKELY,
         ),
         # members without an offset
-        (offset(-1, STOPPED_AFTER_MS - 1), UNKNOWN, Confidence.LIKELY),
-        (offset(-1, STOPPED_AFTER_MS), STOPPED, Confidence.LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, members=None), UNKNOWN, Confidence.LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, members=0), INACTIVE, Confidence.CERTAIN),
+        (offset(-1, STOPPED_AFTER_MS - 1), GroupRelation.UNKNOWN, Confidence.LIKELY),
+        (offset(-1, STOPPED_AFTER_MS), GroupRelation.STOPPED, Confidence.LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=None), GroupRelation.UNKNOWN, Confidence.LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=0), GroupRelation.INACTIVE, Confidence.CERTAIN),
         # share groups
-        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, Confidence.CERTAIN),
-        (offset(HW, isolation=LEVEL_COMMITTED), STOPPED, Confidence.LIKELY),
-        (offset(0, isolation=LEVEL_COMMITTED, **NOTHING_LEFT), STOPPED, Confidence.LIKELY),
-        (offset(0, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), UNKNOWN, Confidence.LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED), STOPPED, Confidence.LIKELY),
+        (
+            offset(LSO, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED),
+            GroupRelation.STOPPED,
+            Confidence.CERTAIN,
+        ),
+        (offset(HW, isolation=IsolationLevel.READ_COMMITTED), GroupRelation.STOPPED, Confidence.LIKELY),
+        (offset(0, isolation=IsolationLevel.READ_COMMITTED, **NOTHING_LEFT), GroupRelation.STOPPED, Confidence.LIKELY),
+        (
+            offset(0, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED),
+            GroupRelation.UNKNOWN,
+            Confidence.LIKELY,
+        ),
+        (
+            offset(-1, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED),
+            GroupRelation.STOPPED,
+            Confidence.LIKELY,
+        ),
         *(
-            (offset(at, STOPPED_AFTER_MS, isolation=LEVEL_UNCOMMITTED), READS_UNCOMMITTED, Confidence.CERTAIN)
+            (
+                offset(at, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_UNCOMMITTED),
+                GroupRelation.READS_UNCOMMITTED,
+                Confidence.CERTAIN,
+            )
             for at in (-1, 0, LSO, HW)
         ),
-        (offset(LSO, STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED, members=0), INACTIVE, Confidence.CERTAIN),
-        (offset(LSO, STOPPED_AFTER_MS, members=0), INACTIVE, Confidence.CERTAIN),
-        (offset(HW, members=0), INACTIVE, Confidence.CERTAIN),
+        (
+            offset(LSO, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED, members=0),
+            GroupRelation.INACTIVE,
+            Confidence.CERTAIN,
+        ),
+        (offset(LSO, STOPPED_AFTER_MS, members=0), GroupRelation.INACTIVE, Confidence.CERTAIN),
+        (offset(HW, members=0), GroupRelation.INACTIVE, Confidence.CERTAIN),
     ],
 )
 def test_how_a_group_stands_to_an_lso_that_stands(one: GroupOffset, relation: str, confidence: str) -> None:
     (victim,) = seen(one)
     assert (victim.relation, victim.confidence, victim.stalled_partition) == (relation, confidence, PLACE)
-    assert victim.is_blocked == (relation in (STOPPED, WILL_STOP))
+    assert victim.is_blocked == (relation in (GroupRelation.STOPPED, GroupRelation.WILL_STOP))
     assert victim.offsets_partition is None
 
 
@@ -124,7 +150,7 @@ def test_short_transactions_make_no_victims() -> None:
 
 def test_a_share_group_is_certain_to_wait_once_the_partition_has_been_stalled_for_long() -> None:
     """Before that it may have been idle at that offset for hours."""
-    idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=LEVEL_COMMITTED)
+    idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.confidence for one in seen(idle, young)] == [Confidence.LIKELY]
     assert [one.confidence for one in seen(idle)] == [Confidence.CERTAIN]
@@ -137,7 +163,7 @@ def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
 
 def test_members_without_an_offset_wait_only_as_long_as_the_partition_stands() -> None:
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
-    assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [UNKNOWN]
+    assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [GroupRelation.UNKNOWN]
     assert seen(offset(-1, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []  # it has read: its first commit is pending
 
@@ -145,8 +171,8 @@ def test_members_without_an_offset_wait_only_as_long_as_the_partition_stands() -
 def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
     """When the transaction ends, the group goes on at once. The next look shows that the LSO has moved, too."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
-    assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
-    assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == UNKNOWN
+    assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == GroupRelation.STOPPED
+    assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == GroupRelation.UNKNOWN
 
 
 def unstable(**fields: Any) -> GroupOffset:
@@ -159,14 +185,14 @@ def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
     (victim,) = seen(
         unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS), "p49": LsoSample(5, 5, None)}
     )
-    assert (victim.relation, victim.is_blocked) == (UNSTABLE_OFFSETS, True)
+    assert (victim.relation, victim.is_blocked) == (GroupRelation.UNSTABLE_OFFSETS, True)
     assert (victim.stalled_partition, victim.offsets_partition) == ((OFFSETS_TOPIC, home), home)
     assert victim.ends == LsoSample(HW, HW, None)
     assert (victim.is_pending, victim.waits_for_producer_id) == (True, None)
     (idle,) = seen(
         unstable(members=0, producer_id=7), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS)}
     )
-    assert (idle.relation, idle.is_blocked, idle.waits_for_producer_id) == (INACTIVE, False, 7)
+    assert (idle.relation, idle.is_blocked, idle.waits_for_producer_id) == (GroupRelation.INACTIVE, False, 7)
 
 
 def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
@@ -175,7 +201,11 @@ def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, NOW_MS)}) == []
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []
     (by_data,) = seen(unstable(producer_id=7), **{f"p{home}": LsoSample(9, 9, None)})
-    assert (by_data.relation, by_data.is_pending, by_data.waits_for_producer_id) == (WILL_STOP, False, None)
+    assert (by_data.relation, by_data.is_pending, by_data.waits_for_producer_id) == (
+        GroupRelation.WILL_STOP,
+        False,
+        None,
+    )
 
 
 def test_groups_of_many_places_come_in_order() -> None:

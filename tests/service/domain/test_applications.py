@@ -8,8 +8,6 @@ from collections.abc import Iterable
 import pytest
 
 from service.domain.applications import (
-    CONNECT,
-    FLINK,
     FLINK_TIMEOUT_MS,
     IN_USE,
     INCREMENTING,
@@ -20,10 +18,9 @@ from service.domain.applications import (
     PER_TASK,
     PER_THREAD,
     POOLING,
-    SPRING,
-    STREAMS,
     Application,
     Behaviour,
+    Framework,
     Init,
     application_of,
     is_two_phase,
@@ -95,7 +92,7 @@ def named(*names: str, timeout_ms: int = 60_000) -> dict[str, Behaviour]:
 def test_a_subtask_of_flink_with_an_id_for_each_checkpoint() -> None:
     known = behaviours(INCREMENTING_LOG)
     for n in range(1, 10):
-        assert maker(f"flink-0-{n}", known) == Application(FLINK, "flink", "0", INCREMENTING), n
+        assert maker(f"flink-0-{n}", known) == Application(Framework.FLINK, "flink", "0", INCREMENTING), n
 
 
 @pytest.mark.parametrize("until_ms", [5_000, 7_700, 17_000, 18_200, 19_000])
@@ -109,8 +106,8 @@ def test_it_is_known_while_it_is_away_and_when_it_is_back(until_ms: int) -> None
 
 def test_a_subtask_of_flink_with_a_pool() -> None:
     known = behaviours(POOLING_LOG)
-    assert maker("flink-0-0", known) == Application(FLINK, "flink", "0", POOLING)
-    assert maker("flink-0-1", known) == Application(FLINK, "flink", "0", POOLING)
+    assert maker("flink-0-0", known) == Application(Framework.FLINK, "flink", "0", POOLING)
+    assert maker("flink-0-1", known) == Application(Framework.FLINK, "flink", "0", POOLING)
 
 
 def test_a_pool_under_the_old_protocol_shows_itself_by_transactions_that_overlap() -> None:
@@ -175,7 +172,7 @@ def test_unused_ids_in_a_row_are_those_of_an_idle_job() -> None:
 
 def test_the_default_timeout_of_a_kafka_sink_goes_with_its_form() -> None:
     (one,) = named("orders-1-7", timeout_ms=FLINK_TIMEOUT_MS).values()
-    assert application_of(one) == Application(FLINK, "orders", "1", None)
+    assert application_of(one) == Application(Framework.FLINK, "orders", "1", None)
     assert application_of(one._replace(timeout_ms=900_000)) == NOTHING
     assert application_of(one._replace(name="orders-7")) == NOTHING
 
@@ -188,35 +185,45 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
 @pytest.mark.parametrize(
     ("name", "others", "timeout_ms", "maker"),
     [
-        (f"shop-{UUID}-1", (), 10_000, Application(STREAMS, "shop", "1", PER_THREAD)),
-        (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 10_000, Application(STREAMS, "shop", "3", PER_THREAD)),
+        (f"shop-{UUID}-1", (), 10_000, Application(Framework.KAFKA_STREAMS, "shop", "1", PER_THREAD)),
+        (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 10_000, Application(Framework.KAFKA_STREAMS, "shop", "3", PER_THREAD)),
         (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 60_000, NOTHING),  # whoever numbers from 1
         (f"shop-{UUID}-1", ("connect-cluster-shop",), 60_000, NOTHING),
         (f"tx-{UUID}-0", (), 60_000, NOTHING),  # Spring's prefix with random.uuid
         (f"tx-{UUID}-1", (f"tx-{UUID}-0",), 60_000, NOTHING),
         (f"shop-{UUID.replace('-', '')}-1", (), 60_000, NOTHING),
-        ("shop-0_3", (), 10_000, Application(STREAMS, "shop", "0_3", PER_TASK)),
-        ("shop-0_3", ("shop-1_0",), 60_000, Application(STREAMS, "shop", "0_3", PER_TASK)),
+        ("shop-0_3", (), 10_000, Application(Framework.KAFKA_STREAMS, "shop", "0_3", PER_TASK)),
+        ("shop-0_3", ("shop-1_0",), 60_000, Application(Framework.KAFKA_STREAMS, "shop", "0_3", PER_TASK)),
         ("shop-0_3", ("ship-0_2",), 60_000, NOTHING),
-        ("connect-cluster-east", (), 60_000, Application(CONNECT, "east", None, LEADER)),
-        ("connect-cluster-east-1", ("east-1-jdbc-0",), 60_000, Application(CONNECT, "east-1", None, LEADER)),
-        ("connect-cluster-east-1", (), 60_000, Application(CONNECT)),
-        ("east-my-jdbc-0", ("connect-cluster-east",), 60_000, Application(CONNECT, "my-jdbc", "0", PER_TASK)),
+        ("connect-cluster-east", (), 60_000, Application(Framework.KAFKA_CONNECT, "east", None, LEADER)),
+        (
+            "connect-cluster-east-1",
+            ("east-1-jdbc-0",),
+            60_000,
+            Application(Framework.KAFKA_CONNECT, "east-1", None, LEADER),
+        ),
+        ("connect-cluster-east-1", (), 60_000, Application(Framework.KAFKA_CONNECT)),
+        (
+            "east-my-jdbc-0",
+            ("connect-cluster-east",),
+            60_000,
+            Application(Framework.KAFKA_CONNECT, "my-jdbc", "0", PER_TASK),
+        ),
         ("east-jdbc-1-0", ("connect-cluster-east",), FLINK_TIMEOUT_MS, NOTHING),  # or a subtask of Flink
         (
             "east-1-jdbc-0",
             ("connect-cluster-east", "connect-cluster-east-1"),
             60_000,
-            Application(CONNECT, "east-1-jdbc", "0", PER_TASK),
+            Application(Framework.KAFKA_CONNECT, "east-1-jdbc", "0", PER_TASK),
         ),
         (
             "connect-cluster-jdbc-0",
             ("connect-cluster-connect-cluster",),
             60_000,
-            Application(CONNECT, "jdbc", "0", PER_TASK),
+            Application(Framework.KAFKA_CONNECT, "jdbc", "0", PER_TASK),
         ),
         ("east-my-jdbc-0", ("connect-cluster-west", "east-my-jdbc-1"), 60_000, NOTHING),
-        ("tx.g.in.0", ("tx.g.in.1",), 60_000, Application(SPRING, "tx.g", "in-0", PER_PARTITION)),
+        ("tx.g.in.0", ("tx.g.in.1",), 60_000, Application(Framework.SPRING, "tx.g", "in-0", PER_PARTITION)),
         ("tx.g.eu.in.2", ("tx.g.eu.in.1",), 60_000, NOTHING),  # topic "in" or topic "eu.in"
         ("tx.g.in.3", ("tx.g.in.1",), 60_000, NOTHING),  # the topic has no such partition
         ("tx.g.in.0", (), 60_000, NOTHING),
@@ -236,7 +243,7 @@ def test_what_may_be_a_two_phase_sink() -> None:
     assert may_be_two_phase("orders-0-3", 60_000)
     assert not may_be_two_phase("pay-1", 60_000)
     assert is_two_phase(NOTHING, TWO_PHASE_TIMEOUT_MS)
-    assert is_two_phase(Application(FLINK), 60_000)
+    assert is_two_phase(Application(Framework.FLINK), 60_000)
     assert not is_two_phase(NOTHING, 60_000)
 
 
@@ -256,7 +263,7 @@ def test_the_leader_of_connect_does_not_hide_a_flink_job_of_the_same_name() -> N
         renamed = log.replace("flink-0", "flink-etl-0")
         known = behaviours(renamed) | leader
         for name in known.keys() - leader.keys():
-            assert maker(name, known) == Application(FLINK, "flink-etl", "0", strategy)
+            assert maker(name, known) == Application(Framework.FLINK, "flink-etl", "0", strategy)
     for timeout_ms in (60_000, FLINK_TIMEOUT_MS):  # by its name it may be a task of a connector with a number, too
         assert maker("flink-etl-0-1", named("flink-etl-0-1", timeout_ms=timeout_ms) | leader) == NOTHING
 
@@ -264,4 +271,4 @@ def test_the_leader_of_connect_does_not_hide_a_flink_job_of_the_same_name() -> N
 def test_the_leader_of_connect_does_not_hide_kafka_streams() -> None:
     name = f"east-app-{UUID}-1"
     known = named(name, "connect-cluster-east", timeout_ms=10_000)
-    assert maker(name, known) == Application(STREAMS, "east-app", "1", PER_THREAD)
+    assert maker(name, known) == Application(Framework.KAFKA_STREAMS, "east-app", "1", PER_THREAD)

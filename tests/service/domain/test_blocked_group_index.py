@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from service.domain.partitions.blocked_groups import (
-    INACTIVE,
     NO_GROUPS,
     OFFSETS_TOPIC,
-    STOPPED,
-    UNSTABLE_OFFSETS,
-    WILL_STOP,
     AffectedGroup,
     BlockedGroupIndex,
     GroupOffset,
+    GroupRelation,
     LsoSample,
 )
 from service.domain.transaction_log.causes import Confidence
@@ -21,19 +18,26 @@ ORDERS, HOME = ("orders", 0), (OFFSETS_TOPIC, 9)
 PID, OTHER = 7, 8
 
 
-def behind_lso(relation: str, group: str) -> AffectedGroup:
+def behind_lso(relation: GroupRelation, group: str) -> AffectedGroup:
     offset = GroupOffset(group, *ORDERS, 100, 2, False, NOW_MS, NOW_MS)
     return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, Confidence.CERTAIN, ORDERS, 100, NOW_MS)
 
 
-def pending(group: str, producer_id: int | None, relation: str = UNSTABLE_OFFSETS, partition: int = 0) -> AffectedGroup:
+def pending(
+    group: str, producer_id: int | None, relation: GroupRelation = GroupRelation.UNSTABLE_OFFSETS, partition: int = 0
+) -> AffectedGroup:
     offset = GroupOffset(group, "orders", partition, 5, 2, True, NOW_MS, NOW_MS, producer_id)
     return AffectedGroup(offset, None, relation, Confidence.CERTAIN, HOME, 100, NOW_MS)
 
 
 def test_behind_an_lso_a_group_waits_for_whoever_holds_it() -> None:
     groups = BlockedGroupIndex(
-        [behind_lso(STOPPED, "b"), behind_lso(WILL_STOP, "a"), behind_lso(INACTIVE, "idle"), behind_lso(STOPPED, "b")]
+        [
+            behind_lso(GroupRelation.STOPPED, "b"),
+            behind_lso(GroupRelation.WILL_STOP, "a"),
+            behind_lso(GroupRelation.INACTIVE, "idle"),
+            behind_lso(GroupRelation.STOPPED, "b"),
+        ]
     )
     assert (
         groups.behind(ORDERS)
@@ -53,7 +57,7 @@ def test_a_pending_offset_waits_for_the_transaction_that_has_it() -> None:
 
 
 def test_pending_offsets_of_groups_without_members_block_nobody_yet() -> None:
-    idle, eos = pending("idle", PID, INACTIVE), pending("eos", PID, partition=3)
+    idle, eos = pending("idle", PID, GroupRelation.INACTIVE), pending("eos", PID, partition=3)
     groups = BlockedGroupIndex([idle, eos])
     assert groups.waiting_for([HOME], PID) == ("eos",)
     assert groups.pending(HOME, PID) == (eos, idle)

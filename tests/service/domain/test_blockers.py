@@ -16,7 +16,7 @@ from service.domain.partitions.blockers import (
     why_not_judged,
 )
 from service.domain.partitions.facts import FirstBatch
-from service.domain.partitions.open_entries import HANGING, NOT_KNOWN, OPENED, Entry, Relation
+from service.domain.partitions.open_entries import Entry, Relation, RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, NotAllRead, NotReadYet, ProducerUnknown
@@ -108,23 +108,23 @@ def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], ent
 
 
 def test_a_stall_is_judged_when_each_entry_is() -> None:
-    told = [(entry(), Relation(OPENED, None)), (entry(8, 105), Relation(HANGING, None))]
+    told = [(entry(), Relation(RelationKind.OPEN, None)), (entry(8, 105), Relation(RelationKind.HANGING, None))]
     assert why_not_judged(STALL, told, NOW_MS) is None
-    told[1] = entry(8, 105), Relation(NOT_KNOWN, None, LogUnread())
+    told[1] = entry(8, 105), Relation(RelationKind.UNKNOWN, None, LogUnread())
     assert why_not_judged(STALL, told, NOW_MS) == ProducerUnknown(8, LogUnread())
 
 
 def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
     young = entry(8, 105, NOW_MS - YOUNG_MS + 1)
-    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, LogUnread()))], NOW_MS) is None
-    assert why_not_judged(STALL, [(young, Relation(NOT_KNOWN, None, LogUnread()))], NOW_MS + 1) is not None
+    assert why_not_judged(STALL, [(young, Relation(RelationKind.UNKNOWN, None, LogUnread()))], NOW_MS) is None
+    assert why_not_judged(STALL, [(young, Relation(RelationKind.UNKNOWN, None, LogUnread()))], NOW_MS + 1) is not None
 
 
 def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_waits() -> None:
     """All that is needed to judge it is there. What nobody can take over needs no such patience."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
-    relation = Relation(NOT_KNOWN, living, BeingConfirmed(None), is_unowned=True, holder=living)
+    relation = Relation(RelationKind.UNKNOWN, living, BeingConfirmed(None), is_unowned=True, holder=living)
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
     for owner in (None, living._replace(producer_epoch=4), living._replace(state=states.EXPIRED)):

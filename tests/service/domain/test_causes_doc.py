@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from service.domain.transaction_log import abort_explanation, causes, journal, states
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from tests.helpers.paths import ROOT
 from tests.service.domain.annotated import Annotated, Pair, annotated, judgement, while_open
 from tests.service.domain.lives import a_life
@@ -39,7 +39,7 @@ def sayable() -> set[Pair]:
         for call in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
             if isinstance(call, ast.Call) and ast.unparse(call.func) in ("Cause", "causes.Cause"):
                 word, confidence = call.args[:2]
-                said |= {(one, Confidence(other)) for one in _values(word) for other in _values(confidence)}
+                said |= {(CauseCode(one), Confidence(other)) for one in _values(word) for other in _values(confidence)}
     return said
 
 
@@ -75,7 +75,7 @@ def test_its_logs_prove_it(pair: Pair) -> None:
     assert pair in said_last | {heard for one in found for heard in while_open(one.records)}
     for records, said in found:
         assert judgement(records) == said
-        assert told(records).notes == [] or pair[0] == causes.UNATTRIBUTED
+        assert told(records).notes == [] or pair[0] == CauseCode.UNATTRIBUTED
 
 
 SHAPES = re.findall(r"^\| `([^`]*\)[^`]*)` \| [^|]* \| (\w+), (\w+) \|", TEXT, flags=re.MULTILINE)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from service.domain.reasons.decided import Contradiction, SeveralLeft
 from service.domain.reasons.unread import ErrorText
 from service.domain.worlds.decision import NEXT, READ_AGAIN_MS, Decision, State
-from service.domain.worlds.verdict import UNKNOWN, Kind, Proof, Verdict, World, undecided
+from service.domain.worlds.verdict import Decided, Proof, ProofKind, Verdict, World, undecided
 
 NOW_MS = 1_700_000_000_000
-PROOF = Proof(Kind.LISTING, NOW_MS, "log", "it lists the partition")
+PROOF = Proof(ProofKind.LISTING, NOW_MS, "log", "it lists the partition")
 
 
 def verdict(*possible: World, proofs: tuple[Proof, ...] = (PROOF,)) -> Verdict:
-    decision = possible[0] if len(possible) == 1 else UNKNOWN
+    decision = Decided(possible[0]) if len(possible) == 1 else Decided.UNKNOWN
     return Verdict(frozenset(possible), decision, proofs, None if len(possible) == 1 else SeveralLeft(True, True))
 
 
@@ -50,7 +50,7 @@ def test_a_reading_while_a_transaction_may_end_the_entry_is_not_reported() -> No
     assert early.is_due(NOW_MS + 2, NOW_MS + 2)
     assert read(early, verdict(World.NONE), NOW_MS + 1, NOW_MS + 2).verdict == early.verdict, "requested too soon"
     known = read(early, verdict(World.NONE), NOW_MS + 3, NOW_MS + 2)
-    assert known.verdict.decision == World.NONE
+    assert known.verdict.decision == Decided.NONE
     assert not known.is_due(NOW_MS + 4, NOW_MS + 2)
 
 
@@ -72,7 +72,7 @@ def test_a_known_decision_is_read_again_where_step_2_was_made_again() -> None:
 def test_a_decision_may_become_known_and_never_flips() -> None:
     unknown = read(Decision(), verdict(*World))
     committed = read(unknown, verdict(World.COMMIT))
-    assert read(committed, verdict(*World)).verdict.decision == World.COMMIT, "a proof is not lost with its source"
+    assert read(committed, verdict(*World)).verdict.decision == Decided.COMMIT, "a proof is not lost with its source"
     contradicted = read(committed, verdict(World.NONE))
     assert contradicted.state is State.CONTRADICTED
     assert not contradicted.verdict.is_known
@@ -83,7 +83,7 @@ def test_a_decision_may_become_known_and_never_flips() -> None:
 
 def test_abort_and_none_call_for_one_marker_and_are_no_contradiction() -> None:
     aborted = read(Decision(), verdict(World.ABORT))
-    assert read(aborted, verdict(World.NONE)).verdict.decision == World.ABORT
+    assert read(aborted, verdict(World.NONE)).verdict.decision == Decided.ABORT
 
 
 def test_a_recalled_decision_is_derived_again_once() -> None:
@@ -91,7 +91,7 @@ def test_a_recalled_decision_is_derived_again_once() -> None:
     assert not recalled.is_due(NOW_MS, None)
     assert recalled.is_due(NOW_MS, NOW_MS)
     known = read(recalled, verdict(*World))
-    assert known.verdict.decision == World.COMMIT
+    assert known.verdict.decision == Decided.COMMIT
     assert not known.is_due(NOW_MS + READ_AGAIN_MS, NOW_MS)
     assert read(recalled, verdict(World.ABORT)).state is State.CONTRADICTED
 
@@ -107,7 +107,7 @@ def test_without_the_log_only_a_recalled_decision_is_known() -> None:
     none = Decision().without_log()
     assert not none.verdict.is_known
     assert not none.is_due(NOW_MS, NOW_MS)
-    assert Decision().recalled(verdict(World.COMMIT)).without_log().verdict.decision == World.COMMIT
+    assert Decision().recalled(verdict(World.COMMIT)).without_log().verdict.decision == Decided.COMMIT
 
 
 READINGS = st.sampled_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.endings import (
     CLOCKS_MS,
     CLOSE_MS,
@@ -12,59 +13,62 @@ from service.domain.partitions.endings import (
     MarkerCause,
     cause_of_marker,
 )
-from service.domain.transaction_log.causes import ADMIN, CLIENT_ABORT, COMMIT, TIMEOUT, Cause, Confidence
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 
 T = 1_790_000_000_000
-COMMITTED = Cause(COMMIT, Confidence.CERTAIN)
-OWN, LATE = Cause(CLIENT_ABORT, Confidence.CERTAIN), Cause(TIMEOUT, Confidence.LIKELY)
-BY_HAND = Cause(ADMIN, Confidence.LIKELY)
+COMMITTED = Cause(CauseCode.COMMIT, Confidence.CERTAIN)
+OWN, LATE = Cause(CauseCode.CLIENT_ABORT, Confidence.CERTAIN), Cause(CauseCode.TIMEOUT, Confidence.LIKELY)
+BY_HAND = Cause(CauseCode.ADMIN, Confidence.LIKELY)
 ALL = KnownPeriod(T - 3_600_000, T + 3_600_000)
 DECISIONS = (
-    Decision("ABORT", T, T + 20, OWN),
-    Decision("COMMIT", T + 8_000, T + 9_000, COMMITTED),
-    Decision("ABORT", T + 60_000, T + 90_000, LATE),
+    Decision(MarkerType.ABORT, T, T + 20, OWN),
+    Decision(MarkerType.COMMIT, T + 8_000, T + 9_000, COMMITTED),
+    Decision(MarkerType.ABORT, T + 60_000, T + 90_000, LATE),
 )
 
 
 @pytest.mark.parametrize(
     ("marker", "at_ms", "cause"),
     [
-        ("ABORT", T + 10, OWN),
-        ("ABORT", T - CLOSE_MS, OWN),
-        ("ABORT", T + 20 + CLOSE_MS, OWN),
+        (MarkerType.ABORT, T + 10, OWN),
+        (MarkerType.ABORT, T - CLOSE_MS, OWN),
+        (MarkerType.ABORT, T + 20 + CLOSE_MS, OWN),
         # by clocks that differ, or by hand
-        ("ABORT", T - CLOSE_MS - 1, Cause(CLIENT_ABORT, Confidence.AMBIGUOUS)),
-        ("ABORT", T + 20 + CLOCKS_MS, Cause(CLIENT_ABORT, Confidence.AMBIGUOUS)),
-        ("ABORT", T + 21 + CLOCKS_MS, BY_HAND),
-        ("ABORT", T + 89_000, LATE),
-        ("COMMIT", T + 8_500, COMMITTED),
-        ("COMMIT", T + 10, BY_HAND),  # 7,990 ms before it
-        ("ABORT", T - 3_600_001, None),  # nobody knows all decisions of that time
-        ("ABORT", T + 3_600_001, None),
+        (MarkerType.ABORT, T - CLOSE_MS - 1, Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS)),
+        (MarkerType.ABORT, T + 20 + CLOCKS_MS, Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS)),
+        (MarkerType.ABORT, T + 21 + CLOCKS_MS, BY_HAND),
+        (MarkerType.ABORT, T + 89_000, LATE),
+        (MarkerType.COMMIT, T + 8_500, COMMITTED),
+        (MarkerType.COMMIT, T + 10, BY_HAND),  # 7,990 ms before it
+        (MarkerType.ABORT, T - 3_600_001, None),  # nobody knows all decisions of that time
+        (MarkerType.ABORT, T + 3_600_001, None),
     ],
 )
-def test_the_decision_of_its_time_or_none(marker: str, at_ms: int, cause: Cause | None) -> None:
+def test_the_decision_of_its_time_or_none(marker: MarkerType, at_ms: int, cause: Cause | None) -> None:
     found = cause_of_marker(marker, None, at_ms, DECISIONS, ALL)
     assert (found and found.cause) == cause
     assert (found is not None and found.by_hand) == (cause == BY_HAND)
 
 
 def test_of_several_the_one_under_way_and_of_those_the_last() -> None:
-    quick = (Decision("ABORT", T, T + 20, OWN), Decision("ABORT", T + 100, T + 110, LATE))
-    assert cause_of_marker("ABORT", None, T + 15, quick, ALL) == MarkerCause(OWN)
-    assert cause_of_marker("ABORT", None, T + 105, quick, ALL) == MarkerCause(LATE)
-    lasting = (Decision("ABORT", T, None, OWN), Decision("ABORT", T + 100, None, LATE))
-    assert cause_of_marker("ABORT", None, T + 500_000, lasting, ALL) == MarkerCause(LATE)
+    quick = (Decision(MarkerType.ABORT, T, T + 20, OWN), Decision(MarkerType.ABORT, T + 100, T + 110, LATE))
+    assert cause_of_marker(MarkerType.ABORT, None, T + 15, quick, ALL) == MarkerCause(OWN)
+    assert cause_of_marker(MarkerType.ABORT, None, T + 105, quick, ALL) == MarkerCause(LATE)
+    lasting = (Decision(MarkerType.ABORT, T, None, OWN), Decision(MarkerType.ABORT, T + 100, None, LATE))
+    assert cause_of_marker(MarkerType.ABORT, None, T + 500_000, lasting, ALL) == MarkerCause(LATE)
 
 
 def test_without_a_whole_history_a_missing_decision_says_nothing() -> None:
-    assert cause_of_marker("ABORT", None, T + 30_000, DECISIONS, None) is None
+    assert cause_of_marker(MarkerType.ABORT, None, T + 30_000, DECISIONS, None) is None
 
 
 def test_a_marker_of_another_epoch_is_of_another_decision() -> None:
-    known = (Decision("ABORT", T, T + 20, OWN, marker_epoch=6), Decision("ABORT", T + 21, T + 40, LATE, marker_epoch=7))
-    assert cause_of_marker("ABORT", 6, T + 30, known, ALL) == MarkerCause(OWN)
-    assert cause_of_marker("ABORT", 7, T + 10, known, ALL) == MarkerCause(LATE)
-    assert cause_of_marker("ABORT", 5, T + 10, known, ALL) == MarkerCause(BY_HAND, by_hand=True)
-    assert cause_of_marker("ABORT", 5, T + 10, known, None) is None
-    assert cause_of_marker("ABORT", 5, T + 10, DECISIONS, ALL) == MarkerCause(OWN), "its epoch is not known"
+    known = (
+        Decision(MarkerType.ABORT, T, T + 20, OWN, marker_epoch=6),
+        Decision(MarkerType.ABORT, T + 21, T + 40, LATE, marker_epoch=7),
+    )
+    assert cause_of_marker(MarkerType.ABORT, 6, T + 30, known, ALL) == MarkerCause(OWN)
+    assert cause_of_marker(MarkerType.ABORT, 7, T + 10, known, ALL) == MarkerCause(LATE)
+    assert cause_of_marker(MarkerType.ABORT, 5, T + 10, known, ALL) == MarkerCause(BY_HAND, by_hand=True)
+    assert cause_of_marker(MarkerType.ABORT, 5, T + 10, known, None) is None
+    assert cause_of_marker(MarkerType.ABORT, 5, T + 10, DECISIONS, ALL) == MarkerCause(OWN), "its epoch is not known"

@@ -7,15 +7,15 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.transaction_log import causes, states
-from service.domain.transaction_log.causes import INITIALIZED, PID_ROTATED, Confidence
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import NO_RECORD, LogRecord
 from service.domain.transaction_log.transitions import is_plain
 from tests.service.domain.coordinator import ITSELF, LATE_END, ZOMBIE, Coordinator
 from tests.service.domain.lives import a_life
 from tests.service.domain.records import Told, judged, pairs, told
 
-ENDINGS = {causes.CLIENT_ABORT, causes.TIMEOUT, causes.FENCED, causes.ADMIN, causes.UNATTRIBUTED}
+ENDINGS = {CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED, CauseCode.ADMIN, CauseCode.UNATTRIBUTED}
 
 
 @st.composite
@@ -24,14 +24,14 @@ def lives(draw: st.DrawFn, skewed: bool = True) -> Coordinator:
     return a_life(rng, draw(st.integers(1, 40)), skewed=skewed)
 
 
-def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, str | None, str | None]]:
+def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, CauseCode | None, str | None]]:
     """(offset, said, true) where something certain is not so. An Empty that rotates the id also initializes it."""
     found = []
     for row in story.rows:
         if row.confidence != Confidence.CERTAIN:
             continue
         true = truth.get(row.offset)
-        if row.cause != true and (row.cause, true) != (INITIALIZED, PID_ROTATED):
+        if row.cause != true and (row.cause, true) != (CauseCode.INITIALIZED, CauseCode.PID_ROTATED):
             found.append((row.offset, row.cause, true))
     return found
 
@@ -90,7 +90,16 @@ def test_it_makes_no_difference_whether_the_log_is_read_at_once_or_as_it_grows(l
 def test_the_model_shows_every_cause_on_every_broker() -> None:
     """Or the tests above would prove little."""
     lived = [a_life(Random(seed), 60) for seed in range(1_200)]
-    for name, never in {"3.9": {causes.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
+    for name, never in {"3.9": {CauseCode.EMPTY_ABORT}, "4.0.0": set(), "4.2": set(), "4.3": set()}.items():
         truths = {true for life in lived if life.broker.name == name for true in life.truth.values()}
-        others = {causes.COMMIT, causes.EMPTY_ABORT, causes.EXPIRY, INITIALIZED, PID_ROTATED, LATE_END, ITSELF, ZOMBIE}
-        assert truths == {*ENDINGS, *others} - {causes.UNATTRIBUTED, *never}
+        others = {
+            CauseCode.COMMIT,
+            CauseCode.EMPTY_ABORT,
+            CauseCode.EXPIRY,
+            CauseCode.INITIALIZED,
+            CauseCode.PID_ROTATED,
+            LATE_END,
+            ITSELF,
+            ZOMBIE,
+        }
+        assert truths == {*ENDINGS, *others} - {CauseCode.UNATTRIBUTED, *never}

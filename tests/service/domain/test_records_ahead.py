@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.batch_offsets import ABORT, COMMIT, BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 from service.domain.partitions.records_ahead import AnyRecords, CommittedRecords
 
 
@@ -12,7 +12,7 @@ def data(first: int, count: int = 1, producer_id: int = 7, transactional: bool =
     return BatchOffsets(first, first + count, producer_id, 0, transactional)
 
 
-def marker(at: int, outcome: str | None, producer_id: int = 7) -> BatchOffsets:
+def marker(at: int, outcome: MarkerType | None, producer_id: int = 7) -> BatchOffsets:
     return BatchOffsets(at, at + 1, producer_id, 0, True, True, outcome)
 
 
@@ -26,14 +26,17 @@ def found(offset: int, lso: int, *batches: BatchOffsets, records: int = 1) -> bo
 @pytest.mark.parametrize(
     ("expected", "batches"),
     [
-        (False, [marker(5, COMMIT), data(6, producer_id=8)]),  # one marker short
-        (False, [data(5), marker(6, ABORT), data(7, producer_id=8)]),  # behind the LSO everything may be open
-        (False, [data(4, 2), marker(6, ABORT)]),  # a batch that begins before the offset
-        (False, [data(5), data(6, producer_id=8), marker(7, ABORT)]),  # the marker lies beyond the LSO
-        (True, [data(5), data(6, producer_id=8), marker(7, COMMIT)]),
+        (False, [marker(5, MarkerType.COMMIT), data(6, producer_id=8)]),  # one marker short
+        (
+            False,
+            [data(5), marker(6, MarkerType.ABORT), data(7, producer_id=8)],
+        ),  # behind the LSO everything may be open
+        (False, [data(4, 2), marker(6, MarkerType.ABORT)]),  # a batch that begins before the offset
+        (False, [data(5), data(6, producer_id=8), marker(7, MarkerType.ABORT)]),  # the marker lies beyond the LSO
+        (True, [data(5), data(6, producer_id=8), marker(7, MarkerType.COMMIT)]),
         (True, [data(5, transactional=False, producer_id=-1)]),
-        (True, [data(5), marker(6, COMMIT)]),
-        (True, [data(5), marker(6, ABORT, producer_id=9), marker(7, COMMIT)]),
+        (True, [data(5), marker(6, MarkerType.COMMIT)]),
+        (True, [data(5), marker(6, MarkerType.ABORT, producer_id=9), marker(7, MarkerType.COMMIT)]),
         (None, [data(5)]),  # a bound ended the reading
         (None, [data(5), data(6, producer_id=8), marker(7, None)]),
         (None, [data(4)]),  # nothing of it yet
@@ -46,12 +49,12 @@ def test_what_is_left_before_the_lso(expected: bool | None, batches: list[BatchO
 
 
 def test_a_batch_that_compaction_emptied_is_nothing_to_read() -> None:
-    assert found(5, 6, data(5), marker(6, COMMIT), records=0) is False
+    assert found(5, 6, data(5), marker(6, MarkerType.COMMIT), records=0) is False
 
 
 def test_for_a_reader_of_uncommitted_records_any_record_counts() -> None:
     search = AnyRecords(5)
-    for one in (data(4), marker(5, ABORT), marker(6, COMMIT)):
+    for one in (data(4), marker(5, MarkerType.ABORT), marker(6, MarkerType.COMMIT)):
         search.add(one, 1)
     assert search.found is None
     search.add(data(7), 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.domain.partitions.batch_offsets import BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 from service.domain.partitions.offset_spans import SpanBuilder
 
 AT_MS = 1_790_000_000_000
@@ -26,7 +26,7 @@ def parse(text: str) -> list[BatchOffsets | None]:
         producer = ord(words[-1]) if words[-1].islower() and words[-1] != "n" else -1
         epoch = 3 if producer >= 0 else -1
         if words[0] in ("C", "A", "E"):
-            marker = {"C": "COMMIT", "A": "ABORT", "E": None}[words[0]]
+            marker = {"C": MarkerType.COMMIT, "A": MarkerType.ABORT, "E": None}[words[0]]
             pieces.append(BatchOffsets(offset, offset + 1, producer, epoch + 1, True, True, marker, AT_MS + offset))
         else:
             pieces.append(BatchOffsets(offset, offset + int(count or 1), producer, epoch, words[0] != "n"))
@@ -95,7 +95,7 @@ def test_records_of_another_epoch_end_with_the_same_marker_but_are_no_one_span()
     early, late, marker = (
         BatchOffsets(0, 2, 7, 3, True),
         BatchOffsets(2, 4, 7, 4, True),
-        BatchOffsets(4, 5, 7, 5, True, True, "ABORT", 1),
+        BatchOffsets(4, 5, 7, 5, True, True, MarkerType.ABORT, 1),
     )
     walk = walked([early, late, marker], 0, 4)
     assert [(s.first, s.next, s.kind, s.producer_epoch) for s in walk.spans({})] == [
@@ -176,7 +176,7 @@ def test_what_a_leader_calls_open_needs_no_marker() -> None:
     walk = walked(parse("0+2 a, 2+2 b"), 0, 4)
     walk.mark_open(ord("a"))
     walk.mark_open(ord("z"))
-    walk.add_batch(BatchOffsets(4, 5, ord("b"), 4, True, True, "COMMIT", AT_MS + 4))
+    walk.add_batch(BatchOffsets(4, 5, ord("b"), 4, True, True, MarkerType.COMMIT, AT_MS + 4))
     assert walk.is_done
     assert told(walk) == ["0-1 open a", "2-3 committed b 4"]
 

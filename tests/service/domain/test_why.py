@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 
 from service.domain.transaction_log.abort_explanation import why_ended
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.states import PREPARE_ABORT
 from tests.service.domain.records import told
@@ -20,5 +20,5 @@ def test_whatever_is_said_of_an_abort_has_its_sentences(log: list[LogRecord]) ->
 
 
 def test_a_commit_is_explained_where_another_transaction_may_have_been_meant() -> None:
-    assert why_ended("commit", Confidence.CERTAIN) is None
-    assert "Its records are committed: that is certain." in (why_ended("commit", Confidence.LIKELY) or "")
+    assert why_ended(CauseCode.COMMIT, Confidence.CERTAIN) is None
+    assert "Its records are committed: that is certain." in (why_ended(CauseCode.COMMIT, Confidence.LIKELY) or "")

@@ -13,16 +13,17 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from sqlalchemy import Engine, event, insert
 
-from service.access import actions
+from service.access.actions import Action, Outcome
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.facts import PartitionsBatch
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, Reject
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.metrics import create_metrics
 from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import KEPT_MS, Metrics
-from service.store import audit_events, clusters, lease, progress, schema
+from service.store import clusters, lease, progress, schema
 from service.store.audit_events import AuditEvent
 from service.store.engine import open_engine, open_reader
 from service.store.mutes import Wish, set_mute
@@ -71,7 +72,7 @@ def bind(engine: Engine, name: str = "orders") -> TransactionLogWriter:
     held = lease.acquire(engine, number, "driver", NOW_MS)
     assert held is not None
     starts = [progress.PartitionStart(partition, "T", 1, 0, 0, 0) for partition in (0, 1)]
-    progress.start_positions(engine, held, SOURCE, TOPIC, starts, NOW_MS)
+    progress.start_positions(engine, held, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS)
     return TransactionLogWriter(engine, held)
 
 
@@ -143,12 +144,12 @@ def test_what_a_log_told(engine: Engine, metrics: Metrics) -> None:
     assert by(found, "kafka_txn_coordinator_ids", "coordinator_partition") == {"0": 2, "1": 0}
     assert by(found, "kafka_txn_coordinator_open", "coordinator_partition") == {"0": 1, "1": 0}
     assert by(found, "kafka_txn_coordinator_log_lag_records", "coordinator_partition") == {"0": 6, "1": 0}
-    assert one(found, "pipeline_last_success_timestamp_seconds", source=SOURCE) == NOW_MS / 1000
-    assert one(found, "pipeline_lag_records", source=SOURCE) == 6
-    assert one(found, "pipeline_records_total", source=SOURCE) == 9
-    assert one(found, "pipeline_bytes_total", source=SOURCE) == 900
-    assert one(found, "decode_errors_total", source=SOURCE, reason="bad_crc") == 1
-    assert one(found, "source_coverage_ratio", source=SOURCE) == 1
+    assert one(found, "pipeline_last_success_timestamp_seconds", source=SourceName.TRANSACTION_LOG) == NOW_MS / 1000
+    assert one(found, "pipeline_lag_records", source=SourceName.TRANSACTION_LOG) == 6
+    assert one(found, "pipeline_records_total", source=SourceName.TRANSACTION_LOG) == 9
+    assert one(found, "pipeline_bytes_total", source=SourceName.TRANSACTION_LOG) == 900
+    assert one(found, "decode_errors_total", source=SourceName.TRANSACTION_LOG, reason="bad_crc") == 1
+    assert one(found, "source_coverage_ratio", source=SourceName.TRANSACTION_LOG) == 1
     assert found["kafka_txn_exporter_up", ()] == 1
 
 
@@ -186,7 +187,7 @@ def test_known_label_values_are_there_at_0_before_anything_happens(engine: Engin
     assert set(reasons.values()) == {0}
     open_states = {"Ongoing", "PrepareCommit", "PrepareAbort"}
     assert by(found, "kafka_txn_oldest_state_entry_timestamp_seconds", "state") == dict.fromkeys(open_states, 0)
-    assert one(found, "pipeline_last_success_timestamp_seconds", source=SOURCE) == 0
+    assert one(found, "pipeline_last_success_timestamp_seconds", source=SourceName.TRANSACTION_LOG) == 0
     assert one(found, "series_dropped") == 0
 
 
@@ -194,7 +195,7 @@ def test_partitions_that_fall_silent_lower_the_coverage(engine: Engine, metrics:
     writer = bind(engine)
     later = NOW_MS + 60_000
     writer.apply(batch([], read(0, 0, asked_at_ms=later)), later)
-    assert one(page(metrics, later), "source_coverage_ratio", source=SOURCE) == 0.5
+    assert one(page(metrics, later), "source_coverage_ratio", source=SourceName.TRANSACTION_LOG) == 0.5
 
 
 def test_a_cluster_that_has_no_partitions_yet_is_covered_while_it_answers(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_a_cluster_that_has_no_partitions_yet_is_covered_while_it_answers(tmp_pa
     cluster.look()
     reader = open_reader(cluster.url)
     now, later = (page(create_metrics(reader), SEEN_MS + passed_ms) for passed_ms in (10_000, 31_000))
-    for source in (SOURCE, "partitions"):
+    for source in (SourceName.TRANSACTION_LOG, "partitions"):
         assert one(now, "source_coverage_ratio", source=source) == 1
         assert one(now, "pipeline_last_success_timestamp_seconds", source=source) > 0
         assert one(later, "source_coverage_ratio", source=source) == 0
@@ -286,7 +287,13 @@ def test_of_20000_open_ids_the_oldest_20_are_named(engine: Engine, metrics: Metr
 def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(engine: Engine, reader: Engine) -> None:
     bind(engine, "orders")
     bind(engine, "other")
-    template = {"cluster_id": 1, "source": SOURCE, "topic": TOPIC, "topic_id": "T", "transitions_per_s": 0.0}
+    template = {
+        "cluster_id": 1,
+        "source": SourceName.TRANSACTION_LOG,
+        "topic": TOPIC,
+        "topic_id": "T",
+        "transitions_per_s": 0.0,
+    }
     zeros = dict.fromkeys((c.name for c in schema.log_partitions.c if c.name not in template), 0)
     rows = [template | zeros | {"partition": n, "end_offset": n} for n in range(2, 500)]
     with engine.begin() as connection:
@@ -396,7 +403,7 @@ def test_what_is_muted_says_until_when(tmp_path: Path) -> None:
     with cluster.engine.begin() as connection:
         by_partition = {one.subject.partition: one.id for one in longest_open(connection, cluster.id, Kind.HANGING, 3)}
         wish = Wish(by_partition[1], None, None, SEEN_MS + 9_000, "known")
-        set_mute(connection, cluster.id, wish, AuditEvent(SEEN_MS, actions.MUTE, audit_events.SET, "ann"))
+        set_mute(connection, cluster.id, wish, AuditEvent(SEEN_MS, Action.MUTE, Outcome.SET, "ann"))
     found = (page(create_metrics(reader), SEEN_MS + later) for later in (1_000, 5_000, 9_000))
     first, rule_is_over, all_is_over = (
         by(one, "kafka_txn_hanging_muted_until_timestamp_seconds", "finding") for one in found
@@ -435,4 +442,4 @@ def test_how_long_batches_took(engine: Engine, metrics: Metrics) -> None:
     assert one(found, f"{name}_sum", source="partitions") == 2.34
     within = {le: one(found, f"{name}_bucket", source="partitions", le=le) for le in ("0.05", "0.25", "0.5", "2.5")}
     assert within == {"0.05": 1, "0.25": 1, "0.5": 2, "2.5": 3}
-    assert one(found, f"{name}_sum", source=SOURCE) == 0.07
+    assert one(found, f"{name}_sum", source=SourceName.TRANSACTION_LOG) == 0.07

@@ -13,7 +13,8 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import Engine
 
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
 from service.store.lease import Lease
@@ -55,12 +56,12 @@ class Cluster(NamedTuple):
     writer: TransactionLogWriter
 
     def positions(self) -> dict[int, progress.Position]:
-        return progress.read_positions(self.engine, self.id, SOURCE, TOPIC)
+        return progress.read_positions(self.engine, self.id, SourceName.TRANSACTION_LOG, TOPIC)
 
     def start(self, ends: dict[int, int], log_start: int = 0) -> None:
         """The very first start, with logs that reach from `log_start` to `ends` by partition."""
         starts = [progress.PartitionStart(p, "T", 1, 0, log_start, end) for p, end in ends.items()]
-        progress.start_positions(self.engine, self.lease, SOURCE, TOPIC, starts, NOW_MS)
+        progress.start_positions(self.engine, self.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS)
 
 
 def take_over(engine: Engine, cluster_id: int, owner: str = "standby", now_ms: int = NOW_MS) -> Lease | None:

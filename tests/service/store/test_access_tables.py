@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import command
 from sqlalchemy import Engine, select
 
-from service.access import actions
+from service.access.actions import Action, Outcome
 from service.access.keys import digest_of, new_key
 from service.access.principal import parse_grants
 from service.domain.findings.finding import Finding
@@ -28,7 +28,7 @@ from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
 ROLES = parse_grants(["viewer", "operator@a b"])
-EVENT = AuditEvent(NOW_MS, actions.MUTE, audit_events.SET, "ann", "10.0.0.1", "", "why")
+EVENT = AuditEvent(NOW_MS, Action.MUTE, Outcome.SET, "ann", "10.0.0.1", "", "why")
 
 
 def audited(engine: Engine, cluster_id: int, **selection: object) -> list[AuditEvent]:
@@ -162,7 +162,7 @@ def test_attempts_of_an_earlier_version_are_in_the_audit(empty_url: str) -> None
         connection.execute(old.insert().values(values))
     upgrade(engine)
     (one,) = audited(engine, 1)
-    assert one == AuditEvent(NOW_MS, actions.RESOLVE, "refused", "ann", None, "f1", "ABORT to orders-3: no leader")
+    assert one == AuditEvent(NOW_MS, Action.RESOLVE, Outcome.REFUSED, "ann", None, "f1", "ABORT to orders-3: no leader")
     with engine.begin() as connection:
         command.downgrade(config(connection), "0011")
     upgrade(engine)

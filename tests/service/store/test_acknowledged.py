@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
+from service.access.actions import Action, Outcome
 from service.domain.findings import kinds
 from service.domain.findings.finding import Finding, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
@@ -49,7 +50,7 @@ def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:
 
 
 def acknowledge(cluster: Cluster, finding: Finding, by: str = "ann") -> None:
-    event = AuditEvent(NOW_MS + 5, "acknowledge", "set", by, None, finding.id, "sent again")
+    event = AuditEvent(NOW_MS + 5, Action.ACKNOWLEDGE, Outcome.SET, by, None, finding.id, "sent again")
     with cluster.engine.begin() as connection:
         acknowledgements.acknowledge(connection, cluster.id, finding, "sent again", event)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from service.access.actions import Outcome
+from service.domain.partitions.batch_offsets import MarkerType
 from service.store import audit
 from service.store.audit import Attempt
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
-ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, "COMMIT", "orders", 3, 7, 2, 5, 100, "would write", None)
+ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7, 2, 5, 100, Outcome.DRY_RUN, None)
 
 
 def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -> None:
     """Two drivers and a service may be at it; none of them needs the lease."""
-    executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome="failed", error="no\nleader")
+    executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome=Outcome.UNKNOWN, error="no\nleader")
     others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)
     for attempt in (ATTEMPT, executed, *others):
         audit.record(cluster.engine, cluster.id, attempt)
@@ -25,8 +27,8 @@ def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -
         assert audit.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
 
 
-WRITE = ATTEMPT._replace(dry_run=False, outcome=audit.BEGUN)
-DONE = {word: WRITE._replace(outcome=word) for word in (audit.WRITTEN, audit.REFUSED, audit.UNKNOWN)}
+WRITE = ATTEMPT._replace(dry_run=False, outcome=Outcome.BEGUN)
+DONE = {word: WRITE._replace(outcome=word) for word in (Outcome.WRITTEN, Outcome.REFUSED, Outcome.UNKNOWN)}
 LATER_MS = NOW_MS + audit.OUTCOME_WITHIN_MS
 
 
@@ -35,14 +37,14 @@ LATER_MS = NOW_MS + audit.OUTCOME_WITHIN_MS
     [
         ([], NOW_MS, False),
         ([ATTEMPT], NOW_MS, False),
-        ([DONE[audit.WRITTEN], WRITE], NOW_MS, True),
-        ([DONE[audit.REFUSED], WRITE], NOW_MS, False),
-        ([DONE[audit.UNKNOWN], WRITE], LATER_MS, True),
+        ([DONE[Outcome.WRITTEN], WRITE], NOW_MS, True),
+        ([DONE[Outcome.REFUSED], WRITE], NOW_MS, False),
+        ([DONE[Outcome.UNKNOWN], WRITE], LATER_MS, True),
         ([WRITE], NOW_MS + 1, None),
         ([WRITE], LATER_MS, False),
-        ([DONE[audit.REFUSED], WRITE, WRITE], NOW_MS, None),
-        ([DONE[audit.REFUSED], WRITE, WRITE], LATER_MS, False),
-        ([DONE[audit.REFUSED], DONE[audit.WRITTEN], WRITE, WRITE], LATER_MS, True),
+        ([DONE[Outcome.REFUSED], WRITE, WRITE], NOW_MS, None),
+        ([DONE[Outcome.REFUSED], WRITE, WRITE], LATER_MS, False),
+        ([DONE[Outcome.REFUSED], DONE[Outcome.WRITTEN], WRITE, WRITE], LATER_MS, True),
     ],
     ids=[
         "nobody tried",
@@ -63,6 +65,6 @@ def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, e
 
 def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
     """Who aborts a committed transaction is not to be hidden behind our COMMIT."""
-    attempts = [DONE[audit.WRITTEN], WRITE]
+    attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit.is_marker_ours(attempts, False, NOW_MS) is False
     assert audit.is_marker_ours(attempts, None, NOW_MS) is True

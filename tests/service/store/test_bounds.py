@@ -8,7 +8,8 @@ import pytest
 
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
-from service.domain.transaction_log import causes, states
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import Gap, Reject
 from service.store.queries import findings, id_events, judge_inputs
 from service.store.queries.findings import FindingSelection
@@ -78,7 +79,7 @@ def test_events_by_their_cause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
         new = id_events.new_events(connection, cluster.id, 0, newest)
         assert id_events.new_events(connection, cluster.id, newest, newest) == ([], {})
     assert len(new.read) == 2
-    all_ = {causes.INITIALIZED: 5, causes.EXPIRY: 5}
+    all_ = {CauseCode.INITIALIZED: 5, CauseCode.EXPIRY: 5}
     for one in new.read:
         all_[one.cause] -= 1
     assert dict(new.unread) == all_

@@ -10,9 +10,10 @@ from sqlalchemy import Connection, update
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import Cause, Confidence
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import Gap
 from service.store.queries import decisions
 from service.store.queries.clusters import find_cluster
@@ -25,9 +26,9 @@ from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 
 COMMIT, OWN, ADMIN = (
-    Cause("commit", Confidence.LIKELY),
-    Cause("client_abort", Confidence.LIKELY),
-    Cause("admin", Confidence.LIKELY),
+    Cause(CauseCode.COMMIT, Confidence.LIKELY),
+    Cause(CauseCode.CLIENT_ABORT, Confidence.LIKELY),
+    Cause(CauseCode.ADMIN, Confidence.LIKELY),
 )
 
 
@@ -37,7 +38,12 @@ def apply(cluster: Cluster, log: list[Entry], lo: int = 0, end: int | None = Non
 
 
 def why(
-    cluster: Cluster, marker: str, at_ms: int, pid: int = 7, known: KnownPeriod | None = None, epoch: int | None = None
+    cluster: Cluster,
+    marker: MarkerType,
+    at_ms: int,
+    pid: int = 7,
+    known: KnownPeriod | None = None,
+    epoch: int | None = None,
 ) -> Cause | None:
     with cluster.engine.connect() as connection:
         found = coordinator_decisions(connection, cluster.id, b"pay", pid, at_ms, at_ms)
@@ -50,35 +56,37 @@ def test_aborts_by_their_rows_and_commits_by_their_minutes(cluster: Cluster) -> 
     log += [*aborted(7, MINUTE - 200_000), *committed(10, MINUTE - 100_000, markers_ms=30_000)]
     apply(cluster, sorted(log, key=lambda one: one.record.timestamp_ms))
     everything = KnownPeriod(0, 2**62)
-    assert why(cluster, "COMMIT", MINUTE - 300_005, known=everything) == COMMIT
-    assert why(cluster, "COMMIT", MINUTE - 5, known=everything) == COMMIT
-    assert why(cluster, "COMMIT", MINUTE - 125_000, known=everything) == COMMIT, "while the slow markers were under way"
-    assert why(cluster, "COMMIT", MINUTE - 200_005, known=everything) == ADMIN
-    assert why(cluster, "ABORT", MINUTE - 200_005, known=everything) == OWN
-    assert why(cluster, "ABORT", MINUTE - 200_005, pid=8, known=everything) == ADMIN, "another producer id's"
-    assert why(cluster, "ABORT", MINUTE - 300_005, known=everything) == ADMIN
-    assert why(cluster, "ABORT", MINUTE - 300_005) is None
+    assert why(cluster, MarkerType.COMMIT, MINUTE - 300_005, known=everything) == COMMIT
+    assert why(cluster, MarkerType.COMMIT, MINUTE - 5, known=everything) == COMMIT
+    assert why(cluster, MarkerType.COMMIT, MINUTE - 125_000, known=everything) == COMMIT, (
+        "while the slow markers were under way"
+    )
+    assert why(cluster, MarkerType.COMMIT, MINUTE - 200_005, known=everything) == ADMIN
+    assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, known=everything) == OWN
+    assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, pid=8, known=everything) == ADMIN, "another producer id's"
+    assert why(cluster, MarkerType.ABORT, MINUTE - 300_005, known=everything) == ADMIN
+    assert why(cluster, MarkerType.ABORT, MINUTE - 300_005) is None
 
 
 def test_a_marker_under_another_epoch_than_the_decision_of_its_time(cluster: Cluster) -> None:
     apply(cluster, [entry(0, states.EMPTY, at_ms=MINUTE - 600_000), *aborted(1, MINUTE - 200_000)])
     everything = KnownPeriod(0, 2**62)
-    assert why(cluster, "ABORT", MINUTE - 200_005, known=everything, epoch=0) == OWN
-    assert why(cluster, "ABORT", MINUTE - 200_005, known=everything, epoch=1) == ADMIN
-    assert why(cluster, "ABORT", MINUTE - 200_005, epoch=1) is None
+    assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, known=everything, epoch=0) == OWN
+    assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, known=everything, epoch=1) == ADMIN
+    assert why(cluster, MarkerType.ABORT, MINUTE - 200_005, epoch=1) is None
 
 
 def test_an_end_that_is_still_under_way(cluster: Cluster) -> None:
     log = [entry(0, states.EMPTY, at_ms=MINUTE - 90_000), *committed(1, MINUTE - 60_000)[:2]]
     apply(cluster, log)
     for at_ms in (MINUTE - 60_000, MINUTE, MINUTE + 3_600_000):
-        assert why(cluster, "COMMIT", at_ms) == COMMIT
-    assert why(cluster, "COMMIT", MINUTE - 90_000) is None
+        assert why(cluster, MarkerType.COMMIT, at_ms) == COMMIT
+    assert why(cluster, MarkerType.COMMIT, MINUTE - 90_000) is None
 
 
 def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
     apply(cluster, [entry(0, states.EMPTY, at_ms=MINUTE - 90_000), *aborted(1, MINUTE - 60_000)[:2]])
-    assert why(cluster, "ABORT", MINUTE) == OWN
+    assert why(cluster, MarkerType.ABORT, MINUTE) == OWN
 
 
 def test_an_abort_that_was_decided_twice_is_under_way_until_it_is_complete(cluster: Cluster) -> None:
@@ -87,7 +95,7 @@ def test_an_abort_that_was_decided_twice_is_under_way_until_it_is_complete(clust
     path = (states.ONGOING, states.PREPARE_ABORT, states.PREPARE_ABORT, states.COMPLETE_ABORT)
     log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
     apply(cluster, log)
-    assert why(cluster, "ABORT", start_ms + 55_000, known=KnownPeriod(0, 2**62)) == OWN
+    assert why(cluster, MarkerType.ABORT, start_ms + 55_000, known=KnownPeriod(0, 2**62)) == OWN
 
 
 def test_a_commit_that_was_decided_twice_is_under_way_since_the_first(cluster: Cluster) -> None:
@@ -95,7 +103,7 @@ def test_a_commit_that_was_decided_twice_is_under_way_since_the_first(cluster: C
     path = (states.ONGOING, states.PREPARE_COMMIT, states.PREPARE_COMMIT)
     log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
     apply(cluster, log)
-    assert why(cluster, "COMMIT", start_ms + 25_000, known=KnownPeriod(0, 2**62)) == COMMIT
+    assert why(cluster, MarkerType.COMMIT, start_ms + 25_000, known=KnownPeriod(0, 2**62)) == COMMIT
 
 
 def test_a_history_too_long_to_be_read_says_from_when_on_it_was(
@@ -165,10 +173,12 @@ def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
         9: (60, False),
     }
     assert found[7].by_hand == ()
-    assert cause_of_marker("ABORT", None, NOW_MS + 8_000, found[8].by_hand, None) == MarkerCause(ADMIN, by_hand=True)
-    assert cause_of_marker("COMMIT", None, NOW_MS + 8_000, found[8].by_hand, None) is None
-    assert cause_of_marker("ABORT", None, NOW_MS + 20_000, found[8].by_hand, None) is None
-    for marker in ("ABORT", "COMMIT"):
+    assert cause_of_marker(MarkerType.ABORT, None, NOW_MS + 8_000, found[8].by_hand, None) == MarkerCause(
+        ADMIN, by_hand=True
+    )
+    assert cause_of_marker(MarkerType.COMMIT, None, NOW_MS + 8_000, found[8].by_hand, None) is None
+    assert cause_of_marker(MarkerType.ABORT, None, NOW_MS + 20_000, found[8].by_hand, None) is None
+    for marker in MarkerType:
         assert cause_of_marker(marker, None, NOW_MS + 8_000, found[9].by_hand, None) == MarkerCause(
-            Cause("admin", Confidence.CERTAIN)
+            Cause(CauseCode.ADMIN, Confidence.CERTAIN)
         )

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine, select
 
+from service.access.actions import Outcome
 from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.findings.rules import Rule, Rules
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
@@ -715,7 +717,9 @@ def test_what_ends_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log
 
 def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
     found = lab.confirmed()
-    written = Attempt(NOW_MS + 3_500, found.id, "ann", False, "ABORT", "orders", 0, 7, 0, 3, 100, "written")
+    written = Attempt(
+        NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN
+    )
     record(lab.cluster.engine, lab.cluster.id, written)
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, False),))
     resolved = lab.round(NOW_MS + 5_000)

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import Table, event
 
+from service.access.actions import Outcome
 from service.domain.findings.event_findings import REMEMBERED_MS
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult, reconcile
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.partitions.open_entries import owner_of
 from service.domain.retention_policy import DEFAULT, Keep, parse
@@ -94,7 +96,7 @@ def two_attempts(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         ids = [one.id for one in load(connection, cluster.id, NOW_MS).values()]
     for finding_id in (*ids, "ended"):
-        tried = Attempt(NOW_MS, finding_id, "ann", False, "ABORT", "orders", 0, 7, 0, 3, 100, "refused")
+        tried = Attempt(NOW_MS, finding_id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.REFUSED)
         audit.record(cluster.engine, cluster.id, tried)
 
 

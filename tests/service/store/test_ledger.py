@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.ledger import SOURCE, LedgerBatch, Marker, TopicRange, Volume
+from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.store import progress, schema
 from service.store.errors import LeaseLost, OutOfSequence
@@ -49,7 +50,7 @@ def batch(*ranges: RangeRead, topic: str = "pay", trouble: Reason | None = None)
 
 
 def positions(cluster: Cluster, topic: str = "pay") -> dict[int, Position]:
-    return read_positions(cluster.engine, cluster.id, SOURCE, topic)
+    return read_positions(cluster.engine, cluster.id, SourceName.LEDGER, topic)
 
 
 def counted(cluster: Cluster, topic: str = "pay", partition: int = 0) -> tuple[int, int]:
@@ -62,7 +63,7 @@ def counted(cluster: Cluster, topic: str = "pay", partition: int = 0) -> tuple[i
 
 def status(cluster: Cluster) -> clusters.StatusRow | None:
     with cluster.engine.connect() as connection:
-        return clusters.statuses(connection, cluster.id).get(SOURCE)
+        return clusters.statuses(connection, cluster.id).get(SourceName.LEDGER)
 
 
 def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
@@ -90,7 +91,7 @@ def test_what_is_read_adds_up(cluster: Cluster, writer: LedgerWriter) -> None:
         (1, 3, False),
     ]
     assert {p: (at.next_offset, at.records) for p, at in positions(cluster).items()} == {0: (63, 13), 1: (4, 4)}
-    assert status(cluster) == clusters.StatusRow(SOURCE, NOW_MS, None)
+    assert status(cluster) == clusters.StatusRow(SourceName.LEDGER, NOW_MS, None)
 
 
 def test_a_batch_that_comes_again_changes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
@@ -141,7 +142,7 @@ def test_what_retention_took_is_a_gap_and_reading_goes_on(cluster: Cluster, writ
     writer.apply(batch(span(10, 40, gap=Gap(10, 30, "retention"))), NOW_MS)
     assert positions(cluster)[0].next_offset == 40
     (gap,) = rows(cluster.engine, schema.data_gaps, cluster.id)
-    assert (gap["source"], gap["topic"], gap["from_offset"], gap["to_offset"]) == (SOURCE, "pay", 10, 30)
+    assert (gap["source"], gap["topic"], gap["from_offset"], gap["to_offset"]) == (SourceName.LEDGER, "pay", 10, 30)
 
 
 def test_a_topic_that_was_created_again_begins_a_generation_and_its_offsets_come_again(
@@ -181,7 +182,7 @@ def test_a_topic_that_was_deleted_is_not_tailed_and_its_history_stays(cluster: C
 def test_trouble_is_told_beside_what_could_be_read(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(10, 12), trouble=denied("secret")), NOW_MS + 5)
-    assert status(cluster) == clusters.StatusRow(SOURCE, NOW_MS, denied("secret"))
+    assert status(cluster) == clusters.StatusRow(SourceName.LEDGER, NOW_MS, denied("secret"))
     assert counted(cluster) == (12, 2)
     writer.report_trouble(ErrorText("broker 1\ndoes not answer"))
     told = status(cluster)
@@ -197,15 +198,15 @@ def test_topics_that_are_not_tailed_any_more_are_forgotten_but_not_what_was_coun
     cluster.start({0: 9})
     for topic in ("orders", "pay"):
         writer.apply(batch(span(0, 10), topic=topic), NOW_MS)
-    kept = keep_topics(cluster.engine, cluster.lease, SOURCE, lambda topic: topic == "pay")
+    kept = keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda topic: topic == "pay")
     assert {topic: {p: at.next_offset for p, at in of.items()} for topic, of in kept.items()} == {"pay": {0: 10}}
     assert (positions(cluster, "orders"), counted(cluster, "orders")) == ({}, (10, 1))
     assert status(cluster) is not None
-    assert keep_topics(cluster.engine, cluster.lease, SOURCE, lambda _: False) == {}
+    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}
     assert (positions(cluster), status(cluster)) == ({}, None)
-    assert keep_topics(cluster.engine, cluster.lease, SOURCE, lambda _: False) == {}, "twice"
+    assert keep_topics(cluster.engine, cluster.lease, SourceName.LEDGER, lambda _: False) == {}, "twice"
     assert cluster.positions()[0].next_offset == 0, "other sources keep theirs"
-    assert progress.read_positions(other.engine, other.id, SOURCE, "pay")[0].next_offset == 5
+    assert progress.read_positions(other.engine, other.id, SourceName.LEDGER, "pay")[0].next_offset == 5
 
 
 def test_pages_of_markers_go_on_where_the_last_one_ended(cluster: Cluster, writer: LedgerWriter) -> None:

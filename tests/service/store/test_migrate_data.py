@@ -16,6 +16,7 @@ from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.reasons.decided import Contradiction
 from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.reasons.unread import DESCRIBE, READ, ErrorText, NoPermission
+from service.domain.worlds.verdict import Decided
 from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.migrate import config, upgrade
@@ -56,7 +57,9 @@ def test_a_finding_of_an_earlier_version_is_read_and_goes_on(at_0003: Engine) ->
     assert (old.id, old.subject.transactional_id, old.evidence[0].text) == ("f1", b"pay", "fact")
     assert (old.decision, old.command, old.blocked_groups) == (None, None, ())
     seen = Observation(Kind.OVERDUE, Severity.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
-    seen = seen._replace(blocked_groups=("readers", "billing"), decision="abort", command="kafka-transactions.sh abort")
+    seen = seen._replace(
+        blocked_groups=("readers", "billing"), decision=Decided.ABORT, command="kafka-transactions.sh abort"
+    )
     changes = reconcile({(old.kind, old.subject): old}, RoundResult((seen,), frozenset()), NOW_MS, "kafka")
     held = lease.acquire(at_0003, 1, "driver", NOW_MS)
     assert held is not None

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.facts import SOURCE, StallClock, observed_values
+from service.domain.partitions.facts import StallClock, observed_values
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import ErrorText, NoBroker, NoLeader, UnresponsiveBroker
+from service.domain.source_state import SourceName
 from service.store import lease
 from service.store.errors import LeaseLost
 from service.store.queries import clusters, partitions
@@ -26,7 +27,7 @@ def watched(cluster: Cluster) -> Watched:
 
 def status(watched: Watched) -> clusters.StatusRow:
     with watched.cluster.engine.connect() as connection:
-        return clusters.statuses(connection, watched.cluster.id)[SOURCE]
+        return clusters.statuses(connection, watched.cluster.id)[SourceName.PARTITIONS]
 
 
 def counts(watched: Watched, fresh_since_ms: int = 0) -> partitions.PartitionCounts:
@@ -170,13 +171,13 @@ def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched)
 
 def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) -> None:
     watched.see(silent(NOW_MS), trouble=ErrorText("broker 2 did not\nanswer\0"))
-    assert status(watched) == (SOURCE, None, ErrorText("broker 2 did not answer\\x00"))
+    assert status(watched) == (SourceName.PARTITIONS, None, ErrorText("broker 2 did not answer\\x00"))
     watched.see(look(NOW_MS + 1))
-    assert status(watched) == (SOURCE, NOW_MS + 1, None)
+    assert status(watched) == (SourceName.PARTITIONS, NOW_MS + 1, None)
     watched.writer.report_trouble(NoBroker("b:9092"))
-    assert status(watched) == (SOURCE, NOW_MS + 1, NoBroker("b:9092"))
+    assert status(watched) == (SourceName.PARTITIONS, NOW_MS + 1, NoBroker("b:9092"))
     watched.see(look(NOW_MS + 3), trouble=UnresponsiveBroker(2))
-    assert status(watched) == (SOURCE, NOW_MS + 1, UnresponsiveBroker(2))
+    assert status(watched) == (SourceName.PARTITIONS, NOW_MS + 1, UnresponsiveBroker(2))
     assert counts(watched).looked_at_ms == NOW_MS + 3
 
 

@@ -12,8 +12,10 @@ import pytest
 from alembic import command
 from sqlalchemy import Engine, select
 
+from service.access.actions import Outcome
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.transaction_log.facts import Gap
-from service.store import audit, clusters, lease, migrate, schema
+from service.store import clusters, lease, migrate, schema
 from service.store.audit import Attempt
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreError, StoreReplaced, StoreUnavailable
@@ -42,7 +44,7 @@ def seeded(cluster: Cluster) -> Cluster:
     """300 ids with a commit each, and an audit of many pages."""
     cluster.start({0: 0})
     cluster.writer.apply(batch(LOG, read(0, 900)), NOW_MS)
-    attempt = Attempt(NOW_MS, "finding" * 20, "ann", False, "ABORT", "orders", 0, 7, 3, 1, 5, audit.WRITTEN)
+    attempt = Attempt(NOW_MS, "finding" * 20, "ann", False, MarkerType.ABORT, "orders", 0, 7, 3, 1, 5, Outcome.WRITTEN)
     with cluster.engine.begin() as connection:
         connection.execute(
             schema.audit.insert(),

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from service.access.actions import Outcome
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.retention_policy import Keep
@@ -183,7 +185,7 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
 
 
 def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
-    attempt = Attempt(NOW_MS, "f", "ops", False, "ABORT", "orders", 0, 7, 0, 3, 100, "written")
+    attempt = Attempt(NOW_MS, "f", "ops", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN)
     audit.record(cluster.engine, cluster.id, attempt)
     retention = Retention(cluster.engine, cluster.lease)
     assert [retention.delete_old(NOW_MS + days * DAY_MS).audit for days in (366, 400, 401)] == [0, 0, 2]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import TOPIC
 from service.store import schema
 from service.store.progress import PartitionStart, start_positions
 from tests.service.store.conftest import Cluster
@@ -23,7 +24,7 @@ def test_a_later_start_keeps_what_is_known_and_counts_new_partitions_whole(clust
     cluster.start({0: 6})
     cluster.writer.apply(batch([*transaction(0, start_ms=1), *transaction(3, start_ms=2)], read(0, 6)), NOW_MS)
     starts = [PartitionStart(p, "T", 1, 0, 0, 100) for p in (0, 1)]
-    found = start_positions(cluster.engine, cluster.lease, SOURCE, TOPIC, starts, NOW_MS + 99)
+    found = start_positions(cluster.engine, cluster.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS + 99)
     assert [(p.next_offset, p.counted_from) for p in found.values()] == [(6, 6), (0, 0)]
     assert found == cluster.positions()
     with cluster.engine.connect() as connection:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import Gap, Step
 from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor, timeline_items
 from service.domain.transaction_log.transitions import REPEATED
@@ -193,7 +193,7 @@ def test_a_log_that_is_read_again_tells_nothing_twice(cluster: Cluster) -> None:
 
 def test_a_clock_that_steps_back_changes_no_order_of_the_log() -> None:
     def row(offset: int, at_ms: int) -> Row:
-        return Row(0, offset, offset, at_ms, 1, 3, 7, 0, 1, None, "timeout", Confidence.LIKELY, None, True)
+        return Row(0, offset, offset, at_ms, 1, 3, 7, 0, 1, None, CauseCode.TIMEOUT, Confidence.LIKELY, None, True)
 
     rows = [row(9, 5_000_000), row(8, 9_000_000), row(7, -5), row(6, 7_000_000)]
     minutes = [Commits(8_400_000, 5, 8_400_001, 8_400_002), Commits(0, 2, 1, 2)]

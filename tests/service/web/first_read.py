@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.states import TOPIC
 from service.store import progress
 from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id
@@ -14,7 +15,7 @@ def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
     with cluster.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {cluster.id}")
     starts = [progress.PartitionStart(0, "T", 1, 5, 0, 4 * len(ids))]
-    progress.start_positions(cluster.engine, cluster.lease, SOURCE, TOPIC, starts, NOW_MS - 60_000)
+    progress.start_positions(cluster.engine, cluster.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS - 60_000)
     cluster._next = {0: 0}
     cluster.look(moving_partition())
     cluster.read(ids, behind=3 * len(ids))

@@ -9,7 +9,7 @@ import pytest
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel, offsets_partition
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.web.partitions import groups
@@ -79,8 +79,8 @@ def test_what_a_relation_rests_on(seen: WithPartitions) -> None:
     rows = [
         group("new", -1),
         group("short", LSO - 1)._replace(lso=LSO, has_records_ahead=False),
-        group("workers", LSO - 4)._replace(isolation="read_committed", lso=LSO, has_records_ahead=False),
-        group("dirty", -1)._replace(isolation="read_uncommitted"),
+        group("workers", LSO - 4)._replace(isolation=IsolationLevel.READ_COMMITTED, lso=LSO, has_records_ahead=False),
+        group("dirty", -1)._replace(isolation=IsolationLevel.READ_UNCOMMITTED),
         group("moves", END - 2)._replace(lso=LSO),
     ]
     writer.replace(rows, NOW_MS)

@@ -11,18 +11,7 @@ import pytest
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.partitions.open_entries import (
-    ADOPTED,
-    COMPLETING,
-    HANGING,
-    NOT_KNOWN,
-    OPENED,
-    OVERDUE,
-    RELATIONS,
-    UNREPLICATED,
-    Owner,
-    Relation,
-)
+from service.domain.partitions.open_entries import Owner, Relation, RelationKind
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
@@ -72,47 +61,49 @@ def finding(kind: str, **more: Any) -> Finding:
 
 
 @pytest.mark.parametrize(
-    ("word", "text", "tone"),
+    ("kind", "text", "tone"),
     [
-        (HANGING, "will not heal by itself", "no"),
-        (COMPLETING, "heals when broker 3 acknowledges", "when"),
-        (UNREPLICATED, "heals when the replicas catch up", "when"),
-        (ADOPTED, "ends with the id's present transaction", "self"),
-        (OVERDUE, "overdue, not aborted by its coordinator", "now"),
-        (OPENED, "aborts itself", "self"),
-        (NOT_KNOWN, "unknown", "unknown"),
+        (RelationKind.HANGING, "will not heal by itself", "no"),
+        (RelationKind.COMPLETING, "heals when broker 3 acknowledges", "when"),
+        (RelationKind.UNREPLICATED_MARKER, "heals when the replicas catch up", "when"),
+        (RelationKind.ADOPTED, "ends with the id's present transaction", "self"),
+        (RelationKind.OVERDUE, "overdue, not aborted by its coordinator", "now"),
+        (RelationKind.OPEN, "aborts itself", "self"),
+        (RelationKind.UNKNOWN, "unknown", "unknown"),
     ],
 )
-def test_each_relation_says_who_ends_it(word: str, text: str, tone: str) -> None:
-    heal = heal_of(Relation(word, owner()), LIMITS, leader=3)
+def test_each_relation_says_who_ends_it(kind: RelationKind, text: str, tone: str) -> None:
+    heal = heal_of(Relation(kind, owner()), LIMITS, leader=3)
     assert (heal.text, heal.tone) == (text, tone)
     assert heal.brief
 
 
 def test_every_relation_is_told() -> None:
-    orders = {word: heal_of(Relation(word, owner()), LIMITS).order for word in RELATIONS}
-    assert min(orders, key=lambda word: orders[word]) == HANGING
-    assert max(orders, key=lambda word: orders[word]) == OPENED
+    orders = {word: heal_of(Relation(word, owner()), LIMITS).order for word in RelationKind}
+    assert min(orders, key=lambda word: orders[word]) == RelationKind.HANGING
+    assert max(orders, key=lambda word: orders[word]) == RelationKind.OPEN
 
 
 def test_an_open_one_is_counted_down_with_what_that_costs() -> None:
-    heal = heal_of(Relation(OPENED, owner()), LIMITS)
+    heal = heal_of(Relation(RelationKind.OPEN, owner()), LIMITS)
     assert (heal.at_ms, heal.latest_ms) == (NOW_MS + 48_000, NOW_MS + 63_000)
     assert heal.more == "its records are then discarded"
 
 
 def test_two_phase_commit_has_no_timeout() -> None:
-    heal = heal_of(Relation(OPENED, owner(timeout_ms=TWO_PHASE_TIMEOUT_MS)), LIMITS)
+    heal = heal_of(Relation(RelationKind.OPEN, owner(timeout_ms=TWO_PHASE_TIMEOUT_MS)), LIMITS)
     assert heal.text.startswith("no timeout")
     assert heal.at_ms is None
 
 
 def test_a_partition_without_leader_heals_when_it_has_one() -> None:
-    assert heal_of(Relation(COMPLETING, owner()), LIMITS, leader=-1).text == "heals when its leader is back"
+    assert (
+        heal_of(Relation(RelationKind.COMPLETING, owner()), LIMITS, leader=-1).text == "heals when its leader is back"
+    )
 
 
 def test_what_is_unknown_says_why() -> None:
-    assert heal_of(Relation(NOT_KNOWN, None, LogUnread()), LIMITS).more == str(LogUnread())
+    assert heal_of(Relation(RelationKind.UNKNOWN, None, LogUnread()), LIMITS).more == str(LogUnread())
 
 
 def test_every_kind_of_finding_has_words_and_says_whether_it_heals() -> None:

@@ -17,7 +17,7 @@ from service.app import create_app
 from service.domain.findings.finding import Evidence
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rule
-from service.domain.partitions.batch_offsets import BatchOffsets
+from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.kafka.metadata import Leader
 from service.web.partitions.explanation import Asked, asked
@@ -74,9 +74,9 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """A page with the explanation of offsets of a log of three transactions, of which one is open, and a gap."""
     pieces = [
         BatchOffsets(3, 6, 7, 3, True),
-        BatchOffsets(6, 7, 7, 3, True, True, "ABORT", NOW_MS - 1_000),
+        BatchOffsets(6, 7, 7, 3, True, True, MarkerType.ABORT, NOW_MS - 1_000),
         BatchOffsets(7, 9, 8, 0, True),
-        BatchOffsets(9, 10, 8, 0, True, True, "COMMIT", NOW_MS - 500),
+        BatchOffsets(9, 10, 8, 0, True, True, MarkerType.COMMIT, NOW_MS - 500),
         BatchOffsets(10, 12, -1, -1, False),
         BatchOffsets(12, 15, 9, 0, True),
     ]

@@ -7,8 +7,9 @@ import re
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.reasons.unread import NoBroker, NoTransactionLog, TransactionsSeen
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.facts import LogBatch
-from service.domain.transaction_log.states import SOURCE, TOPIC
+from service.domain.transaction_log.states import TOPIC
 from service.store import lease, progress
 from service.store.writers.findings import FindingWriter
 from tests.helpers.findings import observe
@@ -69,7 +70,7 @@ def test_the_first_read_shows_its_progress_and_no_numbers(cluster: WithPartition
     with history.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {history.id}")
     starts = [progress.PartitionStart(p, "T", 1, 5, 0, end) for p, end in ((0, 100), (1, 2))]
-    progress.start_positions(history.engine, history.lease, SOURCE, TOPIC, starts, NOW_MS - 40_000)
+    progress.start_positions(history.engine, history.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS - 40_000)
     history._next = {0: 0, 1: 0}
     history.read((Id(b"a-%d" % n) for n in range(49)), behind=51)
     history.read((Id(b"b-%d" % n) for n in range(2)), partition=1)

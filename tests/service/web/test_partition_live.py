@@ -11,7 +11,9 @@ from playwright.sync_api import expect
 from service.api.routes.offsets import Explained
 from service.api.schemas.offsets import Span
 from service.app import create_app
-from service.domain.transaction_log.causes import Confidence
+from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.offset_spans import SpanKind
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
@@ -25,15 +27,15 @@ LONG = "warehouse-flink-sink-" + "x" * 179
 SPAN = Span(
     from_=4,
     to=5,
-    kind="aborted",
+    kind=SpanKind.ABORTED,
     producer_id=7,
     producer_epoch=3,
     transactional_id=LONG,
     transactional_id_b64=None,
-    marker="ABORT",
+    marker=MarkerType.ABORT,
     marker_offset=6,
     ended_at="2026-09-21T14:13:40.000Z",
-    cause="client_abort",
+    cause=CauseCode.CLIENT_ABORT,
     confidence=Confidence.CERTAIN,
     href=None,
 )

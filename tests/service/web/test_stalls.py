@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.partitions.facts import SOURCE as PARTITIONS
-from service.domain.partitions.ledger import SOURCE as LEDGER
 from service.domain.partitions.ledger import LedgerBatch
 from service.domain.reasons.unread import READ
-from service.domain.source_state import Cause, Stall
-from service.domain.transaction_log.states import SOURCE as LOG
+from service.domain.source_state import Cause, SourceName, Stall
 from service.store import lease
 from service.store.writers.ledger import LedgerWriter
 from service.web.guide import RUNBOOKS, guide_names
@@ -119,7 +116,9 @@ def test_sources_that_stall_together_share_a_line() -> None:
     lost = Stall(Cause.LOST, NOW_MS, unread_since_ms=NOW_MS)
     near = Stall(Cause.LOST, NOW_MS - 5_000, unread_since_ms=NOW_MS)
     far = Stall(Cause.LOST, NOW_MS - 600_000, unread_since_ms=NOW_MS)
-    together, alone = stall_lines({LOG: lost, PARTITIONS: near, LEDGER: far}, NOW_MS + LATER_MS)
+    together, alone = stall_lines(
+        {SourceName.TRANSACTION_LOG: lost, SourceName.PARTITIONS: near, SourceName.LEDGER: far}, NOW_MS + LATER_MS
+    )
     assert together.names == "the transaction log and the data partitions"
     assert together.since_ms == NOW_MS - 5_000
     assert "14:13" not in together.why, "beside the same time"

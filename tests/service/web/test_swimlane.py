@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import CLIENT_ABORT, COMMIT, EMPTY_ABORT, FENCED, TIMEOUT
+from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
@@ -28,7 +28,9 @@ def row(offset: int, at_ms: int, to_state: int, from_state: int = states.ONGOING
     return plain._replace(**more)
 
 
-def abort(offset: int, ended_ms: int, cause: str = CLIENT_ABORT, open_ms: int = 4_000, epoch: int = 3) -> list[Row]:
+def abort(
+    offset: int, ended_ms: int, cause: str = CauseCode.CLIENT_ABORT, open_ms: int = 4_000, epoch: int = 3
+) -> list[Row]:
     """PrepareAbort and CompleteAbort, whose markers took 50 ms."""
     told = row(offset, ended_ms - 50, states.PREPARE_ABORT, duration_ms=open_ms, cause=cause, producer_epoch=epoch)
     return [told, row(offset + 1, ended_ms, states.COMPLETE_ABORT, states.PREPARE_ABORT, marker_ms=50)]
@@ -63,20 +65,20 @@ def test_a_week_has_dates_on_its_axis() -> None:
 
 
 def test_what_lies_beyond_the_axis_is_drawn_at_its_edge_or_not_at_all() -> None:
-    begins_before = Life(COMMIT, FROM - 5_000, FROM + 9_000, FROM + 9_010)
-    over = Life(COMMIT, FROM - 9_000, FROM - 6_000, FROM - 5_900)
+    begins_before = Life(CauseCode.COMMIT, FROM - 5_000, FROM + 9_000, FROM + 9_010)
+    over = Life(CauseCode.COMMIT, FROM - 9_000, FROM - 6_000, FROM - 5_900)
     (drawn,) = lanes(over, begins_before).drawn
     assert (drawn.x, drawn.width) == (0, 1)
 
 
 def test_a_bar_is_pale_while_open_and_dark_from_the_decision_on() -> None:
-    (drawn,) = lanes(Life(FENCED, FROM, FROM + 90_000, FROM + 180_000, open_ms=90_000)).drawn
+    (drawn,) = lanes(Life(CauseCode.FENCED, FROM, FROM + 90_000, FROM + 180_000, open_ms=90_000)).drawn
     assert (drawn.style, drawn.x, drawn.width) == ("fenced", 0, 10)
     assert (drawn.dark_x, drawn.dark_width, drawn.end_x) == (10, 10, 20)
 
 
 def test_a_transaction_under_way_reaches_until_now_and_has_no_dark_end() -> None:
-    told = lanes(Life("", NOW - 90_000, None, None))
+    told = lanes(Life(None, NOW - 90_000, None, None))
     (drawn,) = told.drawn
     assert (drawn.style, drawn.end_x, drawn.dark_width) == ("open", None, 0)
     assert drawn.x + drawn.width == told.now_x == 99
@@ -84,16 +86,16 @@ def test_a_transaction_under_way_reaches_until_now_and_has_no_dark_end() -> None
 
 
 def test_a_stuck_completion_is_as_long_as_it_is() -> None:
-    (drawn,) = lanes(Life(COMMIT, NOW - 99_000, NOW - 90_000, None, open_ms=9_000)).drawn
+    (drawn,) = lanes(Life(CauseCode.COMMIT, NOW - 99_000, NOW - 90_000, None, open_ms=9_000)).drawn
     assert (drawn.dark_width, drawn.end_x) == (10, 99)
     assert "its markers are not all written" in drawn.title
 
 
 def test_open_time_is_drawn_against_the_timeout_line() -> None:
     told = lanes(
-        Life(COMMIT, FROM, FROM + 30_000, FROM + 30_010, open_ms=30_000),
-        Life(TIMEOUT, FROM + 60_000, FROM + 127_000, FROM + 127_010, open_ms=67_000),
-        Life(COMMIT, FROM + 200_000, FROM + 200_001, FROM + 200_002, open_ms=1),
+        Life(CauseCode.COMMIT, FROM, FROM + 30_000, FROM + 30_010, open_ms=30_000),
+        Life(CauseCode.TIMEOUT, FROM + 60_000, FROM + 127_000, FROM + 127_010, open_ms=67_000),
+        Life(CauseCode.COMMIT, FROM + 200_000, FROM + 200_001, FROM + 200_002, open_ms=1),
     )
     assert told.timeout_y is not None
     line = TALL - told.timeout_y
@@ -104,7 +106,7 @@ def test_open_time_is_drawn_against_the_timeout_line() -> None:
 
 
 def test_what_never_times_out_has_no_timeout_line() -> None:
-    assert lanes(Life("", NOW - 9_000, None, None), timeout_ms=TWO_PHASE_TIMEOUT_MS).timeout_y is None
+    assert lanes(Life(None, NOW - 9_000, None, None), timeout_ms=TWO_PHASE_TIMEOUT_MS).timeout_y is None
     assert lanes(timeout_ms=-1).timeout_y is None
 
 
@@ -134,12 +136,12 @@ def test_a_new_producer_id_of_an_id_that_came_back_is_no_rotation() -> None:
 
 
 def test_an_abort_is_drawn_from_its_rows() -> None:
-    (life,) = lives(newest(), abort(10, FROM + 60_000, FENCED, open_ms=16_000, epoch=43), (), {})
-    assert life == Life(FENCED, FROM + 43_950, FROM + 59_950, FROM + 60_000, 43, 16_000, 16_000, offset=10)
+    (life,) = lives(newest(), abort(10, FROM + 60_000, CauseCode.FENCED, open_ms=16_000, epoch=43), (), {})
+    assert life == Life(CauseCode.FENCED, FROM + 43_950, FROM + 59_950, FROM + 60_000, 43, 16_000, 16_000, offset=10)
 
 
 def test_an_abort_of_nothing_was_no_transaction() -> None:
-    assert lives(newest(), abort(10, FROM + 60_000, EMPTY_ABORT), (), {}) == []
+    assert lives(newest(), abort(10, FROM + 60_000, CauseCode.EMPTY_ABORT), (), {}) == []
 
 
 def test_a_repeated_record_ends_nothing_again() -> None:
@@ -156,7 +158,7 @@ def test_a_commit_alone_in_its_minute_is_known_whole() -> None:
 def test_a_commit_beside_an_abort_is_told_from_it() -> None:
     both = minute(commits=1, opened=2, open_sum_ms=13_000, open_max_ms=9_000, marked=2, marker_sum_ms=90)
     told = lives(newest(), abort(10, FROM + 30_000), [both], {FROM: Commits(FROM, 1, FROM + 20_000, FROM + 20_000)})
-    assert [(life.cause, life.open_ms) for life in told] == [(COMMIT, 9_000), (CLIENT_ABORT, 4_000)]
+    assert [(life.cause, life.open_ms) for life in told] == [(CauseCode.COMMIT, 9_000), (CauseCode.CLIENT_ABORT, 4_000)]
 
 
 def test_several_commits_of_a_minute_are_one_bar_that_says_how_many() -> None:
@@ -172,7 +174,7 @@ def test_a_slow_commit_with_a_row_of_its_own_is_drawn_once() -> None:
     slow = row(5, FROM + 30_000, states.COMPLETE_COMMIT, states.PREPARE_COMMIT, marker_ms=9_000)
     counted = minute(commits=1, opened=1, open_sum_ms=100, open_max_ms=100, marked=1, marker_sum_ms=9_000)
     (life,) = lives(newest(), [slow], [counted], {FROM: Commits(FROM, 1, FROM + 30_000, FROM + 30_000)})
-    assert (life.cause, life.prepared_ms, life.ended_ms) == (COMMIT, FROM + 21_000, FROM + 30_000)
+    assert (life.cause, life.prepared_ms, life.ended_ms) == (CauseCode.COMMIT, FROM + 21_000, FROM + 30_000)
 
 
 def test_times_that_are_none_draw_nothing() -> None:

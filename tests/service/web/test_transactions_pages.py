@@ -19,7 +19,8 @@ from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.abort_explanation import why_ended
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.transaction_log.minutes import COUNTED_AS
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.web.shared.causes import PROOFS, TO_DO
@@ -319,7 +320,7 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
     text = words(html)
     assert "Why was it aborted?" in text
     assert "Aborted for an InitProducerId of its id, 3 times since 14:09:06, last at 14:11:06 (ambiguous)" in text
-    assert (why_ended("fenced", Confidence.AMBIGUOUS) or "none") in text
+    assert (why_ended(CauseCode.FENCED, Confidence.AMBIGUOUS) or "none") in text
     assert "What to do: look in the client's log at that time." in text
     assert "Certain proof" not in text  # the coordinator logs the same where the client aborted and started again
     assert "fenced 3 ▲ InitProducerId 3" in text
@@ -509,12 +510,12 @@ def documented() -> str:
 
 
 @pytest.mark.parametrize("cause", TO_DO, ids=str)
-def test_what_to_do_is_what_the_documentation_says(cause: tuple[str, Confidence]) -> None:
+def test_what_to_do_is_what_the_documentation_says(cause: tuple[CauseCode, Confidence]) -> None:
     assert TO_DO[cause].rstrip(".") in documented()
 
 
 def test_every_cause_of_an_abort_has_something_to_do(cluster: WithPartitions) -> None:
-    for cause in ("client_abort", "timeout", "fenced", "admin", "unattributed", "empty_abort"):
+    for cause in (*COUNTED_AS, CauseCode.EMPTY_ABORT):
         for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.AMBIGUOUS):
             assert (why_ended(cause, confidence) is None) == ((cause, confidence) not in TO_DO)
 

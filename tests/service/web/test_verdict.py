@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.domain.partitions.open_entries import RelationKind
 from service.store.queries.judged_partitions import Coverage, UnjudgedPartitions
 from service.web.cluster.verdict import Seen, verdict_of
 from service.web.partitions.blocking_chain import Link
@@ -17,10 +18,25 @@ NOW_MS = 1_790_000_000_000
 WHOLE = Coverage(NOW_MS, 1_246, 1_246, 1_246, 0)
 PARTLY = Coverage(NOW_MS, 1_246, 1_240, 1_240, 0, 0, (UnjudgedPartitions(denied("t"), 6, ()),))
 OPEN = Link(
-    "orders", 0, b"pay", "pay", 7, "open", NOW_MS, 10, None, 0, 5, 15, (), Heal(4, "self", "clock", "x"), None, None
+    "orders",
+    0,
+    b"pay",
+    "pay",
+    7,
+    RelationKind.OPEN,
+    NOW_MS,
+    10,
+    None,
+    0,
+    5,
+    15,
+    (),
+    Heal(4, "self", "clock", "x"),
+    None,
+    None,
 )
-STUCK = OPEN._replace(relation="completing")
-HUNG = OPEN._replace(relation="hanging", heal=HANGS)
+STUCK = OPEN._replace(relation=RelationKind.COMPLETING)
+HUNG = OPEN._replace(relation=RelationKind.HANGING, heal=HANGS)
 
 
 def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:

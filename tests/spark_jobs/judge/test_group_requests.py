@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import offsets_partition
+from service.domain.partitions.blocked_groups import IsolationLevel, offsets_partition
 from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.kafka import errors
@@ -151,8 +151,8 @@ def test_share_groups_with_their_level_their_lag_and_members(monkeypatch: pytest
         describe_share_groups={"jobs": GroupMembers(3, frozenset({ORDERS, PAY}))},
     )
     assert answered.rows == [
-        ObservedGroupOffset("jobs", *ORDERS, 6, 3, False, isolation="read_committed"),
-        ObservedGroupOffset("jobs", *PAY, -1, 3, False, isolation="read_committed"),
+        ObservedGroupOffset("jobs", *ORDERS, 6, 3, False, isolation=IsolationLevel.READ_COMMITTED),
+        ObservedGroupOffset("jobs", *PAY, -1, 3, False, isolation=IsolationLevel.READ_COMMITTED),
     ]
     assert answered.lags == {("jobs", *ORDERS): 5}
     assert answered.topics == {"jobs": {"orders", "pay", "calm"}}

@@ -18,7 +18,7 @@ from service.domain.partitions.open_entries import Owner
 from service.domain.reasons.decided import HasGrown
 from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryQuery
-from service.domain.worlds.verdict import UNKNOWN, Verdict, World, undecided
+from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 from spark_jobs.judge.hanging_case import FACTS_TAKE_MS, GROWN_AGAIN_MS, HangingCase
 from spark_jobs.judge.resolution import observed
 from tests.helpers.builders import transaction_log
@@ -90,10 +90,10 @@ def test_a_decision_from_before_a_restart_stays_while_its_facts_cannot_be_read()
     before.apply_verdict(verdict(World.COMMIT), facts_of(before), NOW_MS)
     case = new()
     case.recall(stored(before))
-    assert case.decision.verdict.decision == World.COMMIT
+    assert case.decision.verdict.decision == Decided.COMMIT
     case.confirmation = UNOWNED
     assert case.facts_to_read(NOW_MS) is not None, "it is derived again, once"
-    assert case.decision.verdict.decision == World.COMMIT
+    assert case.decision.verdict.decision == Decided.COMMIT
 
 
 ENDED = transaction_log.value(producer_id=7, producer_epoch=4, status=states.PREPARE_COMMIT, topics=[("orders", [3])])
@@ -108,7 +108,7 @@ GROWTH = {
 def known_to_be_of_none() -> HangingCase:
     case = unowned()
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
-    assert case.reported.decision == World.NONE
+    assert case.reported.decision == Decided.NONE
     return case
 
 
@@ -119,14 +119,14 @@ def test_no_marker_is_named_while_a_transaction_may_have_written_to_the_entry_si
     assert case.reported == undecided(HasGrown())
     assert observed(case, KNOWN, "broker:9092", NOW_MS + 1).command is None
     case.apply_verdict(verdict(World.COMMIT, World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
-    assert case.reported.decision == UNKNOWN, "the earlier reading was of fewer records"
+    assert case.reported.decision == Decided.UNKNOWN, "the earlier reading was of fewer records"
 
 
 def test_a_marker_is_named_again_once_the_facts_are_read_again() -> None:
     case = known_to_be_of_none()
     case.note_owner(GROWTH["an ended transaction listed the partition"], NOW_MS + 1)
     case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
-    assert case.reported.decision == World.NONE
+    assert case.reported.decision == Decided.NONE
     assert case.facts_to_read(NOW_MS + 60_000) is None
 
 
@@ -136,7 +136,7 @@ def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
     for number in range(1, 4):
         ended = IDLE._replace(ended_offset=55 + number, ended_state=states.PREPARE_COMMIT, ended_value=elsewhere)
         case.note_owner(ended._replace(offset=56 + number), NOW_MS + number)
-        assert case.reported.decision == World.NONE
+        assert case.reported.decision == Decided.NONE
     assert case.facts_to_read(NOW_MS + 60_000) is None
 
 
@@ -156,7 +156,7 @@ def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
     """The case begins only where every broker was asked."""
     case = unowned(OWNER._replace(is_left_behind=True, client_transaction_version=2))
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
-    assert case.reported.decision == World.NONE
+    assert case.reported.decision == Decided.NONE
 
 
 def test_a_marker_of_before_a_restart_is_taken_back_where_the_producer_id_got_an_owner() -> None:
@@ -176,7 +176,7 @@ def test_a_marker_of_before_a_restart_stays_where_its_owner_is_read_again() -> N
     case.subject = subject_of(ENTRY, IDLE)
     case.recall(stored(known_to_be_of_none()))
     case.note_owner(IDLE, NOW_MS + 1)
-    assert case.reported.decision == World.NONE
+    assert case.reported.decision == Decided.NONE
     assert not case.is_reportable(NOW_MS + 1)
 
 
@@ -187,7 +187,7 @@ def test_an_entry_with_a_newer_record_is_read_again() -> None:
     asked = facts_of(case, NOW_MS + GROWN_AGAIN_MS)
     assert asked.newest_ms == ENTRY.last_timestamp_ms + 1
     case.apply_verdict(verdict(World.COMMIT, World.NONE), asked, NOW_MS + GROWN_AGAIN_MS)
-    assert case.reported.decision == UNKNOWN
+    assert case.reported.decision == Decided.UNKNOWN
 
 
 @given(st.lists(st.tuples(READINGS, st.booleans(), st.booleans()), max_size=12))

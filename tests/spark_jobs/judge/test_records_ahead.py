@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import LEVEL_COMMITTED, LEVEL_UNCOMMITTED, LsoSample
+from service.domain.partitions.blocked_groups import IsolationLevel, LsoSample
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.metadata import Leader, TopicLayout
@@ -91,7 +91,7 @@ def test_a_read_that_fails_is_tried_again_later(log: Log, failure: Exception) ->
     "row",
     [
         {"members": 0},
-        {"isolation": LEVEL_UNCOMMITTED},
+        {"isolation": IsolationLevel.READ_UNCOMMITTED},
         {"is_unstable": True},
         {"committed_offset": -1},
         {"committed_offset": LSO},
@@ -104,10 +104,12 @@ def test_where_the_answer_changes_nothing_nothing_is_read(log: Log, row: dict[st
 
 def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
     """Before the high watermark, of which 50 offsets are behind the LSO."""
-    assert log.see(0, 0, lag=HW - LSO, isolation=LEVEL_COMMITTED) is False
-    assert log.see(0, KEPT_MS, lag=HW - LSO + 1, isolation=LEVEL_COMMITTED) is True
+    assert log.see(0, 0, lag=HW - LSO, isolation=IsolationLevel.READ_COMMITTED) is False
+    assert log.see(0, KEPT_MS, lag=HW - LSO + 1, isolation=IsolationLevel.READ_COMMITTED) is True
     assert log.reads == []
-    assert [log.see(0, n * KEPT_MS, isolation=LEVEL_COMMITTED) for n in range(2, 4)] == [None, False], "an older broker"
+    assert [log.see(0, n * KEPT_MS, isolation=IsolationLevel.READ_COMMITTED) for n in range(2, 4)] == [None, False], (
+        "an older broker"
+    )
     assert len(log.reads) == 1
 
 

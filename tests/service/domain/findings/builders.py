@@ -9,8 +9,8 @@ from service.domain.findings.conditions import IdState
 from service.domain.findings.context import Context, Limits
 from service.domain.findings.events import Event
 from service.domain.findings.rules import Rule, Rules
-from service.domain.transaction_log import causes, states
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode, Confidence
 
 NOW_MS = 1_790_000_000_000
 S, M, H = 1_000, 60_000, 3_600_000
@@ -36,9 +36,11 @@ def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **
     return one._replace(**fields)
 
 
-def event(sequence: int, name: str = "pay-1", cause: str = causes.TIMEOUT, ago_ms: int = 0, **fields: Any) -> Event:
+def event(
+    sequence: int, name: str = "pay-1", cause: CauseCode = CauseCode.TIMEOUT, ago_ms: int = 0, **fields: Any
+) -> Event:
     """Something that happened to an id `ago_ms` ago."""
-    from_state = states.ONGOING if cause in (causes.TIMEOUT, causes.FENCED) else states.EMPTY
+    from_state = states.ONGOING if cause in (CauseCode.TIMEOUT, CauseCode.FENCED) else states.EMPTY
     one = Event(
         sequence,
         name.encode(),
@@ -50,7 +52,7 @@ def event(sequence: int, name: str = "pay-1", cause: str = causes.TIMEOUT, ago_m
         7,
         2,
         60 * S,
-        61 * S if cause == causes.TIMEOUT else None,
+        61 * S if cause == CauseCode.TIMEOUT else None,
         cause,
         Confidence.LIKELY,
     )

@@ -10,7 +10,7 @@ import pytest
 from service.domain.findings import advice
 from service.domain.findings.advice import Answer, Hanging, LongRunning, Overdue, Place, Sink, Stuck, TimedOut, TwoPhase
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
-from service.domain.worlds.verdict import UNKNOWN, World
+from service.domain.worlds.verdict import Decided
 
 DEADLINE_MS = 1_790_000_000_000
 PLACES = (Place(3, 1), Place(3, -1), Place(0, 1, looked_for_in=1))
@@ -34,7 +34,7 @@ def stuck_facts() -> Iterator[Stuck]:
 
 
 def hanging_facts() -> Iterator[Hanging]:
-    decisions = (World.COMMIT, World.ABORT, World.NONE, UNKNOWN)
+    decisions = tuple(Decided)
     for facts in product(decisions, ("pay", None), (True, False), (True, False), TwoPhase):
         yield Hanging(*facts)
 
@@ -149,7 +149,7 @@ def test_a_hanging_transaction_is_aborted_only_where_that_loses_nothing_that_was
     for facts in hanging_facts():
         text = advice.hanging(facts)
         tells_to_abort = "ABORT marker with the command" in text
-        assert tells_to_abort == (facts.decision in (World.ABORT, World.NONE)), facts
+        assert tells_to_abort == (facts.decision in (Decided.ABORT, Decided.NONE)), facts
         assert ("It discards these records" in text) == tells_to_abort, facts
         assert ("have to be produced again" in text) == (tells_to_abort and facts.two_phase is not TwoPhase.NO), facts
         is_fence = facts.name is not None and facts.can_still_write

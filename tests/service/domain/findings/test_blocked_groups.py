@@ -21,30 +21,15 @@ from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rule
 from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import (
-    INACTIVE,
-    LEVEL_COMMITTED,
     OFFSETS_TOPIC,
-    READS_UNCOMMITTED,
-    STOPPED,
-    UNKNOWN,
-    UNSTABLE_OFFSETS,
-    WILL_STOP,
     AffectedGroup,
     GroupOffset,
+    GroupRelation,
+    IsolationLevel,
     LsoSample,
 )
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.open_entries import (
-    ADOPTED,
-    COMPLETING,
-    HANGING,
-    NOT_KNOWN,
-    OPENED,
-    OVERDUE,
-    Entry,
-    Owner,
-    Relation,
-)
+from service.domain.partitions.open_entries import Entry, Owner, Relation, RelationKind
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
@@ -57,16 +42,16 @@ LSO = 100
 
 
 def victim(
-    relation: str = STOPPED, group: str = "billing", stood_ms: int = M, stalled_ms: int = 10 * S
+    relation: GroupRelation = GroupRelation.STOPPED, group: str = "billing", stood_ms: int = M, stalled_ms: int = 10 * S
 ) -> AffectedGroup:
-    offset = GroupOffset(group, *ORDERS, LSO, 2, relation == UNSTABLE_OFFSETS, NOW_MS, NOW_MS - stood_ms)
-    behind = HOME if relation == UNSTABLE_OFFSETS else ORDERS
+    offset = GroupOffset(group, *ORDERS, LSO, 2, relation == GroupRelation.UNSTABLE_OFFSETS, NOW_MS, NOW_MS - stood_ms)
+    behind = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
     since_ms = NOW_MS - stalled_ms
     return AffectedGroup(offset, LsoSample(LSO, 150, since_ms), relation, Confidence.CERTAIN, behind, LSO, since_ms)
 
 
 def blocker(
-    word: str, place: TopicPartition = ORDERS, start: int = LSO, name: str | None = "pay-1", **owner: Any
+    kind: RelationKind, place: TopicPartition = ORDERS, start: int = LSO, name: str | None = "pay-1", **owner: Any
 ) -> Blocker:
     entry = Entry(*place, 7, 2, start, 1, NOW_MS, None, None, NOW_MS - 10 * S, NOW_MS)
     owns = Owner(
@@ -92,7 +77,7 @@ def blocker(
         ended_state=None,
         ended_value=None,
     )._replace(**owner)
-    return Blocker(entry, Relation(word, owns if name else None), name)
+    return Blocker(entry, Relation(kind, owns if name else None), name)
 
 
 def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
@@ -115,45 +100,48 @@ def found(
 
 
 def test_a_group_behind_a_hanging_transaction() -> None:
-    (one,) = found([victim()], blocker(HANGING))
+    (one,) = found([victim()], blocker(RelationKind.HANGING))
     assert (one.kind, one.severity, one.confidence) == (Kind.BLOCKED_GROUP, Severity.CRITICAL, Confidence.CERTAIN)
     assert one.subject == Subject(group="billing", topic="orders", partition=0)
     assert one.self_heals_at_ms is None
     assert one.summary.startswith("billing is blocked on orders-0: at offset 100 the hanging transaction of")
     assert "Restarting the group does not help" in one.advice
     assert [e.source for e in one.evidence] == ["orders-0@100", "OffsetFetch"]
-    (nameless,) = found([victim()], blocker(HANGING, name=None))
+    (nameless,) = found([victim()], blocker(RelationKind.HANGING, name=None))
     assert "the hanging transaction of producer id 7" in nameless.summary
 
 
-@pytest.mark.parametrize("relation", [INACTIVE, READS_UNCOMMITTED, WILL_STOP, UNKNOWN])
-def test_who_does_not_wait_has_no_finding(relation: str) -> None:
-    assert found([victim(relation)], blocker(HANGING)) == []
+@pytest.mark.parametrize(
+    "relation",
+    [GroupRelation.INACTIVE, GroupRelation.READS_UNCOMMITTED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN],
+)
+def test_who_does_not_wait_has_no_finding(relation: GroupRelation) -> None:
+    assert found([victim(relation)], blocker(RelationKind.HANGING)) == []
 
 
-@pytest.mark.parametrize("relation", [STOPPED, UNSTABLE_OFFSETS])
-def test_who_may_still_move_has_none_yet(relation: str) -> None:
+@pytest.mark.parametrize("relation", [GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS])
+def test_who_may_still_move_has_none_yet(relation: GroupRelation) -> None:
     """A reader of uncommitted records is at the LSO as well until it commits again."""
-    place = HOME if relation == UNSTABLE_OFFSETS else ORDERS
-    assert found([victim(relation, stood_ms=COMMIT_EXPECTED_MS - 1)], blocker(HANGING, place)) == []
-    assert len(found([victim(relation, stood_ms=COMMIT_EXPECTED_MS)], blocker(HANGING, place))) == 1
+    place = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
+    assert found([victim(relation, stood_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING, place)) == []
+    assert len(found([victim(relation, stood_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING, place))) == 1
 
 
 def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
     """A reader of uncommitted records that had read everything reads on at once, and commits some seconds later."""
     idle = 100 * M
-    assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(HANGING)) == []
-    assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(HANGING))) == 1
+    assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING)) == []
+    assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1
 
 
 def test_where_the_isolation_level_is_not_known_the_title_says_so() -> None:
-    (one,) = found([victim()._replace(confidence=Confidence.LIKELY)], blocker(HANGING))
+    (one,) = found([victim()._replace(confidence=Confidence.LIKELY)], blocker(RelationKind.HANGING))
     assert one.summary.startswith("billing is probably blocked on orders-0: at offset 100 the hanging transaction of")
     assert "Kafka does not report its isolation level" in one.summary
 
 
 def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_it_heals() -> None:
-    one = blocker(OPENED, timeout_ms=5 * M)
+    one = blocker(RelationKind.OPEN, timeout_ms=5 * M)
     assert found([victim(stalled_ms=M - 1)], one) == []
     (long,) = found([victim(stalled_ms=M)], one)
     assert (long.severity, long.self_heals_at_ms) == (
@@ -161,7 +149,7 @@ def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_i
         NOW_MS - 10 * S + 5 * M + 10 * S + states.ABORT_SLACK_MS,
     )
     assert "It goes on when the transaction ends, at 2026" in long.advice
-    (endless,) = found([victim(stalled_ms=M)], blocker(OPENED, timeout_ms=TWO_PHASE_TIMEOUT_MS))
+    (endless,) = found([victim(stalled_ms=M)], blocker(RelationKind.OPEN, timeout_ms=TWO_PHASE_TIMEOUT_MS))
     assert endless.self_heals_at_ms is None
     assert "when the application of the transaction ends it" in endless.advice
     ruled = known(Kind.LONG_RUNNING, Severity.WARNING, Subject(transactional_id=b"pay-1"))
@@ -169,30 +157,32 @@ def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_i
     assert past_its_rule.severity == Severity.WARNING
 
 
-@pytest.mark.parametrize(("word", "kind"), [(OVERDUE, Kind.OVERDUE), (COMPLETING, Kind.STUCK_COMPLETION)])
-def test_as_grave_as_the_finding_about_the_id(word: str, kind: Kind) -> None:
+@pytest.mark.parametrize(
+    ("relation", "kind"), [(RelationKind.OVERDUE, Kind.OVERDUE), (RelationKind.COMPLETING, Kind.STUCK_COMPLETION)]
+)
+def test_as_grave_as_the_finding_about_the_id(relation: RelationKind, kind: Kind) -> None:
     about = Subject(transactional_id=b"pay-1")
-    assert found([victim()], blocker(word)) == []  # a marker takes its time
-    (warned,) = found([victim()], blocker(word), told=known(kind, Severity.WARNING, about))
-    (critical,) = found([victim()], blocker(word), told=known(kind, Severity.CRITICAL, about))
+    assert found([victim()], blocker(relation)) == []  # a marker takes its time
+    (warned,) = found([victim()], blocker(relation), told=known(kind, Severity.WARNING, about))
+    (critical,) = found([victim()], blocker(relation), told=known(kind, Severity.CRITICAL, about))
     assert (warned.severity, critical.severity) == (Severity.WARNING, Severity.CRITICAL)
-    (untold,) = found([victim(stalled_ms=M)], blocker(word))
+    (untold,) = found([victim(stalled_ms=M)], blocker(relation))
     assert untold.severity == Severity.WARNING
 
 
 def test_as_grave_as_the_finding_about_the_entry() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
-    (one,) = found([victim()], blocker(ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, here))
+    (one,) = found([victim()], blocker(RelationKind.ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, here))
     assert one.severity == Severity.WARNING
     elsewhere = here._replace(start_offset=LSO + 1)
-    assert found([victim()], blocker(ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, elsewhere)) == []
+    assert found([victim()], blocker(RelationKind.ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, elsewhere)) == []
 
 
 def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
     suspected = known(Kind.HANGING, Severity.CRITICAL, here, confirmed=False)
-    assert found([victim()], blocker(NOT_KNOWN), told=suspected) == []
-    (one,) = found([victim(stalled_ms=M)], blocker(NOT_KNOWN), told=suspected)
+    assert found([victim()], blocker(RelationKind.UNKNOWN), told=suspected) == []
+    (one,) = found([victim(stalled_ms=M)], blocker(RelationKind.UNKNOWN), told=suspected)
     assert one.severity == Severity.WARNING
     assert "what will end the transaction is not known yet" in one.advice
     (unread,) = found([victim(stalled_ms=M)])
@@ -200,32 +190,40 @@ def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
 
 
 def test_the_first_open_transaction_is_the_cause() -> None:
-    (one,) = found([victim(stalled_ms=M)], blocker(HANGING, start=LSO + 5, name="late"), blocker(OPENED))
+    (one,) = found(
+        [victim(stalled_ms=M)], blocker(RelationKind.HANGING, start=LSO + 5, name="late"), blocker(RelationKind.OPEN)
+    )
     assert (one.severity, "pay-1" in one.summary) == (Severity.INFO, True)
 
 
 def test_offsets_that_are_pending() -> None:
-    (one,) = found([victim(UNSTABLE_OFFSETS)], blocker(HANGING, HOME))
+    (one,) = found([victim(GroupRelation.UNSTABLE_OFFSETS)], blocker(RelationKind.HANGING, HOME))
     assert one.subject == Subject(group="billing", topic="orders", partition=0)
     assert one.severity == Severity.CRITICAL
     assert "on __consumer_offsets-9 (UNSTABLE_OFFSET_COMMIT)" in one.summary
     assert "Do not delete the group" in one.advice
     assert one.evidence[0].source == "__consumer_offsets-9@100"
-    (several,) = found([victim(UNSTABLE_OFFSETS)], blocker(OPENED, HOME), blocker(HANGING, HOME, start=LSO + 5))
+    (several,) = found(
+        [victim(GroupRelation.UNSTABLE_OFFSETS)],
+        blocker(RelationKind.OPEN, HOME),
+        blocker(RelationKind.HANGING, HOME, start=LSO + 5),
+    )
     assert (several.severity, several.self_heals_at_ms) == (Severity.CRITICAL, None)
     assert "one of 2 open transactions there, at worst the hanging transaction of pay-1" in several.summary
 
 
 def test_rules_of_the_id_or_topic_give_owner_and_silence() -> None:
     (one,) = found(
-        [victim()], blocker(HANGING), rules=[Rule(prefix="pay-", owner="team-pay", mute_until_ms=NOW_MS + 5)]
+        [victim()],
+        blocker(RelationKind.HANGING),
+        rules=[Rule(prefix="pay-", owner="team-pay", mute_until_ms=NOW_MS + 5)],
     )
     assert (one.owner, one.muted_until_ms) == ("team-pay", NOW_MS + 5)
 
 
 def test_many_groups_share_a_finding_behind_the_first() -> None:
     many = [victim(group=f"group-{number:03d}") for number in range(MOST_IDS + 20)]
-    told = found(many, blocker(HANGING))
+    told = found(many, blocker(RelationKind.HANGING))
     assert len(told) == MOST_IDS + 1
     assert (told[-1].subject, told[-1].ids) == (Subject(), 20)
     assert told[-1].summary == "20 more consumer groups wait on partitions with open transactions"
@@ -236,14 +234,14 @@ def test_the_same_facts_give_the_same_words() -> None:
     before = victim()
     ends = LsoSample(LSO, 9_999, before.stalled_since_ms)
     later = before._replace(ends=ends, offset=before.offset._replace(observed_at_ms=NOW_MS + M))
-    assert found([before], blocker(HANGING)) == found([later], blocker(HANGING))
+    assert found([before], blocker(RelationKind.HANGING)) == found([later], blocker(RelationKind.HANGING))
 
 
 def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() -> None:
-    one = victim(UNSTABLE_OFFSETS)
+    one = victim(GroupRelation.UNSTABLE_OFFSETS)
     one = one._replace(offset=one.offset._replace(producer_id=8))
-    legal = blocker(OPENED, HOME, timeout_ms=5 * M)
-    other = blocker(HANGING, HOME, start=LSO + 5, name="pay-2")
+    legal = blocker(RelationKind.OPEN, HOME, timeout_ms=5 * M)
+    other = blocker(RelationKind.HANGING, HOME, start=LSO + 5, name="pay-2")
     other = other._replace(entry=other.entry._replace(producer_id=8))
     (found_one,) = found([one], legal, other)
     assert found_one.severity == Severity.CRITICAL
@@ -290,7 +288,9 @@ def test_groups_that_may_not_be_asked_about() -> None:
 def test_a_group_away_from_the_lso_is_only_probably_blocked_and_says_why() -> None:
     def of(offset: int, **more: Any) -> Observation:
         one = victim()._replace(confidence=Confidence.LIKELY)
-        (seen,) = found([one._replace(offset=one.offset._replace(committed_offset=offset, **more))], blocker(HANGING))
+        (seen,) = found(
+            [one._replace(offset=one.offset._replace(committed_offset=offset, **more))], blocker(RelationKind.HANGING)
+        )
         return seen
 
     above, without, below = of(LSO + 9), of(-1), of(LSO - 2)
@@ -299,7 +299,7 @@ def test_a_group_away_from_the_lso_is_only_probably_blocked_and_says_why() -> No
     assert without.summary.endswith("the group has members on the partition and has committed no offset")
     assert without.evidence[1].text.startswith("no committed offset")
     assert below.summary.endswith("does not move, and Kafka does not report its isolation level")
-    share = of(LSO - 2, isolation=LEVEL_COMMITTED)
+    share = of(LSO - 2, isolation=IsolationLevel.READ_COMMITTED)
     assert (share.evidence[1].source, share.evidence[1].text) == (
         "DescribeShareGroupOffsets",
         "start offset 98, the same since then, share.isolation.level read_committed",

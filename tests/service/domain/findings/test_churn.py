@@ -15,12 +15,13 @@ from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.settling import SKEW_MS, Settling
-from service.domain.transaction_log import causes, states
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode
 from tests.service.domain.findings.builders import NOW_MS, M, S, context, event
 
 
 def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
-    return event(sequence, name, causes.INITIALIZED, ago_ms, from_state=states.NEVER_SEEN, producer_epoch=0)
+    return event(sequence, name, CauseCode.INITIALIZED, ago_ms, from_state=states.NEVER_SEEN, producer_epoch=0)
 
 
 def one_by_one(names: Iterable[str], every_ms: int = 10 * S) -> list[Event]:

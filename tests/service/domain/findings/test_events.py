@@ -11,7 +11,7 @@ from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.findings.unreadable import DataGap, SourceReport, Undecoded
 from service.domain.reasons.reason import Reason
-from service.domain.transaction_log import causes
+from service.domain.transaction_log.causes import CauseCode
 from tests.helpers.reasons import denied
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, event
 
@@ -41,7 +41,7 @@ def test_the_prefix_of_an_application(name: str, prefix: str, random: bool) -> N
 
 def test_timeouts_of_one_id_are_one_finding_with_a_count() -> None:
     events = [event(n, ago_ms=n * M) for n in range(1, 4)]
-    (found,) = timed_out.timed_out([*events, event(9, cause=causes.FENCED)], set(), context(Rule("pay", owner="me")))
+    (found,) = timed_out.timed_out([*events, event(9, cause=CauseCode.FENCED)], set(), context(Rule("pay", owner="me")))
     assert found.subject == Subject(transactional_id=b"pay-1")
     assert [o.sequence for o in found.occurrences] == [1, 2, 3]
     assert found.owner == "me"
@@ -71,7 +71,8 @@ def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * 
     if back_after_ms is None:
         return events
     return events + [
-        e._replace(sequence=100 + e.sequence, cause=causes.INITIALIZED, at_ms=e.at_ms + back_after_ms) for e in events
+        e._replace(sequence=100 + e.sequence, cause=CauseCode.INITIALIZED, at_ms=e.at_ms + back_after_ms)
+        for e in events
     ]
 
 
@@ -109,7 +110,7 @@ def test_a_common_coordinator_is_named() -> None:
         outage(4),
         [event(n, f"svc-{n}", ago_ms=n * M) for n in range(14)],  # a trickle
         [event(n, "svc-1", ago_ms=n) for n in range(20)],  # one id
-        [e._replace(cause=causes.FENCED) for e in outage()],
+        [e._replace(cause=CauseCode.FENCED) for e in outage()],
     ],
 )
 def test_what_is_no_outage(events: list[Event]) -> None:
@@ -121,7 +122,7 @@ def test_zombies_of_ids_made_up_at_every_start_are_no_outage() -> None:
 
 
 def test_expired_ids() -> None:
-    found = ids_running_out.expired([event(n, f"old-{n}", causes.EXPIRY) for n in range(5)], context())
+    found = ids_running_out.expired([event(n, f"old-{n}", CauseCode.EXPIRY) for n in range(5)], context())
     assert [(o.subject.prefix, o.severity, len(o.occurrences)) for o in found] == [("old-", Severity.INFO, 5)]
 
 

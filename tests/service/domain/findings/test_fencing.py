@@ -13,8 +13,8 @@ from service.domain.findings.events import Event
 from service.domain.findings.fencing import ALIVE_MS, ROUND_MS, TAKEOVERS
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.transaction_log import causes, states
-from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.store.queries.id_events import REPORTED_CAUSES
 from tests.service.domain.findings.builders import M, S, context
 from tests.service.domain.records import told
@@ -161,7 +161,7 @@ def test_kafka_connect_that_fences_its_own_ids_is_no_conflict(fencer_ms: int, id
     log = "\n".join(lines)
     events = [events_of(log, f"connect-cluster-orders-{n}", 40 * n) for n in range(ids)]
     assert conflicts(*events) == 0
-    assert causes.ADMIN not in {e.cause for some in events for e in some}
+    assert CauseCode.ADMIN not in {e.cause for some in events for e in some}
 
 
 def test_the_attempts_of_a_flink_job_are_no_conflict() -> None:

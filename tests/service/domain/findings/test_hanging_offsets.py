@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from service.domain.findings.finding import Evidence
 from service.domain.findings.hanging import Case, observe
 from service.domain.findings.rules import Rule
-from service.domain.partitions.blocked_groups import (
-    INACTIVE,
-    OFFSETS_TOPIC,
-    UNSTABLE_OFFSETS,
-    AffectedGroup,
-    GroupOffset,
-)
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, AffectedGroup, GroupOffset, GroupRelation
 from service.domain.partitions.open_entries import Entry
 from service.domain.transaction_log.causes import Confidence
 from tests.service.domain.findings.builders import NOW_MS
@@ -24,7 +18,15 @@ ENTRY = Entry(*HOME, 7, 2, 100, -1, NOW_MS, None, None, NOW_MS - 5_000, NOW_MS)
 
 def victim(group: str, partition: int, members: int = 2) -> AffectedGroup:
     offset = GroupOffset(group, "orders", partition, -1, members, True, NOW_MS, NOW_MS, 7)
-    return AffectedGroup(offset, None, UNSTABLE_OFFSETS if members else INACTIVE, Confidence.CERTAIN, HOME, 100, NOW_MS)
+    return AffectedGroup(
+        offset,
+        None,
+        GroupRelation.UNSTABLE_OFFSETS if members else GroupRelation.INACTIVE,
+        Confidence.CERTAIN,
+        HOME,
+        100,
+        NOW_MS,
+    )
 
 
 def evidence(pending: Sequence[AffectedGroup]) -> list[Evidence]:

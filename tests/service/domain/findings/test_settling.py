@@ -18,7 +18,8 @@ from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.settling import Settling
-from service.domain.transaction_log import causes, states
+from service.domain.transaction_log import states
+from service.domain.transaction_log.causes import CauseCode
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, event
 
 PARTITIONS = (0, 1, 2)
@@ -114,16 +115,16 @@ def spans(longest_s: int) -> st.SearchStrategy[int]:
     return st.one_of(st.integers(0, 3 * S), st.integers(0, 25 * S), st.integers(0, longest_s * S))
 
 
-def history(cause: str, names: Sequence[str], longest_s: int) -> st.SearchStrategy[list[Event]]:
+def history(cause: CauseCode, names: Sequence[str], longest_s: int) -> st.SearchStrategy[list[Event]]:
     def build(steps: list[tuple[int, str]]) -> list[Event]:
         at_ms, events = 0, []
         for gap_ms, name in steps:
             at_ms += gap_ms + 1
             events.append(timeout(at_ms, name)._replace(cause=cause))
-            if cause == causes.FENCED:
+            if cause == CauseCode.FENCED:
                 events[-1] = events[-1]._replace(duration_ms=gap_ms % 5_000)
                 let_in = timeout(at_ms + 100, name)
-                events.append(let_in._replace(cause=causes.INITIALIZED, from_state=states.COMPLETE_ABORT))
+                events.append(let_in._replace(cause=CauseCode.INITIALIZED, from_state=states.COMPLETE_ABORT))
         return numbered(sorted(events, key=lambda e: e.at_ms))
 
     return st.lists(st.tuples(spans(longest_s), st.sampled_from(names)), min_size=1, max_size=30).map(build)
@@ -132,13 +133,13 @@ def history(cause: str, names: Sequence[str], longest_s: int) -> st.SearchStrate
 @pytest.mark.parametrize(
     ("cause", "names", "longest_s"),
     [
-        (causes.TIMEOUT, NAMES, 240),
-        (causes.EXPIRY, NAMES, 240),
-        (causes.FENCED, NAMES, 120),
-        (causes.FENCED, NAMES[3:8], 30),
+        (CauseCode.TIMEOUT, NAMES, 240),
+        (CauseCode.EXPIRY, NAMES, 240),
+        (CauseCode.FENCED, NAMES, 120),
+        (CauseCode.FENCED, NAMES[3:8], 30),
     ],
 )
-def test_cuts_make_no_difference(cause: str, names: Sequence[str], longest_s: int) -> None:
+def test_cuts_make_no_difference(cause: CauseCode, names: Sequence[str], longest_s: int) -> None:
     @settings(max_examples=60)
     @given(history(cause, names, longest_s), st.integers(0, 2**32))
     def check(written: list[Event], seed: int) -> None:
@@ -172,7 +173,7 @@ def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int, int]], see
     for gap_ms, n, lives_ms in steps:
         at_ms += gap_ms + 1
         new = timeout(at_ms, f"etl-{n:04x}ab{n % 10}")
-        events.append(new._replace(cause=causes.INITIALIZED, from_state=states.NEVER_SEEN, partition=0))
+        events.append(new._replace(cause=CauseCode.INITIALIZED, from_state=states.NEVER_SEEN, partition=0))
         used.setdefault(new.transactional_id, (new.at_ms, new.at_ms + lives_ms))
     written = numbered(events)
     assert follow(written, Random(seed), used) == follow(written, None, used)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.worlds.verdict import Decided
 from tests.service.domain.findings.builders import NOW_MS
 
 SEEN = Observation(
     *(Kind.STUCK_COMPLETION, Severity.CRITICAL, Subject(topic="orders", partition=0), "it hangs", "end it", ()),
-    decision="abort",
+    decision=Decided.ABORT,
     command="kafka-transactions.sh abort",
     blocked_groups=("readers",),
 )
@@ -34,7 +35,9 @@ def way_out(finding: Finding) -> tuple[str | None, str | None, tuple[str, ...]]:
 def test_a_finding_has_the_newest_way_out() -> None:
     opened = after(None, SEEN)
     assert way_out(opened) == ("abort", "kafka-transactions.sh abort", ("readers",))
-    changed = after(opened, SEEN._replace(decision="unknown", command=None, blocked_groups=("billing", "readers")))
+    changed = after(
+        opened, SEEN._replace(decision=Decided.UNKNOWN, command=None, blocked_groups=("billing", "readers"))
+    )
     assert way_out(changed) == ("unknown", None, ("billing", "readers"))
 
 
