@@ -10,10 +10,12 @@ from typing import Final
 from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group
 from dashboards.thresholds import HANGING_PAGE
+from service.domain.findings.catalogue import alert_of
+from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import MOST_OPEN
 from service.metrics import catalogue as of
 
-NAME: Final = "KafkaTransactionHanging"
+NAME: Final = alert_of(Kind.HANGING)
 
 _NAMED = most(pick(of.HANGING_INFO), *of.HANGING_INFO.labels)
 _COUNTED = most(pick(of.HANGING))

@@ -7,6 +7,7 @@ from typing import Final
 from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
+from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind, Status
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
@@ -16,7 +17,7 @@ _PLACE: Final = ("topic", "partition")
 _ON_PLACE: Final = "and on (cluster, topic, partition)"
 
 STUCK: Final = Alert(
-    name="KafkaLastStableOffsetStuck",
+    name=alert_of(Kind.LONG_RUNNING),
     expr=f"(time() - {most(pick(of.PARTITION_LSO_LAST_ADVANCE), *_PLACE)}) > {LSO_STUCK_S}\n"
     f"  {_ON_PLACE}\n{most(pick(of.PARTITION_LSO_LAG), *_PLACE)} > 0",
     severity=CRITICAL,
@@ -32,7 +33,7 @@ STUCK: Final = Alert(
 )
 
 GROUP_BLOCKED: Final = Alert(
-    name="KafkaConsumerGroupBlocked",
+    name=alert_of(Kind.BLOCKED_GROUP),
     expr=f"count by (cluster, group, topic) (\n  {most(pick(of.GROUP_BLOCKED), 'group', *_PLACE)} > 0\n)"
     f" >= {BLOCKED_GROUPS}",
     severity=WARNING,
@@ -47,7 +48,7 @@ GROUP_BLOCKED: Final = Alert(
 )
 
 NOT_REPLICATED: Final = Alert(
-    name="KafkaTransactionMarkerUnreplicated",
+    name=alert_of(Kind.UNREPLICATED),
     expr=f"{most(pick(of.FINDINGS, kind=Kind.UNREPLICATED, status=Status.CONFIRMED))} > 0",
     severity=WARNING,
     wait="1m",

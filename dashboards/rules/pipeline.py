@@ -7,6 +7,7 @@ from typing import Final
 from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
+from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind, Status
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
@@ -82,7 +83,7 @@ LAGGING: Final = Alert(
 )
 
 UNDECODED: Final = Alert(
-    name="KafkaTxnDecodeErrors",
+    name=alert_of(Kind.UNDECODABLE),
     expr=f"{grown(of.DECODE_ERRORS, limits.DECODE_WINDOW, *of.DECODE_ERRORS.labels)} > 0",
     severity=WARNING,
     summary=f"Records of {_WHAT} cannot be decoded: " + "{{ $labels.reason }}",
@@ -109,7 +110,7 @@ COVERAGE_LOW: Final = Alert(
 )
 
 NOT_COVERED: Final = Alert(
-    name="KafkaTxnCoverageGap",
+    name=alert_of(Kind.COVERAGE_GAP),
     expr=f"{most(pick(of.FINDINGS, kind=Kind.COVERAGE_GAP, status=Status.CONFIRMED))} > 0",
     severity=WARNING,
     wait="5m",
@@ -121,7 +122,7 @@ NOT_COVERED: Final = Alert(
 )
 
 GAP: Final = Alert(
-    name="KafkaTxnDataGap",
+    name=alert_of(Kind.DATA_GAP),
     expr=f"{most(pick(of.FINDINGS, kind=Kind.DATA_GAP, status=Status.CONFIRMED))} > 0",
     severity=WARNING,
     summary="Part of a log of {{ $labels.cluster }} was gone before it was read",

@@ -7,6 +7,8 @@ from typing import Final
 from dashboards import thresholds as limits
 from dashboards.rules.promql import grown, most, pick
 from dashboards.rules.rule import INFO, OF_CLUSTER, WARNING, Alert, Group
+from service.domain.findings.catalogue import alert_of
+from service.domain.findings.kinds import Kind
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 
@@ -14,7 +16,7 @@ _RESTS_ON: Final = {"source": SourceName.TRANSACTION_LOG}
 _BOARD: Final = "txnscope-producers"
 
 FENCING: Final = Alert(
-    name="KafkaTransactionFencingStorm",
+    name=alert_of(Kind.FENCING_CONFLICT),
     expr=f"{grown(of.FENCED, limits.FENCED_WINDOW)} > {limits.FENCED_MANY}",
     severity=WARNING,
     wait="5m",
@@ -30,7 +32,7 @@ FENCING: Final = Alert(
 )
 
 CHURN: Final = Alert(
-    name="KafkaProducerIdChurn",
+    name=alert_of(Kind.CHURN),
     expr=f"{most(f'rate({pick(of.PRODUCER_IDS)}[{limits.PRODUCER_IDS_WINDOW}])')} > {limits.PRODUCER_IDS_PER_S:g}",
     severity=WARNING,
     wait="15m",
@@ -45,7 +47,7 @@ CHURN: Final = Alert(
 )
 
 EPOCH: Final = Alert(
-    name="KafkaProducerEpochNearExhaustion",
+    name=alert_of(Kind.EPOCH_EXHAUSTION),
     expr=f"{most(pick(of.EPOCH_MAX, protocol='1'))} > {limits.EPOCH_WARN}",
     severity=WARNING,
     wait="10m",
@@ -59,7 +61,7 @@ EPOCH: Final = Alert(
 )
 
 EXPIRING: Final = Alert(
-    name="KafkaTransactionalIdsExpiring",
+    name=alert_of(Kind.EXPIRING),
     expr=f"{most(pick(of.EXPIRING, within=limits.EXPIRING_WITHIN))} >= {limits.EXPIRING}",
     severity=INFO,
     wait="1h",

@@ -8,6 +8,7 @@ from dashboards.rules.promql import most, pick
 from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
 from dashboards.thresholds import OVERDUE as OVERDUE_FEWEST
 from dashboards.thresholds import PREPARE_STUCK_S
+from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind, Status
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
@@ -23,7 +24,7 @@ def _confirmed(kind: str) -> str:
 
 # needs the finding, too: an id in PrepareX at the moment reading stopped gets older without being stuck
 PREPARE_STUCK: Final = Alert(
-    name="KafkaTransactionPrepareStuck",
+    name=alert_of(Kind.STUCK_COMPLETION),
     expr=f"(\n  time() - min by (cluster, state) ({pick(of.OLDEST_STATE_ENTRY, state=_PREPARED)} > 0)\n)"
     f" > {PREPARE_STUCK_S}\n  and on (cluster)\n{_confirmed(Kind.STUCK_COMPLETION)} > 0",
     severity=CRITICAL,
@@ -39,7 +40,7 @@ PREPARE_STUCK: Final = Alert(
 )
 
 _LATE: Final = Alert(
-    name="KafkaTransactionOverdue",
+    name=alert_of(Kind.OVERDUE),
     expr=f"{_confirmed(Kind.OVERDUE)} >= {OVERDUE_FEWEST}",
     severity=WARNING,
     wait="1m",
@@ -56,7 +57,7 @@ OVERDUE: Final = (_LATE, _LATE._replace(severity=CRITICAL, wait="5m"))
 """First a ticket, later a page: a coordinator that was just elected aborts overdue transactions within seconds."""
 
 MISMATCH: Final = Alert(
-    name="KafkaCoordinatorMismatch",
+    name=alert_of(Kind.COORDINATOR_MISMATCH),
     expr=f"{_confirmed(Kind.COORDINATOR_MISMATCH)} > 0",
     severity=CRITICAL,
     wait="1m",
@@ -70,7 +71,7 @@ MISMATCH: Final = Alert(
 )
 
 EXPANDED: Final = Alert(
-    name="KafkaTransactionLogExpanded",
+    name=alert_of(Kind.LOG_EXPANDED),
     expr=f"{_confirmed(Kind.LOG_EXPANDED)} > 0",
     severity=CRITICAL,
     wait="1m",
@@ -85,7 +86,7 @@ EXPANDED: Final = Alert(
 )
 
 TIMED_OUT_TOGETHER: Final = Alert(
-    name="KafkaTransactionsTimedOutTogether",
+    name=alert_of(Kind.CORRELATED_TIMEOUTS),
     expr=f"{_confirmed(Kind.CORRELATED_TIMEOUTS)} > 0",
     severity=WARNING,
     labels=_RESTS_ON,
@@ -101,7 +102,7 @@ TIMED_OUT_TOGETHER: Final = Alert(
 
 # no label `source`: what happened stays true, however old the data are (alertmanager.example.yml)
 LOST: Final = Alert(
-    name="KafkaTransactionLostRecords",
+    name=alert_of(Kind.LOST_RECORDS),
     expr=f"{_confirmed(Kind.LOST_RECORDS)} > 0",
     severity=CRITICAL,
     summary="Committed records of {{ $labels.cluster }} are lost to their consumers",
@@ -113,7 +114,7 @@ LOST: Final = Alert(
 )
 
 TORN: Final = Alert(
-    name="KafkaTransactionTorn",
+    name=alert_of(Kind.TORN),
     expr=f"{_confirmed(Kind.TORN)} > 0",
     severity=CRITICAL,
     summary="A transaction of {{ $labels.cluster }} did not end as a whole",

@@ -9,8 +9,8 @@ from typing import Final
 
 from sqlalchemy import Connection, insert, select
 
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
-from service.domain.findings.kinds import UNTIL_ACKNOWLEDGED
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
 from service.store.display import printable

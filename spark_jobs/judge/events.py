@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import COUNTING, EVENTS
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
 from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
@@ -28,14 +28,6 @@ from spark_jobs.judge.ended_transactions import topic_text
 from spark_jobs.judge.makers import Makers
 
 IDS_OF_BURST: Final = 200
-
-_KINDS: Final = {
-    CauseCode.TIMEOUT: Kind.TIMED_OUT,
-    CauseCode.FENCED: Kind.FENCING_CONFLICT,
-    CauseCode.INITIALIZED: Kind.CHURN,
-    CauseCode.EXPIRY: Kind.EXPIRED,
-}
-"""The kind of finding that counts an event, by the cause of the event."""
 
 _SETTLES_LATER_MS: Final = {CauseCode.TIMEOUT: TOGETHER_MS, CauseCode.INITIALIZED: UNUSED_MS}
 
@@ -62,7 +54,7 @@ class EventObserver:
         """Returns, by kind of finding, how many events were dropped before a finding counted them. The number stays
         until QUIET_MS after the last dropped event, for as long as such a finding would be open."""
         is_over = self._now_ms - self._unread_ms >= QUIET_MS
-        return {kind: 0 if is_over else self._unread[cause] for cause, kind in _KINDS.items()}
+        return {kind: 0 if is_over else self._unread[cause] for cause, kind in COUNTING.items()}
 
     @property
     def held(self) -> frozenset[Key]:
@@ -105,7 +97,7 @@ class EventObserver:
             lambda timeouts: self._makers.of(connection, timeouts, self._now_ms),
         )
         found, self._held = find_in_events(events, lookups, settling, context)
-        event_kinds = kinds.EVENTS - {Kind.DATA_GAP}
+        event_kinds = EVENTS - {Kind.DATA_GAP}
         judged = frozenset(context.known_until_ms), context.is_log_complete
         return RoundResult(found, event_kinds, *judged, unsettled=self._held, unread=self.unread)
 

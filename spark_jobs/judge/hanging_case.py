@@ -29,6 +29,7 @@ from service.domain.findings.hanging import (
     entry_identity,
     is_certain,
 )
+from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
 from service.domain.reasons.decided import ForeignRecords
 from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
@@ -366,5 +367,5 @@ class HangingCase:
 
 
 def _seen_open(entry: Entry) -> Evidence:
-    where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
+    where = LogPlace(*entry.topic_partition, entry.start_offset)
     return Evidence(entry.first_seen_ms, where, f"open: producer id {entry.producer_id}, epoch {entry.producer_epoch}")

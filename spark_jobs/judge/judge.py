@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from service.clock import wall_clock_ms
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.context import Context, Limits, context_of, limits_of
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.kinds import Kind, Status
@@ -215,7 +215,7 @@ class Judge:
 def _without_new_events(context: Context, events: EventObserver) -> RoundResult:
     """Returns a round result without new events, which ends the event findings that have been quiet for long enough."""
     seen = frozenset(context.known_until_ms), context.is_log_complete
-    return RoundResult((), kinds.EVENTS, *seen, unsettled=events.held, unread=events.unread)
+    return RoundResult((), EVENTS, *seen, unsettled=events.held, unread=events.unread)
 
 
 @contextmanager

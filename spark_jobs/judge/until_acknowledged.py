@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.kinds import Resolution
@@ -42,7 +42,7 @@ class TornObserver:
 
 def acknowledged(connection: Connection, cluster_id: int, known: Mapping[Key, Finding]) -> list[RoundResult]:
     """Returns a round result for each kind that has acknowledged findings. Asks the store only if one is open."""
-    waiting = [one for one in known.values() if one.kind in kinds.UNTIL_ACKNOWLEDGED and one.is_open]
+    waiting = [one for one in known.values() if one.kind in UNTIL_ACKNOWLEDGED and one.is_open]
     given = read_acknowledgements(connection, cluster_id, waiting)
     results = []
     for kind in sorted({one.kind for one in waiting if one.id in given}):

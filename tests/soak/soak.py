@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Select, select
 
 from deploy.demo.workload.raw_producer import Connection
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import TOPIC
 from service.store.display import display_id
@@ -196,7 +196,7 @@ def _result(
         others=[row for key, row in confirmed.items() if key not in injected.keys() | own | work.abandoned],
         own=sorted(own),
         abandoned=len((confirmed.keys() & work.abandoned) - own),
-        lost=_rows(watched.store, select(findings).where(findings.c.kind.in_(kinds.UNTIL_ACKNOWLEDGED))),
+        lost=_rows(watched.store, select(findings).where(findings.c.kind.in_(UNTIL_ACKNOWLEDGED))),
         audited={row.label: row.value for row in _rows(watched.store, _AUDITED)},
         share=seen.share(),
         again_s=[(one, seen.judged_again_s(one.ended_s)) for one in faults.done],

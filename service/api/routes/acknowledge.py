@@ -16,8 +16,8 @@ from service.api.routes.clusters import known_cluster
 from service.api.routes.mutes import LONGEST_REASON
 from service.api.schemas.findings import FindingAcknowledgement
 from service.api.schemas.shape import to_json
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
-from service.domain.findings.kinds import UNTIL_ACKNOWLEDGED
 from service.store import acknowledgements
 from service.store.queries import findings
 

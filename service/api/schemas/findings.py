@@ -60,7 +60,7 @@ class FindingEvidence(Shape):
 
     @staticmethod
     def of(evidence: domain.Evidence) -> FindingEvidence:
-        return FindingEvidence(at=text_of_time(evidence.at_ms), source=evidence.source, text=evidence.text)
+        return FindingEvidence(at=text_of_time(evidence.at_ms), source=str(evidence.source), text=evidence.text)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class FindingProof(Shape):
 
     @staticmethod
     def of(proof: Proof) -> FindingProof:
-        return FindingProof(kind=proof.kind, at=text_of_time(proof.at_ms), source=proof.source, text=proof.text)
+        return FindingProof(kind=proof.kind, at=text_of_time(proof.at_ms), source=str(proof.source), text=proof.text)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from service.domain.findings.formatting import utc
 from service.domain.findings.hanging import Case, owner_evidence
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rules
+from service.domain.partitions.facts import LogPlace
 
 _OF_NOTHING: Final = (
     "Nothing has to be done to end it. If the present transaction commits, consumers read the left-over records as if"
@@ -45,7 +46,7 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
             *owner_evidence(case),
             Evidence(
                 entry.first_seen_ms,
-                f"{entry.topic}-{entry.partition}@{entry.start_offset}",
+                LogPlace(entry.topic, entry.partition, entry.start_offset),
                 f"already open then; the present transaction began at {utc(owner.start_ms)}",
             ),
         ),

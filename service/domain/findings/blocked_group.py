@@ -15,7 +15,7 @@ from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.open_too_long import LONG_AFTER_MS
 from service.domain.findings.stall_causes import NOT_READ, Blocker, StallCause, StallCauses, worst_of
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, AffectedGroup, GroupOffset, GroupRelation
-from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported
 from service.domain.transaction_log.causes import Confidence
@@ -155,13 +155,12 @@ def _cause(blockers: Sequence[Blocker], causes: StallCauses) -> StallCause:
 
 
 def _hold_evidence(affected: AffectedGroup, cause: StallCause, blockers: Sequence[Blocker]) -> Evidence:
-    place = f"{affected.stalled_partition[0]}-{affected.stalled_partition[1]}"
     if affected.waits_for_producer_id is not None and blockers:
         entry = blockers[0].entry
         text = f"{cause.text} has been open there since then; its records commit the offset"
-        return Evidence(entry.first_seen_ms, f"{place}@{entry.start_offset}", text)
+        return Evidence(entry.first_seen_ms, LogPlace(*affected.stalled_partition, entry.start_offset), text)
     text = f"the LSO has been stalled there since then, below the high watermark; {cause.text} holds it"
-    return Evidence(affected.stalled_since_ms, f"{place}@{affected.stalled_lso}", text)
+    return Evidence(affected.stalled_since_ms, LogPlace(*affected.stalled_partition, affected.stalled_lso), text)
 
 
 def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context: Context) -> Observation:

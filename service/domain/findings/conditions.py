@@ -9,6 +9,7 @@ from service.domain.findings.advice import Place
 from service.domain.findings.context import Context, with_rule
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.rules import Rule
+from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind
 from service.domain.transaction_log.states import NAMES, TOPIC
 
@@ -43,7 +44,7 @@ class IdState(NamedTuple):
             f"newest record: {NAMES[self.state]}, producer id {self.producer_id}, epoch {self.producer_epoch},"
             f" transaction.timeout.ms {self.timeout_ms}"
         )
-        return Evidence(self.timestamp_ms, f"{TOPIC}-{self.partition}@{self.offset}", text)
+        return Evidence(self.timestamp_ms, LogPlace(TOPIC, self.partition, self.offset), text)
 
 
 T = TypeVar("T")

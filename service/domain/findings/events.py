@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
 from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import TOPIC
 
@@ -197,9 +198,9 @@ def _group(subject: Subject, ids: int, events: tuple[Event, ...]) -> Group:
     return Group(subject, f"{ids:,} other ids", "", ids, events)
 
 
-def place(event: Event) -> str:
+def place(event: Event) -> LogPlace:
     """Returns the log partition and offset at which the event was read."""
-    return f"{TOPIC}-{event.partition}@{event.offset}"
+    return LogPlace(TOPIC, event.partition, event.offset)
 
 
 def evidence(event: Event, text: str) -> Evidence:

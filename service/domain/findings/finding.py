@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
+from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.decided import Contradiction
 from service.domain.reasons.hanging import HangReason
 from service.domain.reasons.reason import Reason
@@ -33,10 +34,10 @@ class Subject(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """A fact: its time, its source (a partition with offset, or who reported it), and a text."""
+    """A fact: its time, its source (where it can be read again, or who reported it), and a text."""
 
     at_ms: int
-    source: str
+    source: LogPlace | str
     text: str
 
 

@@ -14,7 +14,7 @@ from service.domain.findings.formatting import join_names, join_partitions
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.partitions.blocked_groups import AffectedGroup
-from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.reasons.decided import ForeignRecords
 from service.domain.reasons.hanging import HangCause, HangReason
@@ -177,7 +177,7 @@ def owner_evidence(case: Case) -> tuple[Evidence, ...]:
         return ()
     state = f"{NAMES[owner.state]}, producer id {owner.producer_id}, epoch {owner.producer_epoch}"
     text = f"newest record of {case.name}: {state}"
-    return (Evidence(owner.timestamp_ms, f"{TOPIC}-{owner.log_partition}@{owner.offset}", text),)
+    return (Evidence(owner.timestamp_ms, LogPlace(TOPIC, owner.log_partition, owner.offset), text),)
 
 
 def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
@@ -191,7 +191,7 @@ def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
         places.setdefault(group, []).append((topic, partition))
     groups = join_names([f"{group} ({join_partitions(of_group)})" for group, of_group in places.items()])
     entry = case.entry
-    where = f"{entry.topic}-{entry.partition}@{entry.start_offset}"
+    where = LogPlace(*entry.topic_partition, entry.start_offset)
     text = f"its records commit offsets of {groups}: a member that starts waits until the transaction ends"
     return (Evidence(entry.first_seen_ms, where, text),)
 

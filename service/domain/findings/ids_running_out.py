@@ -22,6 +22,7 @@ from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation
 from service.domain.findings.formatting import duration, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import gap_ms
+from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC, expires_at_ms
 from service.domain.transaction_log.transitions import LAST_EPOCH
@@ -73,7 +74,7 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
             advice="Any transaction renews it. A producer that still has it open would fail with"
             " INVALID_PRODUCER_ID_MAPPING afterwards and has to be started again. Nothing to do if the id is not used"
             " any more.",
-            evidence=(Evidence(first.last_update_ms, f"{TOPIC}-{first.partition}@{first.offset}", due),),
+            evidence=(Evidence(first.last_update_ms, LogPlace(TOPIC, first.partition, first.offset), due),),
             confidence=Confidence.LIKELY if assumed else Confidence.CERTAIN,
             log_partition=first.partition if len(some) == 1 else None,
             ids=len(some),

@@ -64,30 +64,5 @@ class Resolution(StrEnum):
     ACKNOWLEDGED = "acknowledged"
 
 
-UNTIL_ACKNOWLEDGED: Final = frozenset({Kind.LOST_RECORDS, Kind.TORN})
-"""Events that no quiet time ends: such a finding stays until somebody acknowledges it."""
-
-EVENTS: Final = frozenset(
-    {
-        Kind.TIMED_OUT,
-        Kind.CORRELATED_TIMEOUTS,
-        Kind.FENCING_CONFLICT,
-        Kind.CHURN,
-        Kind.EXPIRED,
-        Kind.DATA_GAP,
-        *UNTIL_ACKNOWLEDGED,
-    }
-)
-"""Kinds that report something that happened; such a finding ends when nothing more of it has happened for a while, or
-when it is acknowledged. The other kinds are conditions."""
-
-WITH_CANDIDATES: Final = frozenset({Kind.HANGING, Kind.COORDINATOR_MISMATCH})
-"""Kinds that need a second observation before they are confirmed."""
-
 CRITICAL_AFTER_MS: Final = 60_000
 """Time for which a finding about a late transaction is a warning; then it is critical."""
-
-
-def statuses_of(kind: Kind) -> tuple[Status, ...]:
-    """Returns the statuses that a finding of that kind can have."""
-    return tuple(Status) if kind in WITH_CANDIDATES else (Status.CONFIRMED, Status.RESOLVED)

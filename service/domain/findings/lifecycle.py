@@ -10,7 +10,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import CATALOGUE, EVENTS, UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Resolution, Status
 
@@ -30,11 +30,6 @@ reached, further findings are opened only when others end."""
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 
 OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopened", "resolved", "updated"
-
-_RESOLUTIONS: Final = {
-    Kind.STUCK_COMPLETION: Resolution.COORDINATOR_MARKER,
-    Kind.ADOPTED: Resolution.COORDINATOR_MARKER,
-}
 
 
 class RoundResult(NamedTuple):
@@ -136,7 +131,7 @@ def _uncounted(
     seen: dict[Key, tuple[Observation, tuple[Occurrence, ...]]] = {}
     for key, of_key in by_key.items():
         observation = of_key[0] if len(of_key) == 1 else max(of_key, key=repr)
-        if observation.kind not in kinds.EVENTS:
+        if observation.kind not in EVENTS:
             seen[key] = observation, ()
             continue
         found = stored.get(key)
@@ -203,7 +198,7 @@ def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], n
 def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) -> Finding:
     return replace(
         old,
-        count=old.count + len(fresh) if one.kind in kinds.EVENTS else one.ids,
+        count=old.count + len(fresh) if one.kind in EVENTS else one.ids,
         **_observed(one, fresh, old.counted_to),
     )
 
@@ -239,13 +234,13 @@ def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:
 
 
 def _is_over(finding: Finding, result: RoundResult, now_ms: int) -> bool:
-    if finding.kind not in kinds.EVENTS or result.resolutions is not None:
+    if finding.kind not in EVENTS or result.resolutions is not None:
         return True
-    return finding.kind not in kinds.UNTIL_ACKNOWLEDGED and now_ms - finding.last_seen_ms >= QUIET_MS
+    return finding.kind not in UNTIL_ACKNOWLEDGED and now_ms - finding.last_seen_ms >= QUIET_MS
 
 
 def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
     is_withdrawn = finding.status == Status.CANDIDATE
-    resolution = Resolution.NOT_HANGING if is_withdrawn else how or _RESOLUTIONS.get(finding.kind, Resolution.HEALED)
+    resolution = Resolution.NOT_HANGING if is_withdrawn else how or CATALOGUE[finding.kind].ended_by
     ended = replace(finding, status=Status.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
     return replace(ended, self_heals_at_ms=None, command=None)  # a finding that is over needs no remediation

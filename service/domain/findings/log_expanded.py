@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.coordinator_partition import coordinator_partition
 from service.domain.transaction_log.states import NAMES, ONGOING, TOPIC
 
@@ -76,7 +77,7 @@ def _evidence(one: LeftBehind, partition_count: int) -> Evidence:
     text = (
         f"{one.name} is {NAMES[one.state]} here; of {partition_count} partitions, its coordinator looks in {looked_for}"
     )
-    return Evidence(one.timestamp_ms, f"{TOPIC}-{one.partition}@{one.offset}", text)
+    return Evidence(one.timestamp_ms, LogPlace(TOPIC, one.partition, one.offset), text)
 
 
 def named_first(some: Sequence[LeftBehind]) -> tuple[LeftBehind, ...]:

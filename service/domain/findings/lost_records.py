@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
+from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.causes import Confidence
 
 
@@ -65,7 +66,7 @@ def lost_records(one: LostRecords, rule: Rule) -> Observation:
     who = f"producer id {one.producer_id}" if one.name is None else one.name
     offsets = f"among offsets from {one.first_offset} on" if one.last_offset is None else _offsets(one)
     how = _HOW[one.ended_by]
-    marker = place if one.marker_offset is None else f"{place}@{one.marker_offset}"
+    marker = place if one.marker_offset is None else LogPlace(one.topic, one.partition, one.marker_offset)
     return Observation(
         kind=Kind.LOST_RECORDS,
         severity=Severity.CRITICAL,

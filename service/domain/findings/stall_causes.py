@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from service.domain.findings.catalogue import REPORTING
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Subject
-from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.findings.kinds import Severity, Status
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind
 from service.domain.transaction_log.states import abort_due_at_ms
-
-_KINDS: Final = {
-    RelationKind.OPEN: Kind.LONG_RUNNING,
-    RelationKind.OVERDUE: Kind.OVERDUE,
-    RelationKind.COMPLETING: Kind.STUCK_COMPLETION,
-    RelationKind.ADOPTED: Kind.ADOPTED,
-    RelationKind.UNREPLICATED_MARKER: Kind.UNREPLICATED,
-    RelationKind.HANGING: Kind.HANGING,
-}
-"""The kind of finding that reports each relation: the first three kinds are about the id, the last three about the
-entry."""
 
 _SEVERITIES: Final = {RelationKind.HANGING: Severity.CRITICAL, RelationKind.OPEN: Severity.INFO}
 
@@ -90,7 +80,7 @@ class StallCauses:
 
     def _finding(self, blocker: Blocker) -> Finding | None:
         entry, owner = blocker.entry, blocker.relation.owner
-        kind = _KINDS.get(blocker.relation.kind)
+        kind = REPORTING.get(blocker.relation.kind)
         if kind is None:
             return None
         found = self._entry_findings.get((kind, *entry.topic_partition, entry.start_offset, entry.producer_id))

@@ -10,6 +10,7 @@ from service.domain.findings.finding import Evidence, Observation, Occurrence, S
 from service.domain.findings.formatting import join_partitions
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
+from service.domain.partitions.facts import LogPlace
 
 TOLD: Final = 4
 """Maximum number of markers of each outcome that the evidence names."""
@@ -43,8 +44,8 @@ class MarkerRead(NamedTuple):
     at_ms: int
 
     @property
-    def place(self) -> str:
-        return f"{self.topic}-{self.partition}@{self.offset}"
+    def place(self) -> LogPlace:
+        return LogPlace(self.topic, self.partition, self.offset)
 
 
 class GonePart(NamedTuple):
@@ -74,7 +75,7 @@ class TornTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_commit: bool
-    decided_at: str
+    decided_at: LogPlace
     decided_at_ms: int
     otherwise: tuple[MarkerRead, ...]
     as_decided: tuple[MarkerRead, ...]
@@ -151,5 +152,5 @@ def _evidence(marker: MarkerRead, how: str) -> Evidence:
 
 
 def _evidence_of_gone(part: GonePart) -> Evidence:
-    place = f"{part.topic}-{part.partition}@{part.from_offset}"
+    place = LogPlace(part.topic, part.partition, part.from_offset)
     return Evidence(part.seen_at_ms, place, "records from here on had no marker when the topic was deleted")

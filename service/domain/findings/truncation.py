@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding, Key
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import QUIET_MS, OmittedObservation, RoundResult, omitted
@@ -40,7 +40,7 @@ def _is_over(key: Key, one: OmittedObservation, result: RoundResult, now_ms: int
     """Returns whether the condition or event that was left out is over: an event is quiet, or the round covers the
     condition and would have shown it again."""
     kind, subject = key
-    if kind in kinds.EVENTS:
+    if kind in EVENTS:
         return now_ms - one.seen_ms >= QUIET_MS
     if kind not in result.kinds:
         return False

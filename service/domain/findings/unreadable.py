@@ -12,6 +12,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.formatting import join_names, join_partitions, utc
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import READ, ErrorText, NoPermission, is_log_absent, missing_permissions
 from service.domain.transaction_log.states import TOPIC
@@ -86,7 +87,7 @@ def _undecodable(one: Undecoded) -> Observation:
         advice="An id's state is known again with its next record. Possible causes: a foreign client wrote to the"
         " topic, or the brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record"
         " drops all later ids of the partition: do not restart one before the cause is known.",
-        evidence=tuple(Evidence(at_ms, f"{TOPIC}-{one.partition}@{at}", why) for at, at_ms, why in one.rejects),
+        evidence=tuple(Evidence(at_ms, LogPlace(TOPIC, one.partition, at), why) for at, at_ms, why in one.rejects),
         log_partition=one.partition,
         ids=max(len(one.names), len(one.rejects)),
     )
@@ -115,7 +116,7 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
         evidence=tuple(
             Evidence(
                 gap.seen_at_ms,
-                f"{topic}-{partition}@{gap.from_offset}",
+                LogPlace(topic, partition, gap.from_offset),
                 f"offsets {gap.from_offset} to {gap.to_offset} {what_happened(gap.reason, gap.missing)}",
             )
             for gap in gaps

@@ -14,6 +14,18 @@ from service.domain.reasons.reason import Reason
 TopicPartition = tuple[str, int]
 """Topic and partition."""
 
+
+class LogPlace(NamedTuple):
+    """An offset in the log of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
 EPOCH_NOT_REPORTED: Final = -2
 """The coordinator epoch of a producer id that was not reported; by -1 Kafka reports that no marker of the producer id
 was ever written there."""

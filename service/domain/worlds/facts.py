@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.order import AbsenceProof, LogPosition, Sample, absence_proofs, was_written_before
@@ -98,7 +99,7 @@ class EntryRead(NamedTuple):
     the partition's present leader.
     """
 
-    partition_name: str
+    topic_partition: TopicPartition
     newest_ms: int
     batches: Batches
     markers: tuple[Marker, ...]
@@ -108,8 +109,8 @@ class EntryRead(NamedTuple):
     leader_epoch: int
 
     @property
-    def location(self) -> str:
-        return f"{self.partition_name}@{self.batches.start_offset}"
+    def location(self) -> LogPlace:
+        return LogPlace(*self.topic_partition, self.batches.start_offset)
 
     def absence_proofs(self, log_partition: int) -> list[AbsenceProof]:
         """Returns the proofs that the entry was not there yet, oldest first."""

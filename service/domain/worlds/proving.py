@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.decided import RecordsGone, SeveralLeft, UnlistedWriter
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.states import TOPIC
@@ -30,7 +31,7 @@ def verdict_on(query: EntryQuery, facts: EntryFacts, hidden: Sequence[HiddenTran
     """Returns the verdict on an entry. `hidden`: the transactions of any id that the transaction log may hide; they
     count if the producer id has no known owner."""
     entry = EntryRead(
-        partition_name=f"{query.topic}-{query.partition}",
+        topic_partition=(query.topic, query.partition),
         newest_ms=query.newest_ms,
         batches=facts.batches,
         markers=facts.markers,
@@ -79,7 +80,7 @@ def _possible_writers(
         lambda one: one.lists_partition is not False or _may_be_unlisted(entry, one),
         ProofKind.LISTING,
         log,
-        f"{{gone}} of the producer id ended without listing {entry.partition_name}",
+        f"{{gone}} of the producer id ended without listing {entry.location.topic}-{entry.location.partition}",
     )
     left = proofs.keep(
         writers,
@@ -109,7 +110,7 @@ def _possible_writers(
         left,
         lambda one: one.decided not in over,
         ProofKind.MARKER,
-        f"{entry.partition_name}@{entry.markers[-1].offset}" if over else "",
+        entry.location._replace(offset=entry.markers[-1].offset) if over else "",
         "the marker at this offset ended {gone} that could have written the entry",
     )
 
@@ -124,7 +125,7 @@ class _Proofs:
     def found(self) -> tuple[Proof, ...]:
         return tuple(self._found)
 
-    def add(self, kind: ProofKind, source: str, text: str) -> None:
+    def add(self, kind: ProofKind, source: LogPlace | str, text: str) -> None:
         self._found.append(Proof(kind, self._at_ms, source, text))
 
     def keep(
@@ -132,7 +133,7 @@ class _Proofs:
         those: Sequence[Transaction],
         is_kept: Callable[[Transaction], bool],
         kind: ProofKind,
-        source: str,
+        source: LogPlace | str,
         text: str,
     ) -> list[Transaction]:
         """Returns the transactions that may have written the entry. `text`: the reason why the others did not; `{gone}`
@@ -223,7 +224,7 @@ def _committed_within(
         "a committed transaction has records on each partition that it added; no marker ended it here, so its records"
         " are in this entry"
     )
-    proofs.add(ProofKind.LISTING, f"{TOPIC}-{log_partition}@{committed[-1].decided.offset}", text)
+    proofs.add(ProofKind.LISTING, LogPlace(TOPIC, log_partition, committed[-1].decided.offset), text)
     return committed[-1]
 
 

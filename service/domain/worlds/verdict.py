@@ -6,6 +6,7 @@ from collections.abc import Set
 from enum import StrEnum
 from typing import NamedTuple
 
+from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.decided import Contradiction, ForeignRecords, Proven, UnlistedWriter
 from service.domain.reasons.reason import Reason
 
@@ -40,11 +41,11 @@ class Decided(StrEnum):
 
 
 class Proof(NamedTuple):
-    """A fact, read at `at_ms`, that removes a world. `source` is the place where the fact can be read again."""
+    """A fact, read at `at_ms`, that removes a world. `source` is where the fact can be read again."""
 
     kind: ProofKind
     at_ms: int
-    source: str
+    source: LogPlace | str
     text: str
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, sele
 from service.domain.findings.context import LogProgress
 from service.domain.findings.kinds import Kind
 from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction
-from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.marker_audit import EndedLog, UnendedRecords
 from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
 from service.domain.source_state import SourceName
@@ -234,7 +234,7 @@ def torn(connection: Connection, cluster_id: int) -> list[TornTransaction]:
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
             is_commit=row.is_commit,
-            decided_at=f"{TOPIC}-{row.log_partition}@{row.offset}",
+            decided_at=LogPlace(TOPIC, row.log_partition, row.offset),
             decided_at_ms=row.at_ms,
             otherwise=_markers(row.otherwise),
             as_decided=_markers(row.as_decided),

@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from service.domain.findings import kinds
 from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
@@ -63,13 +64,20 @@ def finding_of(row: Any) -> Finding:
     return Finding(
         **plain | words,
         subject=Subject(*(columns[name] for name in _SUBJECT)),
-        evidence=tuple(Evidence(*each) for each in columns["evidence"]),
+        evidence=tuple(Evidence(at_ms, _source(source), text) for at_ms, source, text in columns["evidence"]),
         blocked_groups=tuple(columns["blocked_groups"] or ()),
         possible=tuple(World(one) for one in columns["possible"] or ()),
-        proofs=tuple(Proof(ProofKind(kind), *more) for kind, *more in columns["proofs"] or ()),
+        proofs=tuple(
+            Proof(ProofKind(kind), at_ms, _source(source), text)
+            for kind, at_ms, source, text in columns["proofs"] or ()
+        ),
         reason=decode_if(columns["reason"]),
         passed_over=tuple(columns["passed_over"] or ()),
     )
+
+
+def _source(stored: str | list[Any]) -> LogPlace | str:
+    return stored if isinstance(stored, str) else LogPlace(*stored)
 
 
 def _bind_json(connection: Connection) -> Any:

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.kept import KeptRoute
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
-from service.domain.findings.kinds import UNTIL_ACKNOWLEDGED, Kind, Status
+from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.reasons.reason import parts

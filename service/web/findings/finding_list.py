@@ -15,17 +15,18 @@ from service.api.http.paging import foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError
 from service.api.schemas.findings import KindWord, SeverityWord, StatusWord
+from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import EVENTS, Kind, Severity, Status
+from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.findings.outlook import Outlook
 from service.store.display import display_id
 from service.store.queries import findings
 from service.store.queries.findings import FindingCursor, FindingSelection
 from service.web.findings.finding_page import show_finding
 from service.web.findings.headline import how_it_ended, title_of
-from service.web.findings.words import heal_of_finding, is_muted
+from service.web.findings.words import is_muted, outlook_of_finding
 from service.web.shared.addresses import page_of
 from service.web.shared.frame import Frame, framed
-from service.web.shared.recovery import Heal
 from service.web.shared.render import render
 
 ROWS: Final = 100
@@ -45,7 +46,7 @@ class Row(NamedTuple):
 
     finding: Finding
     title: str
-    heal: Heal | None
+    heal: Outlook | None
     ended: str
 
 
@@ -160,7 +161,7 @@ def _lately(connection: Connection, frame: Frame) -> list[Finding]:
 
 def _row(one: Finding) -> Row:
     if one.is_open:
-        return Row(one, title_of(one), heal_of_finding(one), "")
+        return Row(one, title_of(one), outlook_of_finding(one), "")
     return Row(one, title_of(one), None, how_it_ended(one))
 
 

@@ -3,7 +3,6 @@ out."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -12,15 +11,16 @@ from sqlalchemy import Connection
 
 from service.api.schemas.clusters import Broker
 from service.domain.doctor.acls import grant_for
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import EVENTS, UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Evidence, Finding
 from service.domain.findings.kinds import Kind, Status
+from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.states import NAMES, TOPIC
 from service.web.findings.forms import CHOICES
 from service.web.findings.headline import how_it_ended, story_of, who_of
 from service.web.findings.place import Where, where_of
 from service.web.findings.plan import GrantLines, plan_of
-from service.web.findings.words import about, heal_of_finding, is_muted
+from service.web.findings.words import about, is_muted, outlook_of_finding
 from service.web.shared import words
 from service.web.shared.addresses import partition_page, transaction_page
 from service.web.shared.frame import Frame
@@ -28,7 +28,6 @@ from service.web.shared.grants import bootstrap_of, grant_of_groups, lines_of
 from service.web.shared.render import render
 
 MOST_FACTS: Final = 6
-_PLACE: Final = re.compile(r"(.+)-(\d+)@(\d+)")
 
 
 class Fact(NamedTuple):
@@ -52,7 +51,7 @@ class Line(NamedTuple):
 
 def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_resolve: bool) -> Response:
     where = where_of(connection, frame.cluster.id, frame.name, finding)
-    heal = heal_of_finding(finding) if finding.status == Status.CONFIRMED else None
+    heal = outlook_of_finding(finding) if finding.status == Status.CONFIRMED else None
     plan = plan_of(finding, frame.name, _grant(finding, frame.body.brokers), can_resolve=can_resolve)
     return render(
         "finding.html",
@@ -66,7 +65,7 @@ def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_
         can_resolve=can_resolve,
         mute_choices=CHOICES,
         is_muted=is_muted(finding, frame.now_ms),
-        stays=finding.kind in kinds.UNTIL_ACKNOWLEDGED,
+        stays=finding.kind in UNTIL_ACKNOWLEDGED,
         ended=how_it_ended(finding),
         where=where,
         place=_place_of(finding),
@@ -82,10 +81,9 @@ def _place_of(finding: Finding) -> str | None:
 
 
 def _line(one: Evidence, cluster: str) -> Line:
-    found = _PLACE.fullmatch(one.source)
-    if found is None or found[1] == TOPIC:
+    if not isinstance(one.source, LogPlace) or one.source.topic == TOPIC:
         return Line(one, None)
-    return Line(one, partition_page(cluster, found[1], int(found[2]), int(found[3])))
+    return Line(one, partition_page(cluster, *one.source))
 
 
 def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
@@ -102,7 +100,7 @@ def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
 def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
     tone = "critical" if finding.kind == Kind.HANGING and finding.status == Status.CONFIRMED else ""
     found = [_age(finding, where, frame.now_ms, tone)]
-    if finding.kind in kinds.EVENTS:
+    if finding.kind in EVENTS:
         last = f"last at {words.clock(finding.last_seen_ms, frame.now_ms)}"
         found.append(Fact("Happened", "once" if finding.count == 1 else f"{finding.count:,} times", last))
     elif finding.count > 1:

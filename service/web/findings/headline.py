@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import QUIET_MS
@@ -81,7 +81,7 @@ def how_it_ended(finding: Finding) -> str:
         return f"{given.by} acknowledged it: {given.reason}"
     if finding.resolution == Resolution.HEALED and finding.kind == Kind.HANGING:
         return "it ended, and how is not known"
-    if finding.resolution == Resolution.HEALED and finding.kind in kinds.EVENTS:
+    if finding.resolution == Resolution.HEALED and finding.kind in EVENTS:
         return f"it has not happened again for {words.duration(QUIET_MS)}"
     if finding.resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.STUCK_COMPLETION:
         return "its markers were written, and its coordinator completed it"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import CATALOGUE, SeenOn
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.worlds.verdict import Decided
@@ -39,91 +39,17 @@ class Plan(NamedTuple):
     warning: str = ""
 
 
-_NO_HELP: Final = {
-    Kind.ADOPTED: ("A marker by hand: it would split the present transaction.",),
-    Kind.UNREPLICATED: (
-        "Another marker: the leader has one already.",
-        "Restarting the application: its transaction has ended.",
-    ),
-    Kind.OVERDUE: (
-        "Waiting for the timeout: it has passed.",
-        "Restarting the application, before its coordinator works.",
-    ),
-    Kind.STUCK_COMPLETION: (
-        "Waiting for the timeout: a decided transaction has none.",
-        "Restarting the application: it gets CONCURRENT_TRANSACTIONS until this is complete.",
-        "`kafka-transactions.sh abort`: its outcome is decided, and its coordinator still sends the markers.",
-    ),
-    Kind.LONG_RUNNING: (
-        "Restarting the blocked consumers.",
-        "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would split it.",
-        "Fencing it (a start with its id, `forceTerminateTransaction`), if its records are needed: it aborts them.",
-    ),
-    Kind.BLOCKED_GROUP: ("Restarting the group, or resetting its offsets beyond the LSO: records would be skipped.",),
-    Kind.TIMED_OUT: ("Restarting consumers: nothing is blocked any more, the records are discarded.",),
-    Kind.FENCING_CONFLICT: ("Raising a timeout: each start fences the one before, whatever its timeout.",),
-    Kind.CHURN: ("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
-    Kind.COORDINATOR_MISMATCH: (
-        "Restarting the application: a coordinator that does not know its transaction cannot end it.",
-    ),
-    Kind.LOST_RECORDS: (
-        "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
-    ),
-    Kind.TORN: ("Another marker: each part is decided, and a later marker does not change that.",),
-    Kind.LOG_EXPANDED: (
-        "Waiting for the timeout: no coordinator finds what is open there.",
-        "Restarting the application: the id gets a new producer id, and what was open stays open.",
-        "Adding more partitions: the ids move again.",
-    ),
-    Kind.DATA_GAP: ("Restarting txnscope: records that are gone cannot be read again.",),
-}
-
-_EXPECT: Final = {
-    Kind.ADOPTED: "this finding to resolve when the present transaction ends.",
-    Kind.UNREPLICATED: "the LSO to move on as soon as the replicas have the marker.",
-    Kind.OVERDUE: "its coordinator to abort it within 10 s once it works: its records are discarded, and the LSO moves"
-    " on.",
-    Kind.STUCK_COMPLETION: "Complete in the transaction log as soon as the last leader has acknowledged.",
-    Kind.LONG_RUNNING: "the LSO to move on when it ends, and this finding to resolve within seconds.",
-    Kind.BLOCKED_GROUP: "the group to read on as soon as the LSO moves.",
-    Kind.COORDINATOR_MISMATCH: "this finding to resolve when the coordinator and the transaction log agree again.",
-    Kind.LOG_EXPANDED: "what hangs to be named with its marker, and the number of ids to fall as they expire.",
-    Kind.COVERAGE_GAP: "verdicts to return within seconds once it can be read.",
-    Kind.EXPIRING: "this finding to resolve with the next transaction of the id.",
-    Kind.UNDECODABLE: "each id to be known again from its next record on.",
-    Kind.LOST_RECORDS: "this finding to resolve when you acknowledge it, and not before.",
-    Kind.TORN: "this finding to resolve when you acknowledge it, and not before.",
-}
-_QUIET: Final = "this finding to resolve when it has not happened again for 15 minutes."
-
-_IDS: Final = frozenset(
-    {
-        Kind.OVERDUE,
-        Kind.STUCK_COMPLETION,
-        Kind.LONG_RUNNING,
-        Kind.TIMED_OUT,
-        Kind.FENCING_CONFLICT,
-        Kind.EXPIRED,
-        Kind.EPOCH_EXHAUSTION,
-        Kind.COORDINATOR_MISMATCH,
-        Kind.ADOPTED,
-        Kind.LOST_RECORDS,
-        Kind.TORN,
-    }
-)
-
-
 def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, can_resolve: bool = False) -> Plan:
     """Returns the plan for an open finding. `grant`: the permission that is missing; `can_resolve`: there are operators
     with keys."""
     if finding.kind == Kind.HANGING:
         return plan_of_hanging(finding, can_resolve=can_resolve)
-    look = _look(finding, cluster)
+    entry, look = CATALOGUE[finding.kind], _look(finding, cluster)
     act = [Step("Do this.", finding.advice)] if grant is None else _give(finding, grant)
-    expect = Step("Then expect", _EXPECT.get(finding.kind, _QUIET if finding.kind in kinds.EVENTS else ""))
+    expect = Step("Then expect", entry.expect)
     steps = tuple(step for step in (look, *act, expect) if step is not None and step.text)
     has_trouble = finding.kind != Kind.CHURN or finding.severity != Severity.INFO
-    return Plan(steps, no_help=_NO_HELP.get(finding.kind, ()) if has_trouble else ())
+    return Plan(steps, no_help=entry.no_help if has_trouble else ())
 
 
 def _give(finding: Finding, grant: GrantLines) -> list[Step]:
@@ -137,12 +63,12 @@ def _give(finding: Finding, grant: GrantLines) -> list[Step]:
 
 def _look(finding: Finding, cluster: str) -> Step | None:
     """Returns the step that links to the page with more about the finding; None if there is no such page."""
-    subject = finding.subject
+    subject, seen_on = finding.subject, CATALOGUE[finding.kind].seen_on
     missing = next((e.text for e in finding.evidence if e.source == "DescribeTransactions"), None)
     if finding.kind == Kind.STUCK_COMPLETION and missing is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id or b"")
         return Step("Missing:", f"{missing}.", href=href, link="the id's timeline")
-    if finding.kind in _IDS and subject.transactional_id is not None:
+    if seen_on is SeenOn.ID and subject.transactional_id is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id)
         return Step(
             "Look at the id:", "what ended each transaction, when and why, is on", href=href, link="its timeline"
@@ -155,19 +81,19 @@ def _look(finding: Finding, cluster: str) -> Step | None:
             href=href,
             link=f"the page of those that begin with {subject.prefix}",
         )
-    if finding.kind == Kind.EXPIRING:
+    if seen_on is SeenOn.EXPIRING:
         return Step(
             "Look at the times:",
             "when each id expires is on",
             href=addresses.page_of(cluster, "expiring"),
             link="Expiring ids",
         )
-    if finding.kind in (Kind.COVERAGE_GAP, Kind.DATA_GAP, Kind.UNDECODABLE):
+    if seen_on is SeenOn.PIPELINE:
         href = addresses.page_of(cluster, "pipeline") + "#unknown"
         return Step(
             "Look at the unknowns:", "everything that cannot be judged, and why, is on", href=href, link="Pipeline"
         )
-    if finding.kind == Kind.BLOCKED_GROUP and subject.topic is not None:
+    if seen_on is SeenOn.PARTITION and subject.topic is not None:
         href = addresses.partition_page(cluster, subject.topic, subject.partition or 0)
         return Step(
             "Look at the blocker:",

@@ -3,67 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from service.domain.findings.catalogue import CATALOGUE, SeenOn
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.findings.outlook import Heals, Outlook
 from service.domain.reasons.unread import is_denied
 from service.store.display import display_id
 from service.web.partitions.blocking_chain import Link
 from service.web.shared import addresses
-from service.web.shared.recovery import HANGS, NO, NOW, SELF, UNKNOWN, WHEN, Heal
-
-KIND_WORDS: Final = {
-    Kind.HANGING: "hanging",
-    Kind.ADOPTED: "adopted records",
-    Kind.UNREPLICATED: "marker not replicated",
-    Kind.OVERDUE: "overdue",
-    Kind.STUCK_COMPLETION: "stuck completion",
-    Kind.LONG_RUNNING: "long-running",
-    Kind.BLOCKED_GROUP: "blocked group",
-    Kind.TIMED_OUT: "timed out",
-    Kind.CORRELATED_TIMEOUTS: "correlated timeouts",
-    Kind.FENCING_CONFLICT: "fencing conflict",
-    Kind.CHURN: "churn of ids",
-    Kind.EXPIRING: "expiring id",
-    Kind.EXPIRED: "expired id",
-    Kind.EPOCH_EXHAUSTION: "epochs running out",
-    Kind.COORDINATOR_MISMATCH: "coordinator mismatch",
-    Kind.LOG_EXPANDED: "transaction log expanded",
-    Kind.UNDECODABLE: "undecodable record",
-    Kind.DATA_GAP: "data gap",
-    Kind.COVERAGE_GAP: "coverage gap",
-    Kind.LOST_RECORDS: "lost records",
-    Kind.TORN: "torn transaction",
-}
-
-_OVER: Final = Heal(5, SELF, "info", "is over", more="listed until 15 minutes pass without another one")
-
-_STAYS: Final = Heal(0, NO, "critical", "stays until acknowledged", more="what is lost does not come back")
-
-_HEALS: Final = {
-    Kind.HANGING: HANGS,
-    Kind.ADOPTED: Heal(2, SELF, "clock", "ends with the id's present transaction"),
-    Kind.UNREPLICATED: Heal(1, WHEN, "completing", "heals when the replicas catch up"),
-    Kind.OVERDUE: Heal(1, NOW, "warning", "not before its coordinator works"),
-    Kind.STUCK_COMPLETION: Heal(1, WHEN, "completing", "heals when its leaders acknowledge"),
-    Kind.LONG_RUNNING: Heal(1, WHEN, "open", "ends when its application ends it"),
-    Kind.BLOCKED_GROUP: Heal(3, WHEN, "completing", "goes on when that transaction ends"),
-    Kind.TIMED_OUT: _OVER,
-    Kind.CORRELATED_TIMEOUTS: _OVER,
-    Kind.FENCING_CONFLICT: Heal(0, NOW, "critical", "will not stop by itself", more="find the second producer"),
-    Kind.CHURN: Heal(0, NOW, "warning", "will not stop by itself", more="give each instance a stable id"),
-    Kind.EXPIRING: Heal(4, SELF, "clock", "any use renews it", more="else it expires"),
-    Kind.EXPIRED: _OVER._replace(more="a producer that still uses it has to be started again"),
-    Kind.EPOCH_EXHAUSTION: Heal(4, SELF, "clock", "gets a new producer id after the last epoch"),
-    Kind.COORDINATOR_MISMATCH: Heal(0, NO, "critical", "will not heal by itself"),
-    Kind.LOG_EXPANDED: Heal(0, NO, "critical", "will not heal by itself", more="idle ids expire, open ones do not"),
-    Kind.UNDECODABLE: Heal(4, SELF, "clock", "heals with the next record of the id"),
-    Kind.DATA_GAP: _OVER,
-    Kind.COVERAGE_GAP: Heal(3, UNKNOWN, "unknown", "unknown until it can be read"),
-    Kind.LOST_RECORDS: _STAYS,
-    Kind.TORN: _STAYS,
-}
 
 
 class About(NamedTuple):
@@ -73,13 +22,13 @@ class About(NamedTuple):
     href: str
 
 
-def heal_of_finding(finding: Finding) -> Heal:
+def outlook_of_finding(finding: Finding) -> Outlook:
     """Returns the outlook of an open finding."""
-    heal = _HEALS[finding.kind]
+    heal = CATALOGUE[finding.kind].outlook
     if finding.self_heals_at_ms is not None and heal.order:
-        return Heal(4, SELF, "clock", "ends by itself", finding.self_heals_at_ms)
+        return Outlook(4, Heals.SELF, "clock", "ends by itself", finding.self_heals_at_ms)
     if finding.kind == Kind.CHURN and finding.severity == Severity.INFO:
-        return Heal(5, SELF, "info", "is normal", more="for as long as the job runs")
+        return Outlook(5, Heals.SELF, "info", "is normal", more="for as long as the job runs")
     if finding.kind == Kind.COVERAGE_GAP and is_denied(finding.reason):
         return heal._replace(text="unknown until that is granted", more="the command is on the Pipeline page")
     return heal
@@ -93,7 +42,7 @@ def about(finding: Finding, cluster: str) -> About:
         return About(display_id(subject.transactional_id), href)
     if subject.group is not None:
         return About(subject.group, addresses.page_of(cluster, "groups"))
-    if finding.kind in (Kind.COVERAGE_GAP, Kind.UNDECODABLE, Kind.DATA_GAP):
+    if CATALOGUE[finding.kind].seen_on is SeenOn.PIPELINE:
         place = subject.topic if subject.partition is None else f"{subject.topic}-{subject.partition}"
         return About(place or "what is watched", f"{addresses.page_of(cluster, 'pipeline')}#unknown")
     if subject.topic is not None and subject.partition is not None:
@@ -115,7 +64,7 @@ class Other(NamedTuple):
     finding: Finding
     kind: str
     about: About
-    heal: Heal
+    heal: Outlook
     muted_until_ms: int | None
 
 
@@ -134,7 +83,7 @@ def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: 
 def _other(finding: Finding, cluster: str, now_ms: int) -> Other:
     muted_until_ms = finding.muted_until_ms if is_muted(finding, now_ms) else None
     about_ = about(finding, cluster)
-    return Other(finding, KIND_WORDS[finding.kind], about_, heal_of_finding(finding), muted_until_ms)
+    return Other(finding, CATALOGUE[finding.kind].word, about_, outlook_of_finding(finding), muted_until_ms)
 
 
 def _worst_first(one: Other) -> tuple[bool, int, int, int]:

@@ -7,10 +7,12 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from service.domain.findings.catalogue import CATALOGUE, REPORTING
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
+from service.domain.findings.outlook import OF_UNKNOWN, Outlook, outlook_of
 from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex, GroupRelation
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Owner, RelationKind
@@ -23,15 +25,14 @@ from service.store.queries import findings, partitions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.judged_partitions import JudgedPartition, judge
 from service.store.queries.partitions import read_affected_groups
-from service.web.shared.recovery import OF_UNKNOWN, Heal, heal_of
 
 STOPPED_FIRST: Final = (GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS, GroupRelation.WILL_STOP)
 
 Key = tuple[str, int, int | None]
 """Topic, partition and start offset of an entry."""
 
-_OF_PLACE: Final = frozenset({Kind.HANGING, Kind.ADOPTED, Kind.UNREPLICATED})
-_OF_ID: Final = (Kind.STUCK_COMPLETION, Kind.OVERDUE, Kind.LONG_RUNNING)
+_OF_PLACE: Final = frozenset(kind for kind in REPORTING.values() if CATALOGUE[kind].is_about_entry)
+_OF_ID: Final = tuple(kind for kind in REPORTING.values() if kind not in _OF_PLACE)
 
 
 class Waiting(NamedTuple):
@@ -64,7 +65,7 @@ class Link(NamedTuple):
     last_stable_offset: int
     high_watermark: int
     waiting: tuple[Waiting, ...]
-    heal: Heal
+    heal: Outlook
     finding: str | None
     why: str | None
     leader: int = -1
@@ -158,7 +159,7 @@ def _link(
         finding = of_ids.get(owner.transactional_id)
     heal = OF_UNKNOWN._replace(more=str(judged.why or ""))
     if blocker is not None:
-        heal = heal_of(blocker.relation, limits, row.leader)
+        heal = outlook_of(blocker.relation, limits, row.leader)
     muted_until_ms = None if finding is None else finding.muted_until_ms
     return Link(
         topic=row.topic,

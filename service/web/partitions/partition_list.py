@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.kept import KeptRoute
-from service.domain.findings.kinds import Kind, Status
+from service.domain.findings.catalogue import REPORTING
+from service.domain.findings.kinds import Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.open_entries import RelationKind
@@ -25,9 +26,6 @@ from service.web.shared.frame import Frame, framed
 from service.web.shared.paging import PageNumber, paged
 from service.web.shared.render import render
 
-_BLOCKING: Final = frozenset(
-    {Kind.HANGING, Kind.ADOPTED, Kind.UNREPLICATED, Kind.STUCK_COMPLETION, Kind.OVERDUE, Kind.LONG_RUNNING}
-)
 _OWN: Final = frozenset({RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING})
 
 _SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "hidden records"), ("since", "stalled for"))
@@ -51,7 +49,7 @@ def read_standing(
     connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], victims: Iterable[AffectedGroup]
 ) -> list[StandingRow]:
     """Returns the rows of stalled partitions, the worst first."""
-    confirmed = FindingSelection(kinds=_BLOCKING, statuses=frozenset({Status.CONFIRMED}))
+    confirmed = FindingSelection(kinds=frozenset(REPORTING.values()), statuses=frozenset({Status.CONFIRMED}))
     findings, _ = read_findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
     limits = frame.limits
     blockers = {(one.row.topic, one.row.partition): one.blocker for one in judged}

@@ -13,6 +13,7 @@ from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.routes.offsets import explained
 from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
+from service.domain.findings.outlook import Outlook, outlook_of
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log.states import past_time
@@ -30,7 +31,6 @@ from service.web.partitions.partition_list import StandingRow, opened_ms, read_s
 from service.web.partitions.spans import ruler_of
 from service.web.shared import words
 from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed
-from service.web.shared.recovery import Heal, heal_of
 from service.web.shared.render import render
 
 FINDINGS_SHOWN: Final = 20
@@ -49,7 +49,7 @@ class OpenRow(NamedTuple):
     transactional_id: bytes | None
     opened_ms: int
     last_write_ms: int | None
-    heal: Heal
+    heal: Outlook
     is_blocking: bool
 
 
@@ -114,7 +114,7 @@ def _open_row(one: JudgedEntry, judged: JudgedPartition, limits: Limits) -> Open
         transactional_id=None if owner is None else owner.transactional_id,
         opened_ms=opened_ms(one),
         last_write_ms=past_time(one.entry.last_timestamp_ms, one.entry.seen_at_ms),
-        heal=heal_of(one.relation, limits, judged.row.leader),
+        heal=outlook_of(one.relation, limits, judged.row.leader),
         is_blocking=judged.blocker is not None and one == judged.blocker,
     )
 

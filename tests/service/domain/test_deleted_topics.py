@@ -162,7 +162,17 @@ def test_in_every_small_world_only_what_is_torn_is_called_so() -> None:
 
 def test_the_finding_says_what_is_gone() -> None:
     one = TornTransaction(
-        4, b"pay", "pay", 3, 1, True, "__transaction_state-0@9", 70, (), (MarkerRead("a", 0, 8, True, 71),), 0
+        4,
+        b"pay",
+        "pay",
+        3,
+        1,
+        True,
+        LogPlace("__transaction_state", 0, 9),
+        70,
+        (),
+        (MarkerRead("a", 0, 8, True, 71),),
+        0,
     )
     seen = torn(one._replace(gone=(GonePart("b", 0, 7, 60), GonePart("b", 2, 1, 60))), Rule())
     assert seen.title == (
@@ -172,7 +182,7 @@ def test_the_finding_says_what_is_gone() -> None:
     assert (seen.severity, seen.detail) == (Severity.CRITICAL, "committed on a-0")
     assert seen.subject == Subject("b", 0, b"pay", 3, 1, 7)
     assert seen.advice.startswith("Nothing brings these records back")
-    assert [each.source for each in seen.evidence] == ["__transaction_state-0@9", "b-0@7", "b-2@1", "a-0@8"]
+    assert [each.source for each in seen.evidence] == [LogPlace("__transaction_state", 0, 9), "b-0@7", "b-2@1", "a-0@8"]
     both = one._replace(gone=(GonePart("b", 0, 7, 60),), otherwise=(MarkerRead("c", 1, 5, False, 50),))
     assert torn(both, Rule()).title == (
         "a transaction of pay was committed, and its part on c-1 is aborted; its records on b-0 are gone: the topic was"

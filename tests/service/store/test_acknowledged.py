@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from service.access.actions import Action, Outcome
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Finding, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
@@ -66,7 +66,7 @@ def judge_of(cluster: Cluster, reader: Engine) -> Judge:
     return Judge(reader, FindingWriter(cluster.engine, cluster.lease), cluster.id, Rules())
 
 
-@pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
+@pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
 def test_it_survives_restarts_and_retention_until_it_is_acknowledged(
     cluster: Cluster, reader: Engine, kind: Kind
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.reasons.hanging import HangCause, HangReason
@@ -26,7 +26,7 @@ _LINE: Final = Evidence(NOW_MS - 1_000, f"{TOPIC}-0@7", "newest record of pay: C
 
 
 def observed(kind: Kind, subject: Subject, title: str, advice: str = "Do what is right.", **more: Any) -> Observation:
-    occurrences = tuple(Occurrence(n, NOW_MS - n) for n in range(3)) if kind in kinds.EVENTS else ()
+    occurrences = tuple(Occurrence(n, NOW_MS - n) for n in range(3)) if kind in EVENTS else ()
     found = Observation(kind, Severity.WARNING, subject, title, advice, (_LINE,), occurrences=occurrences)
     return found._replace(**more)
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from service.app import create_app
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Finding, Observation, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity
 from service.domain.reasons.unread import DESCRIBE, READ
@@ -154,7 +154,7 @@ def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
     assert f'href="{address(the(cluster, kind))}"' in listed.html
 
 
-@pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
+@pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
 def test_what_stays_heads_the_cluster_and_says_how_to_acknowledge_it(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:

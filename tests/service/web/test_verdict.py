@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from service.domain.findings.outlook import HANGS, Heals, Outlook
 from service.domain.partitions.open_entries import RelationKind
 from service.store.queries.judged_partitions import Coverage, UnjudgedPartitions
 from service.web.cluster.verdict import Seen, verdict_of
 from service.web.partitions.blocking_chain import Link
 from service.web.shared.frame import Freshness
-from service.web.shared.recovery import HANGS, Heal
 from tests.helpers.reasons import denied
 
 NOW_MS = 1_790_000_000_000
@@ -31,7 +31,7 @@ OPEN = Link(
     5,
     15,
     (),
-    Heal(4, "self", "clock", "x"),
+    Outlook(4, Heals.SELF, "clock", "x"),
     None,
     None,
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.findings import kinds
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import (
@@ -118,7 +118,7 @@ def test_it_reopens_within_a_day_and_is_a_new_one_later() -> None:
     assert not story.one().reopened
 
 
-@pytest.mark.parametrize("kind", sorted(kinds.UNTIL_ACKNOWLEDGED))
+@pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
 def test_what_stays_until_acknowledged_is_ended_by_nothing_else(kind: Kind) -> None:
     story = Story()
     story.see(look(happened(5, kind=kind)), NOW_MS)

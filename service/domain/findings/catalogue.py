@@ -1,0 +1,327 @@
+"""The kinds of findings: one entry for each, and the only list of them. A new kind is an entry here, a rule that
+observes it, and a runbook for its alert."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
+from service.domain.findings.outlook import HANGS, Heals, Outlook
+from service.domain.partitions.open_entries import RelationKind
+from service.domain.transaction_log.causes import CauseCode
+
+
+class Ends(Enum):
+    """What ends a finding of a kind."""
+
+    WITH_CONDITION = auto()
+    """It is a condition: the round that does not observe it any more ends it."""
+    QUIET = auto()
+    """It is an event: it ends when it has not happened again for a while."""
+    ACKNOWLEDGED = auto()
+    """It is an event that cannot be mended: it stays until somebody acknowledges it."""
+
+
+class SeenOn(Enum):
+    """The page that has more about a finding than its own."""
+
+    ID = auto()
+    PREFIX = auto()
+    EXPIRING = auto()
+    PIPELINE = auto()
+    PARTITION = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A kind.
+
+    - `word`: its name in lists. `severities`: those that its findings can have.
+    - `outlook`: if and when it heals, and by whom. `expect`: what follows once the advice was followed, "" if nothing
+      can be seen. `no_help`: what does not help.
+    - `alert`: the alert that fires for it, whose runbook has the same name; None if there is none.
+    - `is_checked_twice`: it needs a second observation before it is confirmed.
+    - `ended_by`: how it has ended if a round does not observe it any more.
+    - `reports`: the relation of an open entry that it reports. `counts`: the cause of the events that it counts.
+    - `is_about_entry`: it is about one open entry, and not about the id.
+    """
+
+    word: str
+    severities: tuple[Severity, ...]
+    outlook: Outlook
+    expect: str = ""
+    no_help: tuple[str, ...] = ()
+    alert: str | None = None
+    ends: Ends = Ends.WITH_CONDITION
+    seen_on: SeenOn | None = None
+    is_checked_twice: bool = False
+    ended_by: Resolution = Resolution.HEALED
+    reports: RelationKind | None = None
+    counts: CauseCode | None = None
+    is_about_entry: bool = False
+
+    @property
+    def is_event(self) -> bool:
+        return self.ends is not Ends.WITH_CONDITION
+
+
+_CRITICAL: Final = (Severity.CRITICAL,)
+_WARNING: Final = (Severity.WARNING,)
+_INFO: Final = (Severity.INFO,)
+_GROWS: Final = (Severity.WARNING, Severity.CRITICAL)
+
+_OVER: Final = Outlook(5, Heals.SELF, "info", "is over", more="listed until 15 minutes pass without another one")
+_STAYS: Final = Outlook(0, Heals.NO, "critical", "stays until acknowledged", more="what is lost does not come back")
+_UNTIL_QUIET: Final = "this finding to resolve when it has not happened again for 15 minutes."
+_UNTIL_ACKNOWLEDGED: Final = "this finding to resolve when you acknowledge it, and not before."
+
+CATALOGUE: Final[dict[Kind, Entry]] = {
+    Kind.HANGING: Entry(
+        "hanging",
+        _CRITICAL,
+        HANGS,
+        alert="KafkaTransactionHanging",
+        is_checked_twice=True,
+        reports=RelationKind.HANGING,
+        is_about_entry=True,
+    ),
+    Kind.ADOPTED: Entry(
+        "adopted records",
+        _GROWS,
+        Outlook(2, Heals.SELF, "clock", "ends with the id's present transaction"),
+        expect="this finding to resolve when the present transaction ends.",
+        no_help=("A marker by hand: it would split the present transaction.",),
+        seen_on=SeenOn.ID,
+        ended_by=Resolution.COORDINATOR_MARKER,
+        reports=RelationKind.ADOPTED,
+        is_about_entry=True,
+    ),
+    Kind.UNREPLICATED: Entry(
+        "marker not replicated",
+        _GROWS,
+        Outlook(1, Heals.WHEN, "completing", "heals when the replicas catch up"),
+        expect="the LSO to move on as soon as the replicas have the marker.",
+        no_help=(
+            "Another marker: the leader has one already.",
+            "Restarting the application: its transaction has ended.",
+        ),
+        alert="KafkaTransactionMarkerUnreplicated",
+        reports=RelationKind.UNREPLICATED_MARKER,
+        is_about_entry=True,
+    ),
+    Kind.STUCK_COMPLETION: Entry(
+        "stuck completion",
+        _GROWS,
+        Outlook(1, Heals.WHEN, "completing", "heals when its leaders acknowledge"),
+        expect="Complete in the transaction log as soon as the last leader has acknowledged.",
+        no_help=(
+            "Waiting for the timeout: a decided transaction has none.",
+            "Restarting the application: it gets CONCURRENT_TRANSACTIONS until this is complete.",
+            "`kafka-transactions.sh abort`: its outcome is decided, and its coordinator still sends the markers.",
+        ),
+        alert="KafkaTransactionPrepareStuck",
+        seen_on=SeenOn.ID,
+        ended_by=Resolution.COORDINATOR_MARKER,
+        reports=RelationKind.COMPLETING,
+    ),
+    Kind.OVERDUE: Entry(
+        "overdue",
+        _GROWS,
+        Outlook(1, Heals.NOW, "warning", "not before its coordinator works"),
+        expect=(
+            "its coordinator to abort it within 10 s once it works: its records are discarded, and the LSO moves on."
+        ),
+        no_help=(
+            "Waiting for the timeout: it has passed.",
+            "Restarting the application, before its coordinator works.",
+        ),
+        alert="KafkaTransactionOverdue",
+        seen_on=SeenOn.ID,
+        reports=RelationKind.OVERDUE,
+    ),
+    Kind.LONG_RUNNING: Entry(
+        "long-running",
+        (Severity.INFO, Severity.WARNING),
+        Outlook(1, Heals.WHEN, "open", "ends when its application ends it"),
+        expect="the LSO to move on when it ends, and this finding to resolve within seconds.",
+        no_help=(
+            "Restarting the blocked consumers.",
+            "`kafka-transactions.sh abort`: its coordinator owns it, and a marker by hand would split it.",
+            "Fencing it (a start with its id, `forceTerminateTransaction`), if its records are needed: it aborts them.",
+        ),
+        alert="KafkaLastStableOffsetStuck",
+        seen_on=SeenOn.ID,
+        reports=RelationKind.OPEN,
+    ),
+    Kind.BLOCKED_GROUP: Entry(
+        "blocked group",
+        tuple(Severity),
+        Outlook(3, Heals.WHEN, "completing", "goes on when that transaction ends"),
+        expect="the group to read on as soon as the LSO moves.",
+        no_help=("Restarting the group, or resetting its offsets beyond the LSO: records would be skipped.",),
+        alert="KafkaConsumerGroupBlocked",
+        seen_on=SeenOn.PARTITION,
+    ),
+    Kind.TIMED_OUT: Entry(
+        "timed out",
+        _WARNING,
+        _OVER,
+        expect=_UNTIL_QUIET,
+        no_help=("Restarting consumers: nothing is blocked any more, the records are discarded.",),
+        ends=Ends.QUIET,
+        seen_on=SeenOn.ID,
+        counts=CauseCode.TIMEOUT,
+    ),
+    Kind.CORRELATED_TIMEOUTS: Entry(
+        "correlated timeouts",
+        _WARNING,
+        _OVER,
+        expect=_UNTIL_QUIET,
+        alert="KafkaTransactionsTimedOutTogether",
+        ends=Ends.QUIET,
+        seen_on=SeenOn.PREFIX,
+    ),
+    Kind.FENCING_CONFLICT: Entry(
+        "fencing conflict",
+        _WARNING,
+        Outlook(0, Heals.NOW, "critical", "will not stop by itself", more="find the second producer"),
+        expect=_UNTIL_QUIET,
+        no_help=("Raising a timeout: each start fences the one before, whatever its timeout.",),
+        alert="KafkaTransactionFencingStorm",
+        ends=Ends.QUIET,
+        seen_on=SeenOn.ID,
+        counts=CauseCode.FENCED,
+    ),
+    Kind.CHURN: Entry(
+        "churn of ids",
+        (Severity.INFO, Severity.WARNING),
+        Outlook(0, Heals.NOW, "warning", "will not stop by itself", more="give each instance a stable id"),
+        expect=_UNTIL_QUIET,
+        no_help=("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
+        alert="KafkaProducerIdChurn",
+        ends=Ends.QUIET,
+        seen_on=SeenOn.PREFIX,
+        counts=CauseCode.INITIALIZED,
+    ),
+    Kind.EXPIRING: Entry(
+        "expiring id",
+        _INFO,
+        Outlook(4, Heals.SELF, "clock", "any use renews it", more="else it expires"),
+        expect="this finding to resolve with the next transaction of the id.",
+        alert="KafkaTransactionalIdsExpiring",
+        seen_on=SeenOn.EXPIRING,
+    ),
+    Kind.EXPIRED: Entry(
+        "expired id",
+        _INFO,
+        _OVER._replace(more="a producer that still uses it has to be started again"),
+        expect=_UNTIL_QUIET,
+        ends=Ends.QUIET,
+        seen_on=SeenOn.ID,
+        counts=CauseCode.EXPIRY,
+    ),
+    Kind.EPOCH_EXHAUSTION: Entry(
+        "epochs running out",
+        _WARNING,
+        Outlook(4, Heals.SELF, "clock", "gets a new producer id after the last epoch"),
+        alert="KafkaProducerEpochNearExhaustion",
+        seen_on=SeenOn.ID,
+    ),
+    Kind.COORDINATOR_MISMATCH: Entry(
+        "coordinator mismatch",
+        _CRITICAL,
+        Outlook(0, Heals.NO, "critical", "will not heal by itself"),
+        expect="this finding to resolve when the coordinator and the transaction log agree again.",
+        no_help=("Restarting the application: a coordinator that does not know its transaction cannot end it.",),
+        alert="KafkaCoordinatorMismatch",
+        seen_on=SeenOn.ID,
+        is_checked_twice=True,
+    ),
+    Kind.LOG_EXPANDED: Entry(
+        "transaction log expanded",
+        _CRITICAL,
+        Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire, open ones do not"),
+        expect="what hangs to be named with its marker, and the number of ids to fall as they expire.",
+        no_help=(
+            "Waiting for the timeout: no coordinator finds what is open there.",
+            "Restarting the application: the id gets a new producer id, and what was open stays open.",
+            "Adding more partitions: the ids move again.",
+        ),
+        alert="KafkaTransactionLogExpanded",
+    ),
+    Kind.UNDECODABLE: Entry(
+        "undecodable record",
+        _WARNING,
+        Outlook(4, Heals.SELF, "clock", "heals with the next record of the id"),
+        expect="each id to be known again from its next record on.",
+        alert="KafkaTxnDecodeErrors",
+        seen_on=SeenOn.PIPELINE,
+    ),
+    Kind.DATA_GAP: Entry(
+        "data gap",
+        _WARNING,
+        _OVER,
+        expect=_UNTIL_QUIET,
+        no_help=("Restarting txnscope: records that are gone cannot be read again.",),
+        alert="KafkaTxnDataGap",
+        ends=Ends.QUIET,
+        seen_on=SeenOn.PIPELINE,
+    ),
+    Kind.COVERAGE_GAP: Entry(
+        "coverage gap",
+        _WARNING,
+        Outlook(3, Heals.UNKNOWN, "unknown", "unknown until it can be read"),
+        expect="verdicts to return within seconds once it can be read.",
+        alert="KafkaTxnCoverageGap",
+        seen_on=SeenOn.PIPELINE,
+    ),
+    Kind.LOST_RECORDS: Entry(
+        "lost records",
+        _CRITICAL,
+        _STAYS,
+        expect=_UNTIL_ACKNOWLEDGED,
+        no_help=(
+            "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
+        ),
+        alert="KafkaTransactionLostRecords",
+        ends=Ends.ACKNOWLEDGED,
+        seen_on=SeenOn.ID,
+    ),
+    Kind.TORN: Entry(
+        "torn transaction",
+        _CRITICAL,
+        _STAYS,
+        expect=_UNTIL_ACKNOWLEDGED,
+        no_help=("Another marker: each part is decided, and a later marker does not change that.",),
+        alert="KafkaTransactionTorn",
+        ends=Ends.ACKNOWLEDGED,
+        seen_on=SeenOn.ID,
+    ),
+}
+
+EVENTS: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.is_event)
+"""Kinds that report something that happened. The others are conditions."""
+
+UNTIL_ACKNOWLEDGED: Final = frozenset(kind for kind, entry in CATALOGUE.items() if entry.ends is Ends.ACKNOWLEDGED)
+"""Events that no quiet time ends."""
+
+REPORTING: Final = {entry.reports: kind for kind, entry in CATALOGUE.items() if entry.reports is not None}
+"""The kind that reports each relation of an open entry."""
+
+COUNTING: Final = {entry.counts: kind for kind, entry in CATALOGUE.items() if entry.counts is not None}
+"""The kind that counts events of each cause."""
+
+
+def alert_of(kind: Kind) -> str:
+    """Returns the name of the kind's alert. ValueError if it has none."""
+    alert = CATALOGUE[kind].alert
+    if alert is None:
+        raise ValueError(f"{kind} has no alert")
+    return alert
+
+
+def statuses_of(kind: Kind) -> tuple[Status, ...]:
+    """Returns the statuses that a finding of that kind can have."""
+    return tuple(Status) if CATALOGUE[kind].is_checked_twice else (Status.CONFIRMED, Status.RESOLVED)
