@@ -12,6 +12,7 @@ from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Severity
 from service.domain.findings.rules import Rule
 from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction, torn
+from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.marker_audit import Compared, EndedLog, Result, UnendedRecords, compare
 from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
 
@@ -182,7 +183,12 @@ def test_the_finding_says_what_is_gone() -> None:
     assert (seen.severity, seen.detail) == (Severity.CRITICAL, "committed on a-0")
     assert seen.subject == Subject("b", 0, b"pay", 3, 1, 7)
     assert seen.advice.startswith("Nothing brings these records back")
-    assert [each.source for each in seen.evidence] == [LogPlace("__transaction_state", 0, 9), "b-0@7", "b-2@1", "a-0@8"]
+    assert [each.source for each in seen.evidence] == [
+        LogPlace("__transaction_state", 0, 9),
+        LogPlace("b", 0, 7),
+        LogPlace("b", 2, 1),
+        LogPlace("a", 0, 8),
+    ]
     both = one._replace(gone=(GonePart("b", 0, 7, 60),), otherwise=(MarkerRead("c", 1, 5, False, 50),))
     assert torn(both, Rule()).title == (
         "a transaction of pay was committed, and its part on c-1 is aborted; its records on b-0 are gone: the topic was"
