@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from service.domain.findings.blockers import SAMPLE_FRESH_MS
 from service.domain.findings.catalogue import statuses_of
 from service.domain.findings.kinds import Kind, Status
-from service.domain.partitions.blockers import SAMPLE_FRESH_MS
 from service.domain.partitions.marker_audit import Result
 from service.domain.source_state import COVERED_WITHIN_MS, SourceName
 from service.domain.transaction_log.states import EXPIRED, NAMES, OPEN

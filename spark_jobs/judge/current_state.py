@@ -18,7 +18,8 @@ from service.domain.findings.mismatch import Compared, CoordinatorAnswer, answer
 from service.domain.findings.open_too_long import Surroundings
 from service.domain.findings.unreadable import SourceReport
 from service.domain.source_state import SourceName
-from service.domain.transaction_log.states import ABORT_SLACK_MS, COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, TOPIC
+from service.domain.transaction_log.deadlines import overdue_timed_out_by_ms
+from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, TOPIC
 from service.store.queries import clusters, judge_inputs
 from spark_jobs.judge.coordinator_prober import IDS_AT_ONCE, CoordinatorProber, LeftBehindAnswer, Question
 from spark_jobs.judge.left_behind import LeftBehindObserver
@@ -83,7 +84,7 @@ class ConditionObserver:
         shortest = context.rules.shortest_long_ms
         long_ms = min(open_too_long.LONG_AFTER_MS, open_too_long.LONG_AFTER_MS if shortest is None else shortest)
         open_ = judge_inputs.open_ids(connection, self._cluster_id, now_ms - long_ms)
-        due_ms = now_ms - context.limits.scan_ms - ABORT_SLACK_MS  # `open_too_long.overdue` decides
+        due_ms = overdue_timed_out_by_ms(now_ms, context.log.limits.scan_ms)
         timed_out = judge_inputs.timed_out_ids(connection, self._cluster_id, due_ms)
         left_open = judge_inputs.left_open(connection, self._cluster_id)
         left_behind = self._left_behind.to_ask(timed_out.read, left_open.read, context)
@@ -104,7 +105,11 @@ class ConditionObserver:
             Kind.UNDECODABLE: undecoded.unread,
         }
         look = RoundResult(
-            tuple(found), frozenset(unread), frozenset(context.known_until_ms), context.is_log_complete, unread=unread
+            tuple(found),
+            frozenset(unread),
+            frozenset(context.log.known_until_ms),
+            context.log.is_complete,
+            unread=unread,
         )
         return open_.read, prepared.read, left_behind, look
 
@@ -128,24 +133,28 @@ class ConditionObserver:
         found = [*unreadable.coverage_gaps(sources, now_ms), *unreadable.data_gaps(gaps.read), *self._gaps()]
         judged, unread = frozenset({Kind.COVERAGE_GAP}), {Kind.DATA_GAP: gaps.unread}
         # `is_log_complete` is True: whether a source answers is known, also if it fails
-        return RoundResult(tuple(found), judged, frozenset(context.known_until_ms), True, unread=unread)
+        return RoundResult(tuple(found), judged, frozenset(context.log.known_until_ms), True, unread=unread)
 
     def _ids_running_out(self, connection: Connection, context: Context, now_ms: int) -> RoundResult:
-        limits = context.limits
+        limits = context.log.limits
         soon_ms = ids_running_out.soon_ms(limits.expiration_ms)
         # ids that should have been removed two sweeps ago are their coordinator's trouble, and may be many
         oldest_ms = now_ms - limits.expiration_ms - 2 * limits.sweep_ms
         idle = judge_inputs.expiring_ids(
             connection, self._cluster_id, oldest_ms, now_ms - limits.expiration_ms + soon_ms
         )
-        near_exhaustion = judge_inputs.high_epoch_ids(connection, self._cluster_id, context.leaders)
+        near_exhaustion = judge_inputs.high_epoch_ids(connection, self._cluster_id, context.log.leaders)
         found = [
             *ids_running_out.expiring(idle.read, context),
             *ids_running_out.epoch_exhaustion(near_exhaustion.read, context),
         ]
         unread = {Kind.EXPIRING: idle.unread, Kind.EPOCH_EXHAUSTION: near_exhaustion.unread}
         return RoundResult(
-            tuple(found), frozenset(unread), frozenset(context.known_until_ms), context.is_log_complete, unread=unread
+            tuple(found),
+            frozenset(unread),
+            frozenset(context.log.known_until_ms),
+            context.log.is_complete,
+            unread=unread,
         )
 
     def _compare(self, connection: Connection, context: Context, suspects: list[bytes], now_ms: int) -> RoundResult:
@@ -188,9 +197,9 @@ class ConditionObserver:
         for one in self._idle(connection, IDS_AT_ONCE - len(chosen)):
             chosen.setdefault(one.transactional_id, one)
         questions = [
-            Question(one, context.leaders[one.partition])
+            Question(one, context.log.leaders[one.partition])
             for one in chosen.values()
-            if context.leaders.get(one.partition, -1) >= 0
+            if context.log.leaders.get(one.partition, -1) >= 0
             and (one.transactional_id in first or not place_of(one, context).was_left_behind)
         ]
         questions += [Question(one, -1, was_left_behind=True) for one in left_behind[:IDS_AT_ONCE]]

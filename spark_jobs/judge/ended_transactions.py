@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from service.domain.findings.ended_hang import EndedTransaction
 from service.domain.findings.hanging import may_write_unlisted
-from service.domain.partitions.endings import EndedTransaction
 from service.domain.partitions.open_entries import Entry, Owner, lists
 from service.domain.transaction_log.states import OPEN, PREPARE_COMMIT
 from service.store.display import printable

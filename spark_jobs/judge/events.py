@@ -88,7 +88,7 @@ class EventObserver:
         return self._has_unjudged
 
     def look(self, connection: Connection, context: Context) -> RoundResult:
-        settling = Settling(context.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
+        settling = Settling(context.log.settled_ms, self._read_ms, self._begun_ms, self._now_ms)
         self._settling, self._settles_ms = settling, gap_ms(context) + SKEW_MS
         events = sorted(self._events.values())
         lookups = Lookups(
@@ -98,7 +98,7 @@ class EventObserver:
         )
         found, self._held = find_in_events(events, lookups, settling, context)
         event_kinds = EVENTS - {Kind.DATA_GAP}
-        judged = frozenset(context.known_until_ms), context.is_log_complete
+        judged = frozenset(context.log.known_until_ms), context.log.is_complete
         return RoundResult(found, event_kinds, *judged, unsettled=self._held, unread=self.unread)
 
     def mark_judged(self) -> None:

@@ -50,7 +50,7 @@ class BlockedGroupObserver:
         found = blocked_group.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {Kind.BLOCKED_GROUP: self.unread(connection)}
         judged_kinds = frozenset({Kind.BLOCKED_GROUP})
-        return RoundResult(tuple(found), judged_kinds, frozenset(context.known_until_ms), True, unread=unread)
+        return RoundResult(tuple(found), judged_kinds, frozenset(context.log.known_until_ms), True, unread=unread)
 
     def gaps(self) -> list[Observation]:
         """Returns the coverage gaps of groups. `ConditionObserver` adds them to its result on coverage gaps, which

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from service.clock import wall_clock_ms
 from service.domain.findings.catalogue import EVENTS
-from service.domain.findings.context import Context, Limits, context_of, limits_of
+from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, RoundResult, reconcile
@@ -20,6 +20,7 @@ from service.domain.findings.rules import Rules
 from service.domain.findings.truncation import Truncation
 from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex
 from service.domain.releases import may_skip_markers
+from service.domain.transaction_log.known_log import Limits, known_log, limits_of
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import judge_inputs
@@ -124,11 +125,11 @@ class Judge:
             has_partitions = self._partitions is not None and self._partitions_due.is_due(now_ms)
             if not (has_news or is_due or has_partitions):
                 return 0
-            context = context_of(
-                self._limits, self._rules, judge_inputs.log_progress(connection, self._cluster_id), now_ms
-            )
+            log = known_log(self._limits, judge_inputs.log_progress(connection, self._cluster_id), now_ms)
             blocked_groups = self._groups.blocked_groups(connection)
-            context = context._replace(
+            context = Context(
+                log,
+                self._rules,
                 groups=BlockedGroupIndex(blocked_groups),
                 may_skip_markers=self._may_skip_markers,
                 uncoordinated=self._conditions.uncoordinated,
@@ -214,7 +215,7 @@ class Judge:
 
 def _without_new_events(context: Context, events: EventObserver) -> RoundResult:
     """Returns a round result without new events, which ends the event findings that have been quiet for long enough."""
-    seen = frozenset(context.known_until_ms), context.is_log_complete
+    seen = frozenset(context.log.known_until_ms), context.log.is_complete
     return RoundResult((), EVENTS, *seen, unsettled=events.held, unread=events.unread)
 
 

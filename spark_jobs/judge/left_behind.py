@@ -44,10 +44,10 @@ class LeftBehindObserver:
 
     def look(self, connection: Connection, context: Context, now_ms: int) -> list[RoundResult]:
         """Goes on with the walk. Returns a result when it is complete."""
-        if not context.is_log_complete:
+        if not context.log.is_complete:
             return []
-        if context.partition_count != self._partition_count:
-            self._partition_count, self._begins_at_ms, self._after = context.partition_count, now_ms, None
+        if context.log.partition_count != self._partition_count:
+            self._partition_count, self._begins_at_ms, self._after = context.log.partition_count, now_ms, None
             self.uncoordinated = frozenset()
         if self._after is None:
             if self._begins_at_ms is None or now_ms < self._begins_at_ms:
@@ -73,8 +73,8 @@ class LeftBehindObserver:
         return [
             one
             for one in (*timed_out, *others)
-            if is_left_behind(one.transactional_id, one.partition, context.partition_count)
-            and is_overdue(one, context)
+            if is_left_behind(one.transactional_id, one.partition, context.log.partition_count)
+            and is_overdue(one, context.log)
             and (one.transactional_id, one.producer_id) not in self.uncoordinated
         ]
 

@@ -8,10 +8,10 @@ from typing import Final
 from sqlalchemy import Connection
 
 from service.domain.findings.context import Context
+from service.domain.findings.ended_hang import resolution_of
 from service.domain.findings.finding import Observation
 from service.domain.findings.hanging import Case, can_still_write, observe
 from service.domain.findings.kinds import Resolution
-from service.domain.partitions.endings import resolution_of
 from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.partitions.state import PartitionState
 from service.kafka.leader_check import CheckedPartition
@@ -79,7 +79,7 @@ def _may_be_a_younger_ones(entry: Entry, owner: Owner | None, context: Context, 
     of the transaction log that has not been read yet."""
     if owner is None or not can_still_write(entry, owner):
         return False
-    return context.known_until_ms.get(owner.log_partition, -1) < closed_ms
+    return context.log.known_until_ms.get(owner.log_partition, -1) < closed_ms
 
 
 def observed(case: HangingCase, context: Context, bootstrap: str, now_ms: int) -> Observation:

@@ -105,8 +105,8 @@ class SharedFates:
         return RoundResult(
             tuple(adopted(cases, context.rules, of_committed)),
             frozenset({Kind.ADOPTED}),
-            frozenset(context.known_until_ms),
-            context.is_log_complete,
+            frozenset(context.log.known_until_ms),
+            context.log.is_complete,
             unread={Kind.ADOPTED: unread},
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from typing import Final
 
 import pytest
 
@@ -82,12 +83,6 @@ def test_executors_load_neither_web_framework_nor_database() -> None:
     assert run.stdout.strip() == "set()"
 
 
-def test_reasons_rest_on_nothing() -> None:
-    """Every other package of the domain may have one."""
-    foreign = [i for i in imports("service/domain/reasons") if within(i[1], "service")]
-    assert [i for i in foreign if not within(i[1], "service.domain.reasons")] == []
-
-
 def test_every_package_says_what_it_is_for() -> None:
     packages = [
         file
@@ -96,3 +91,19 @@ def test_every_package_says_what_it_is_for() -> None:
     ]
     silent = [str(file.relative_to(ROOT)) for file in packages if not ast.get_docstring(ast.parse(file.read_text()))]
     assert silent == []
+
+
+DIRECTION: Final = ("reasons", "transaction_log", "partitions", "worlds", "findings", "doctor")
+"""The packages of the domain: each knows only those before it."""
+
+
+def test_the_domain_has_one_direction() -> None:
+    packages = {path.name for path in (ROOT / "service" / "domain").iterdir() if (path / "__init__.py").exists()}
+    assert packages == set(DIRECTION)
+    back = [
+        (file, module)
+        for at, package in enumerate(DIRECTION)
+        for file, module in imports(f"service/domain/{package}")
+        if within(module, *(f"service.domain.{later}" for later in DIRECTION[at + 1 :]))
+    ]
+    assert back == []

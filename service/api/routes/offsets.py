@@ -24,8 +24,8 @@ from service.api.routes.clusters import known_cluster
 from service.api.schemas.offsets import AbortedRun, Explanation, Span
 from service.domain.partitions import offset_spans
 from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted
-from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.marker_causes import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.offset_spans import SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import OwnDecision, decisions_of_findings, own_decisions
 from service.kafka.client import KafkaClient

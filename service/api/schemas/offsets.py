@@ -14,7 +14,7 @@ from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, 
 from service.domain.partitions import offset_spans
 from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted, only_aborted_text
 from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.endings import MarkerCause
+from service.domain.partitions.marker_causes import MarkerCause
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import OwnDecision
 from service.store.display import shown_id

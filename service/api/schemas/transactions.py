@@ -16,8 +16,8 @@ from service.domain.transaction_log.coordinator_partition import (
     is_left_behind,
     partition_count,
 )
+from service.domain.transaction_log.deadlines import expires_at_ms, times_out_at_ms
 from service.domain.transaction_log.facts import NO_ID
-from service.domain.transaction_log.states import expires_at_ms, times_out_at_ms
 from service.store.queries.clusters import ClusterRow, LogPartitionRow
 from service.store.queries.history import MinuteRow
 from service.store.rows.ids import IdRow

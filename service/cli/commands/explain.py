@@ -15,7 +15,7 @@ from service.cli.rest import Service
 from service.cli.segments.explanation import explain_segments
 from service.cli.text import name_of, table
 from service.domain.partitions.aborted_run import only_aborted_text
-from service.domain.partitions.endings import BY_HAND_TEXT
+from service.domain.partitions.marker_causes import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended

@@ -12,8 +12,8 @@ from service.cli.errors import CommandFailed
 from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.transaction_logs import JudgedLogs, LogSegment
 from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted
-from service.domain.partitions.endings import cause_of_marker
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.marker_causes import cause_of_marker
 from service.domain.partitions.offset_spans import HEAD, Span, SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import LoggedTransaction, OwnDecision, own_decisions
 from service.partition_log import walk_through

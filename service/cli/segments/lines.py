@@ -9,7 +9,7 @@ from typing import Final
 
 from service.cli.segments.transaction_logs import JudgedLogs
 from service.cli.text import time_of, topic_partitions
-from service.domain.partitions.endings import cause_of_marker
+from service.domain.partitions.marker_causes import cause_of_marker
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.states import NAMES
 from service.partition_log import piece_of

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from service.cli.segments.files import records_of
 from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.endings import Decision
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.marker_causes import Decision
 from service.domain.partitions.own_transactions import LoggedTransaction
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence

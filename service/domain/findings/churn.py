@@ -249,7 +249,7 @@ def _add(counter: Counter[T], one: T, more: int) -> None:
 
 
 def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) -> Observation:
-    kept = duration(context.limits.expiration_ms) + context.assumed(EXPIRATION_CONFIG)
+    kept = duration(context.log.limits.expiration_ms) + context.log.assumed(EXPIRATION_CONFIG)
     return with_rule(
         Observation(
             kind=Kind.CHURN,
@@ -280,8 +280,8 @@ def _observe_flink(
 ) -> Observation:
     span_ms = max(all_new[-1].at_ms - all_new[0].at_ms, START_MS)
     advice = _FOR_FLINK.format(
-        kept=duration(context.limits.expiration_ms) + context.assumed(EXPIRATION_CONFIG),
-        ids=_one_digit(len(all_new) * context.limits.expiration_ms // span_ms),
+        kept=duration(context.log.limits.expiration_ms) + context.log.assumed(EXPIRATION_CONFIG),
+        ids=_one_digit(len(all_new) * context.log.limits.expiration_ms // span_ms),
     )
     return _observe(prefix, new, uses, context)._replace(
         severity=Severity.INFO,

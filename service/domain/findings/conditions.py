@@ -81,7 +81,7 @@ def bounded(
 
 def judgeable(ids: Iterable[IdState], context: Context) -> list[IdState]:
     """Returns the ids whose log partition can be judged now."""
-    return [one for one in ids if one.partition in context.known_until_ms]
+    return [one for one in ids if one.partition in context.log.known_until_ms]
 
 
 def with_owner_and_groups(one: IdState, context: Context, observation: Observation) -> Observation:
@@ -98,10 +98,10 @@ def rule_of(one: IdState, context: Context) -> Rule:
 
 def place_of(one: IdState, context: Context) -> Place:
     """Returns the partition of the log with the id's newest record, and who looks for it there."""
-    count = context.partition_count
+    count = context.log.partition_count
     was_left_behind = is_left_behind(one.transactional_id, one.partition, count)
     looked_for = coordinator_partition(one.transactional_id, count) if was_left_behind else None
-    return Place(one.partition, context.leaders.get(one.partition, -1), looked_for)
+    return Place(one.partition, context.log.leaders.get(one.partition, -1), looked_for)
 
 
 def coordinator(one: IdState, context: Context) -> str:

@@ -51,7 +51,7 @@ def find_in_events(events: Sequence[Event], lookups: Lookups, settling: Settling
     churn_times = churn.churn_times(events)
     births = churn.new_ids(events, churn_times)
     # whether an id is used is not known while its partition is not read to its end
-    known = [e.transactional_id for e in births if e.partition in context.known_until_ms]
+    known = [e.transactional_id for e in births if e.partition in context.log.known_until_ms]
     window = ReportWindow(since_ms, first_unsettled(_since(births, since_ms), settling, churn.UNUSED_MS))
     cut = {e.transactional_id for e in events if e.cause in (CauseCode.TIMEOUT, CauseCode.FENCED)}
     found = churn.churn(births, lookups.uses(known) if known else {}, context, window, cut)

@@ -92,14 +92,14 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
     """Returns whether only an accident can still end the entry: its producer id or epoch is superseded, its id is gone,
     or its transaction would have timed out by now."""
     if owner is None:
-        return context.is_log_complete and not context.has_undecodable
+        return context.log.is_complete and not context.has_undecodable
     if not can_still_write(entry, owner):
         return (
             owner.state == EXPIRED
             or owner.producer_id != entry.producer_id
             or owner.producer_epoch > entry.producer_epoch
         )
-    return now_ms - entry.first_seen_ms > owner.timeout_ms + context.limits.scan_ms
+    return now_ms - entry.first_seen_ms > owner.timeout_ms + context.log.limits.scan_ms
 
 
 def observe(

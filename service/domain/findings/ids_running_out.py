@@ -24,7 +24,8 @@ from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import gap_ms
 from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.causes import CauseCode, Confidence
-from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC, expires_at_ms
+from service.domain.transaction_log.deadlines import expires_at_ms
+from service.domain.transaction_log.states import EXPIRATION_CONFIG, TOPIC
 from service.domain.transaction_log.transitions import LAST_EPOCH
 
 SOON_MS: Final = 24 * 3_600_000
@@ -53,9 +54,9 @@ def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
 
 def _expiring(some: Sequence[IdState], context: Context) -> Observation:
     first = some[0]
-    limits = context.limits
+    limits = context.log.limits
     expires = expires_at_ms(first.state, first.last_update_ms, limits.expiration_ms) or 0
-    assumed = context.assumed(EXPIRATION_CONFIG)
+    assumed = context.log.assumed(EXPIRATION_CONFIG)
     if len(some) == 1:
         subject, name, who = Subject(transactional_id=first.transactional_id), first.name, f"{first.name} expires"
     else:
@@ -99,8 +100,8 @@ def _expired(group: Group, context: Context) -> Observation:
             kind=Kind.EXPIRED,
             severity=Severity.INFO,
             subject=group.subject,
-            title=f"{group.label} expired: unused for {duration(context.limits.expiration_ms)}"
-            f"{context.assumed(EXPIRATION_CONFIG)}, removed by the coordinator",
+            title=f"{group.label} expired: unused for {duration(context.log.limits.expiration_ms)}"
+            f"{context.log.assumed(EXPIRATION_CONFIG)}, removed by the coordinator",
             advice="A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction:"
             " start it again. If the id is no longer used, nothing has to be done.",
             evidence=tuple(evidence(e, f"{e.name}: tombstone") for e in group.events[-EVIDENCE_KEPT:]),

@@ -70,7 +70,7 @@ def is_comparable(answer: CoordinatorAnswer, now: IdState | None, context: Conte
     """Returns whether nothing was written about the id from before the question until after the answer."""
     if now is None or now.offset != answer.offset:
         return False
-    return context.known_until_ms.get(now.partition, -1) > answer.answered_at_ms
+    return context.log.known_until_ms.get(now.partition, -1) > answer.answered_at_ms
 
 
 def mismatches(compared: Iterable[Compared], suspects: Iterable[bytes], context: Context) -> RoundResult:
@@ -97,7 +97,7 @@ def _differs(compared: Compared, context: Context) -> bool:
     """Returns whether the coordinator contradicts the log. A record that was left behind when partitions were added to
     the log is not the coordinator's any more (`log_expanded`)."""
     one = compared.now
-    was_left_behind = is_left_behind(one.transactional_id, one.partition, context.partition_count)
+    was_left_behind = is_left_behind(one.transactional_id, one.partition, context.log.partition_count)
     return not was_left_behind and not compared.answer.agrees(one)
 
 

@@ -10,20 +10,15 @@ from typing import Final, NamedTuple, Protocol
 from service.domain.applications import NOTHING, Application, Framework, is_two_phase, may_be_two_phase
 from service.domain.findings import advice, kinds
 from service.domain.findings.conditions import IdState, bounded, judgeable, place_of, rule_of, with_owner_and_groups
-from service.domain.findings.context import SCAN_CONFIG, Context
+from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
 from service.domain.findings.formatting import duration, join_partitions, utc
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.transaction_log import deadlines
 from service.domain.transaction_log.causes import Confidence
-from service.domain.transaction_log.states import (
-    NAMES,
-    ONGOING,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
-    abort_due_at_ms,
-    is_time,
-    times_out_at_ms,
-)
+from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
+from service.domain.transaction_log.known_log import SCAN_CONFIG, KnownLog
+from service.domain.transaction_log.states import NAMES, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, is_time
 
 LONG_AFTER_MS: Final = 60_000
 """Limit if no rule sets one: Kafka's default transaction.timeout.ms, after which most transactions would have been
@@ -60,22 +55,20 @@ class NewestState(Protocol):
     def state_since_ms(self) -> int: ...
 
 
-def abort_due_ms(one: NewestState, context: Context) -> int | None:
+def abort_due_ms(one: NewestState, log: KnownLog) -> int | None:
     """Returns the time by which the abort of the transaction has to be in the log; None if it will not time out."""
-    return abort_due_at_ms(one.state, one.started_at_ms, one.timeout_ms, context.limits.scan_ms)
+    return abort_due_at_ms(one.state, one.started_at_ms, one.timeout_ms, log.limits.scan_ms)
 
 
-def is_overdue(one: NewestState, context: Context) -> bool:
-    """Returns whether the transaction is still Ongoing although its abort was due, and the log is known until then."""
-    due_ms = abort_due_ms(one, context)
-    return due_ms is not None and context.is_known_until(one.partition, due_ms)
+def is_overdue(one: NewestState, log: KnownLog) -> bool:
+    return deadlines.is_overdue(one.state, one.started_at_ms, one.timeout_ms, one.partition, log)
 
 
-def is_stuck(one: NewestState, context: Context) -> bool:
+def is_stuck(one: NewestState, log: KnownLog) -> bool:
     """Returns whether the transaction was decided, and is not complete although STUCK_AFTER_MS have passed and the log
     is known until then."""
     is_prepared = one.state in (PREPARE_COMMIT, PREPARE_ABORT) and is_time(one.state_since_ms)
-    return is_prepared and context.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
+    return is_prepared and log.is_known_until(one.partition, one.state_since_ms + STUCK_AFTER_MS)
 
 
 def long_running(ids: Iterable[IdState], context: Context, makers: Makers = MappingProxyType({})) -> list[Observation]:
@@ -99,7 +92,7 @@ def long_open(ids: Iterable[IdState], context: Context) -> list[IdState]:
         one
         for one in judgeable(ids, context)
         if (_is_long(one, context) or (may_be_two_phase(one.name, one.timeout_ms) and _is_near(one, context)))
-        and not is_overdue(one, context)
+        and not is_overdue(one, context.log)
     ]
 
 
@@ -108,7 +101,7 @@ def _is_long(one: IdState, context: Context) -> bool:
         return False
     long_after = rule_of(one, context).long_after_ms
     limit = LONG_AFTER_MS if long_after is None else long_after
-    return context.known_until_ms[one.partition] - one.started_at_ms >= limit
+    return context.log.known_until_ms[one.partition] - one.started_at_ms >= limit
 
 
 def _long_running(one: IdState, maker: Application, context: Context) -> Observation:
@@ -116,7 +109,7 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     started = one.started_at_ms or 0
     times_out = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
     place = place_of(one, context)
-    heals = None if place.was_left_behind else abort_due_ms(one, context)
+    heals = None if place.was_left_behind else abort_due_ms(one, context.log)
     if place.was_left_behind:
         ends = "whether its timeout ends it is not known: its record was left behind when partitions were added"
     elif times_out is None or heals is None:
@@ -124,7 +117,7 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     else:
         ends = (
             f"it times out at {utc(times_out)}; the coordinator aborts it by {utc(heals)} at the latest, and"
-            f" its records are then discarded{context.assumed(SCAN_CONFIG)}"
+            f" its records are then discarded{context.log.assumed(SCAN_CONFIG)}"
         )
     evidence = [one.newest_record(), Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
@@ -154,7 +147,7 @@ def _is_near(one: IdState, context: Context) -> bool:
     times_out_ms = times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms)
     if times_out_ms is None:
         return False
-    return times_out_ms - context.known_until_ms[one.partition] <= one.timeout_ms // NEAR_DEADLINE
+    return times_out_ms - context.log.known_until_ms[one.partition] <= one.timeout_ms // NEAR_DEADLINE
 
 
 class Surroundings(NamedTuple):
@@ -173,12 +166,12 @@ def overdue(
 ) -> list[Observation]:
     """Returns observations of overdue transactions. `ids`: open ones, those due first. Left out are those that no
     coordinator knows any more: they hang."""
-    due = [(one, due_ms) for one in judgeable(ids, context) if (due_ms := abort_due_ms(one, context)) is not None]
+    due = [(one, due_ms) for one in judgeable(ids, context) if (due_ms := abort_due_ms(one, context.log)) is not None]
     return bounded(
         [
             (one, due_ms)
             for one, due_ms in due
-            if context.is_known_until(one.partition, due_ms)
+            if context.log.is_known_until(one.partition, due_ms)
             and (one.transactional_id, one.producer_id) not in context.uncoordinated
         ],
         lambda found: _overdue(*found, context, surroundings),
@@ -205,13 +198,13 @@ def _overdue(one: IdState, due_ms: int, context: Context, surroundings: Surround
         finalized=context.transaction_version,
         answer=surroundings.answers.get(one.transactional_id, advice.Answer.NONE),
     )
-    late_ms = context.known_until_ms[one.partition] - due_ms
-    is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.limits.assumed
+    late_ms = context.log.known_until_ms[one.partition] - due_ms
+    is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.log.limits.assumed
     due = Evidence(
         due_ms,
         "brokers' configs",
         f"open since {utc(one.started_at_ms or 0)}, timeout {duration(one.timeout_ms)}; the coordinator checks"
-        f" every {duration(context.limits.scan_ms)}{context.assumed(SCAN_CONFIG)}: its abort was due by"
+        f" every {duration(context.log.limits.scan_ms)}{context.log.assumed(SCAN_CONFIG)}: its abort was due by"
         f" {utc(due_ms)}",
     )
     return with_owner_and_groups(
@@ -246,7 +239,7 @@ def _facts_known(one: IdState, facts: advice.Overdue, surroundings: Surroundings
 def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Observation]:
     """Returns observations of transactions that are stuck in PrepareX. `ids`: ids in PrepareX, the longest there first.
     Their age is taken from the record's timestamp, not from the times inside its value."""
-    found = [one for one in judgeable(ids, context) if is_stuck(one, context)]
+    found = [one for one in judgeable(ids, context) if is_stuck(one, context.log)]
     return bounded(
         found,
         lambda one: _stuck(one, missing.get(one.transactional_id), context),
@@ -255,7 +248,7 @@ def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Ob
 
 
 def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
-    late_ms = context.known_until_ms[one.partition] - one.state_since_ms - STUCK_AFTER_MS
+    late_ms = context.log.known_until_ms[one.partition] - one.state_since_ms - STUCK_AFTER_MS
     word = "commit" if one.state == PREPARE_COMMIT else "abort"
     places = [place[:2] for place in missing] if missing else one.topics
     which = "of" if missing else "of at least one of"

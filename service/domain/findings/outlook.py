@@ -5,10 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.findings.context import Limits
 from service.domain.partitions.facts import EPOCH_NOT_REPORTED
 from service.domain.partitions.open_entries import Relation, RelationKind
-from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, abort_due_at_ms, is_time, times_out_at_ms
+from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
+from service.domain.transaction_log.known_log import Limits
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, is_time
 
 
 class Heals(StrEnum):

@@ -42,7 +42,7 @@ LONGEST_MS: Final = 5 * 60_000
 def gap_ms(context: Context) -> int:
     """Returns the longest time (ms) between two timeouts of one outage. Two successive scans find all of them, so that
     they are at most one scan interval apart, and a few seconds for writing the aborts."""
-    return max(15_000, context.limits.scan_ms + 5_000)
+    return max(15_000, context.log.limits.scan_ms + 5_000)
 
 
 class Settling(NamedTuple):

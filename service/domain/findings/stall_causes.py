@@ -10,7 +10,7 @@ from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.kinds import Severity, Status
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind
-from service.domain.transaction_log.states import abort_due_at_ms
+from service.domain.transaction_log.deadlines import abort_due_at_ms
 
 _SEVERITIES: Final = {RelationKind.HANGING: Severity.CRITICAL, RelationKind.OPEN: Severity.INFO}
 
@@ -66,7 +66,7 @@ class StallCauses:
         relation, owner = blocker.relation.kind, blocker.relation.owner
         heals_at_ms = None
         if relation == RelationKind.OPEN and owner is not None:
-            scan_ms = self._context.limits.scan_ms
+            scan_ms = self._context.log.limits.scan_ms
             heals_at_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, scan_ms)
         finding = self._finding(blocker)
         return StallCause(

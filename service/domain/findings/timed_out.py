@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 from service.domain.applications import NOTHING, Application, is_two_phase
 from service.domain.findings import advice
 from service.domain.findings.churn import is_churning
-from service.domain.findings.context import SCAN_CONFIG, Context, with_rule
+from service.domain.findings.context import Context, with_rule
 from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject, prefix_of
 from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Occurrence, Subject
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import TOGETHER_MS, gap_ms
 from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.transaction_log.known_log import SCAN_CONFIG
 from service.domain.transaction_log.states import TOPIC
 
 
@@ -54,10 +55,10 @@ def timed_out(
 def one_abort(event: Event, context: Context) -> Evidence:
     """Describes one abort by timeout."""
     opened = "" if event.duration_ms is None else f", open for {duration(event.duration_ms)}"
-    scan_ms = context.limits.scan_ms
+    scan_ms = context.log.limits.scan_ms
     short = (
         f"; with a timeout below the coordinator's scan interval of {duration(scan_ms)}, the abort comes"
-        f" later{context.assumed(SCAN_CONFIG)}"
+        f" later{context.log.assumed(SCAN_CONFIG)}"
         if event.timeout_ms < scan_ms
         else ""
     )
@@ -178,7 +179,7 @@ def correlated(
     burst = found[-1]
     survived, came_back = _survival(burst, events)
     logs = sorted({e.partition for e in burst.events})
-    brokers = sorted({context.leaders.get(log, -1) for log in logs} - {-1})
+    brokers = sorted({context.log.leaders.get(log, -1) for log in logs} - {-1})
     names = sorted({e.name for e in burst.events})
     where = _common(burst, participants)
     facts = [

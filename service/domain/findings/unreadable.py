@@ -72,7 +72,7 @@ class SourceReport(NamedTuple):
 def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observation]:
     """Returns an observation for each partition of the log that has undecodable records."""
     return [
-        _undecodable(one) for one in found if (one.names or one.rejects) and one.partition in context.known_until_ms
+        _undecodable(one) for one in found if (one.names or one.rejects) and one.partition in context.log.known_until_ms
     ]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from service.domain.partitions.endings import CLOSE_MS
 from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.marker_causes import CLOSE_MS
 
 MOST_STEPS: Final = 200_000
 """Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond it nothing is

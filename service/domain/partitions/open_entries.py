@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.findings.context import Context
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerLeftBehind, OwnerUndecodable
-from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, abort_due_at_ms, is_time
+from service.domain.transaction_log.deadlines import is_overdue
+from service.domain.transaction_log.known_log import KnownLog
+from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, is_time
 
 
 class RelationKind(StrEnum):
@@ -121,7 +122,7 @@ def is_stale(entry: Entry, owner: Owner) -> bool:
 def relate(
     entry: Entry,
     owners: Sequence[Owner],
-    context: Context,
+    log: KnownLog,
     *,
     is_hanging: bool,
     is_foreign: bool = False,
@@ -132,18 +133,18 @@ def relate(
     a finding reports that the entry is older than its owner's present transaction."""
     holder = owner_of(entry, owners)
     if holder is None:
-        return _unowned(None, None, is_hanging=is_hanging, is_unread=not context.is_log_complete)
+        return _unowned(None, None, is_hanging=is_hanging, is_unread=not log.is_complete)
     owner = holder if can_be_of(entry, holder) and not is_foreign else None
     if holder.state == UNKNOWN:
         return Relation(RelationKind.UNKNOWN, owner, OwnerUndecodable(), holder=holder)
     if will_end(entry, holder):
-        kind = RelationKind.ADOPTED if is_adopted else _owned_relation(entry, holder, context)
+        kind = RelationKind.ADOPTED if is_adopted else _owned_relation(entry, holder, log)
         return Relation(kind, holder, holder=holder)
-    is_unread = holder.log_partition not in context.known_until_ms
+    is_unread = holder.log_partition not in log.known_until_ms
     if is_left_behind(entry, holder) and not is_hanging and not is_unread:
         # a coordinator of before would end it by its timeout; the judge asks whether there is one
-        why, is_overdue = OwnerLeftBehind(holder.log_partition), _is_overdue(holder, context)
-        return Relation(RelationKind.UNKNOWN, owner, why, is_unowned=is_overdue, holder=holder)
+        why = OwnerLeftBehind(holder.log_partition)
+        return Relation(RelationKind.UNKNOWN, owner, why, is_unowned=_is_overdue(holder, log), holder=holder)
     return _unowned(holder, owner, is_hanging=is_hanging, is_unread=is_unread)
 
 
@@ -156,17 +157,16 @@ def _unowned(holder: Owner | None, owner: Owner | None, *, is_hanging: bool, is_
     return Relation(RelationKind.UNKNOWN, owner, BeingConfirmed(state), is_unowned=True, holder=holder)
 
 
-def _owned_relation(entry: Entry, owner: Owner, context: Context) -> RelationKind:
+def _owned_relation(entry: Entry, owner: Owner, log: KnownLog) -> RelationKind:
     if is_stale(entry, owner):
         return RelationKind.ADOPTED
     if owner.state != ONGOING:
         return RelationKind.COMPLETING
-    return RelationKind.OVERDUE if _is_overdue(owner, context) else RelationKind.OPEN
+    return RelationKind.OVERDUE if _is_overdue(owner, log) else RelationKind.OPEN
 
 
-def _is_overdue(owner: Owner, context: Context) -> bool:
-    due_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, context.limits.scan_ms)
-    return due_ms is not None and context.is_known_until(owner.log_partition, due_ms)
+def _is_overdue(owner: Owner, log: KnownLog) -> bool:
+    return is_overdue(owner.state, owner.start_ms, owner.timeout_ms, owner.log_partition, log)
 
 
 class DescribedOwner(NamedTuple):

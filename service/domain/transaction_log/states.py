@@ -64,9 +64,6 @@ TWO_PHASE_TIMEOUT_MS: Final = 2_147_483_647
 ADMIN_TIMEOUTS_MS: Final = (1, 30_000)
 """The timeouts that `fenceProducers` and `forceTerminateTransaction` leave on the id (KAFKA-16047)."""
 
-ABORT_SLACK_MS: Final = 5_000
-"""Allowance for the difference between two clocks, and for the time that writing an abort takes."""
-
 FIRST_TIME_MS: Final = 1_498_608_000_000
 """2017-06-28, when Kafka 0.11.0 was released, the first version with transactions."""
 
@@ -90,26 +87,3 @@ def past_time(ms: int | None, now_ms: int) -> int | None:
     """Returns the number if it can be the time of something that has happened in a transaction, else None: brokers may
     report other numbers in place of timestamps."""
     return ms if is_time(ms) and ms is not None and ms <= now_ms + AHEAD_MS else None
-
-
-def times_out_at_ms(state: int, started_at_ms: int | None, timeout_ms: int) -> int | None:
-    """Returns the time from which the coordinator may abort the transaction; None if it will not, or its start is not
-    known."""
-    if state != ONGOING or started_at_ms is None or not is_time(started_at_ms) or timeout_ms == TWO_PHASE_TIMEOUT_MS:
-        return None
-    return started_at_ms + timeout_ms
-
-
-def abort_due_at_ms(state: int, started_at_ms: int | None, timeout_ms: int, scan_ms: int) -> int | None:
-    """Returns the time by which the abort of the transaction has to be in the log: after its timeout, its coordinator's
-    next scan for timed-out transactions (every `scan_ms`), and ABORT_SLACK_MS; None if it will not time out."""
-    times_out = times_out_at_ms(state, started_at_ms, timeout_ms)
-    return None if times_out is None else times_out + scan_ms + ABORT_SLACK_MS
-
-
-def expires_at_ms(state: int, last_update_ms: int, expiration_ms: int) -> int | None:
-    """Returns the time from which the coordinator may remove the id (it sweeps hourly); None while a transaction is
-    open."""
-    if state not in EXPIRABLE or not is_time(last_update_ms):
-        return None
-    return last_update_ms + expiration_ms

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, func, or_, select
 
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.endings import CLOCKS_MS, Decision, KnownPeriod
+from service.domain.partitions.marker_causes import CLOCKS_MS, Decision, KnownPeriod
 from service.domain.partitions.own_transactions import LostCommit
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence, confidence_of_commit

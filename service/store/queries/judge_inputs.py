@@ -12,11 +12,11 @@ from sqlalchemy import Connection, Select, bindparam, func, literal, select, tex
 from service.domain.applications import IN_USE
 from service.domain.findings.churn import Uses
 from service.domain.findings.conditions import IdState
-from service.domain.findings.context import LogProgress
 from service.domain.findings.ids_running_out import HIGH_EPOCH_FROM
 from service.domain.findings.log_expanded import NAMED, LeftBehind, LeftBehindIds
 from service.domain.findings.unreadable import DataGap, Undecoded
 from service.domain.source_state import SourceName
+from service.domain.transaction_log.known_log import LogProgress
 from service.domain.transaction_log.states import (
     EXPIRED,
     FIRST_TIME_MS,

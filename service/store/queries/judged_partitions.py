@@ -7,15 +7,13 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from service.domain.findings.context import Context, context_of, limits_of
-from service.domain.findings.kinds import Kind, Status
-from service.domain.findings.rules import Rules
-from service.domain.partitions.blockers import (
+from service.domain.findings.blockers import (
     SAMPLE_FRESH_MS,
     blocker_of,
     unreplicated,
     why_not_judged,
 )
+from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner, Relation, RelationKind, owner_of, relate
 from service.domain.partitions.state import PartitionState
@@ -24,6 +22,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, TooManyStalled
 from service.domain.reasons.unread import is_denied, is_log_absent
 from service.domain.source_state import SourceName
+from service.domain.transaction_log.known_log import KnownLog, known_log, limits_of
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
 from service.store.queries.owners import owners
@@ -137,7 +136,7 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
     judging = _Judging(
         owners(connection, cluster_id, sorted(producers)),
         _found(connection, cluster_id),
-        context_at(connection, cluster_id, as_of_ms),
+        known_log_at(connection, cluster_id, as_of_ms),
         as_of_ms,
         entries.keys() - {found[-1].topic_partition} if len(found) == MOST_ENTRIES else None,
         log_unread_reason(connection, cluster_id),
@@ -159,7 +158,7 @@ class _Judging(NamedTuple):
 
     owners: dict[int, list[Owner]]
     found: _Found
-    context: Context
+    log: KnownLog
     as_of_ms: int
     complete: Set[TopicPartition] | None
     log_unread: Reason | None
@@ -184,7 +183,7 @@ class _Judging(NamedTuple):
         relation = relate(
             entry,
             self.owners.get(entry.producer_id, []),
-            self.context,
+            self.log,
             is_hanging=key in self.found.hanging,
             is_foreign=not self.found.hanging.get(key, True),
             is_adopted=key in self.found.adopted,
@@ -267,13 +266,13 @@ def _found(connection: Connection, cluster_id: int) -> _Found:
     return found
 
 
-def context_at(connection: Connection, cluster_id: int, as_of_ms: int) -> Context:
-    """Returns the context of a judgement at `as_of_ms`, the time of the last observation; or at a later time, if the
+def known_log_at(connection: Connection, cluster_id: int, as_of_ms: int) -> KnownLog:
+    """Returns what is known of the log at `as_of_ms`, the time of the last observation; or at a later time, if the
     transaction log has been read to an end requested later."""
     limits = limits_of(judge_inputs.configs(connection, cluster_id))
     progress = judge_inputs.log_progress(connection, cluster_id)
     newest_ms = max([as_of_ms, *(view.end_asked_at_ms for view in progress)])
-    return context_of(limits, Rules(), progress, newest_ms)
+    return known_log(limits, progress, newest_ms)
 
 
 def _first_seen(entry: Entry, row: PartitionState) -> Entry:

@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, bindparam, exists, func, or_, select
 
-from service.domain.findings.context import LogProgress
 from service.domain.findings.kinds import Kind
 from service.domain.findings.torn import GonePart, MarkerRead, TornTransaction
 from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.marker_audit import EndedLog, UnendedRecords
 from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
 from service.domain.source_state import SourceName
+from service.domain.transaction_log.known_log import LogProgress
 from service.domain.transaction_log.states import PREPARE_ABORT, PREPARE_COMMIT, TOPIC
 from service.store.display import display_id
 from service.store.many_rows import batched, look_up

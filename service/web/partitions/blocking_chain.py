@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from service.domain.findings.catalogue import CATALOGUE, REPORTING
-from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
@@ -18,6 +17,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Owner, RelationKind
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
+from service.domain.transaction_log.known_log import Limits
 from service.domain.worlds.verdict import Decided
 from service.store.display import display_id
 from service.store.id_key import id_key

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from service.api.http.fields import API
 from service.api.routes.offsets import Explained
 from service.api.schemas.offsets import Span
-from service.domain.partitions.endings import BY_HAND_TEXT
+from service.domain.partitions.marker_causes import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended

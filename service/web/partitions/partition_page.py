@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from service.api.http.kept import REFRESH, KeptRoute
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.routes.offsets import explained
-from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding
 from service.domain.findings.outlook import Outlook, outlook_of
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import RelationKind
+from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import past_time
 from service.store.display import display_id, printable
 from service.store.queries import findings as read_findings

@@ -17,11 +17,11 @@ from service.api.routes.clusters import configs_of, describe_cluster, known_clus
 from service.api.schemas.clusters import Cluster
 from service.api.schemas.sources import read_stalls
 from service.api.schemas.unknowns import Unknown
-from service.domain.findings.context import Limits, limits_of
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
 from service.domain.reasons.reason import Reason
 from service.domain.source_state import Cause, SourceName, Stall
+from service.domain.transaction_log.known_log import Limits, limits_of
 from service.store.queries import clusters as read
 from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings

@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from service.api.http.kept import KeptRoute
 from service.api.http.parameters import Duration
 from service.domain.duration_text import span_ms
-from service.domain.findings.context import Limits
 from service.domain.findings.events import SINGLE_IDS, prefix_of
 from service.domain.findings.ids_running_out import soon_ms
 from service.domain.transaction_log import states
+from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, LAST_TIME_MS
 from service.store.id_key import full_id
 from service.store.queries import clusters

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from service.domain.findings.context import Context, Limits
 from service.domain.findings.open_too_long import abort_due_ms, is_overdue, is_stuck
 from service.domain.transaction_log import states
 from service.domain.transaction_log.coordinator_partition import is_left_behind
-from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, expires_at_ms, is_time, times_out_at_ms
+from service.domain.transaction_log.deadlines import expires_at_ms, times_out_at_ms
+from service.domain.transaction_log.known_log import KnownLog, Limits
+from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, is_time
 from service.store.rows.ids import IdRow
 from service.web.shared import words
 
@@ -34,33 +35,33 @@ class Next(NamedTuple):
     more: str = ""
 
 
-def next_step(row: IdRow, context: Context, now_ms: int) -> Next:
-    """Returns the next event of the id. `context`: the limits of the brokers, and how far the log is known."""
+def next_step(row: IdRow, log: KnownLog, now_ms: int) -> Next:
+    """Returns the next event of the id. `log`: the limits of the brokers, and how far the log is known."""
     if row.state == states.UNKNOWN:
         return Next("unknown", "unknown", "unknown", more="its newest record cannot be decoded")
     if row.state == states.EXPIRED:
         return Next("muted", "", "expired", *((AT, row.timestamp_ms) if is_time(row.timestamp_ms) else ()))
-    is_lost = is_left_behind(row.transactional_id, row.partition, context.partition_count)
+    is_lost = is_left_behind(row.transactional_id, row.partition, log.partition_count)
     if is_lost and row.state in states.OPEN:
         where = f"its record is in {states.TOPIC}-{row.partition}"
         who = "a coordinator that has restarted since partitions were added does not look there"
         return Next("now", "warning", "left behind", more=f"{where}; {who}")
     if row.state == states.ONGOING:
-        return _of_open(row, context, now_ms)
+        return _of_open(row, log, now_ms)
     if row.state in states.PREPARED:
-        return _of_prepared(row, context, now_ms)
-    return _of_idle(row, context.limits, now_ms)
+        return _of_prepared(row, log, now_ms)
+    return _of_idle(row, log.limits, now_ms)
 
 
-def _of_open(row: IdRow, context: Context, now_ms: int) -> Next:
+def _of_open(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     if row.timeout_ms == TWO_PHASE_TIMEOUT_MS:
         return Next("", "", "no timeout", more="two-phase commit")
     times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
     timeout = f"timeout {words.duration(row.timeout_ms)}"
     if times_out_ms is None or not is_time(times_out_ms):
         return Next("unknown", "unknown", "unknown", more=f"{timeout}; its start time is not valid")
-    due_ms = abort_due_ms(row, context) or times_out_ms
-    if is_overdue(row, context):
+    due_ms = abort_due_ms(row, log) or times_out_ms
+    if is_overdue(row, log):
         return Next("now", "warning", "overdue by", SINCE, due_ms, more="the coordinator should have aborted it")
     left_ms = times_out_ms - now_ms
     if left_ms <= 0:
@@ -71,8 +72,8 @@ def _of_open(row: IdRow, context: Context, now_ms: int) -> Next:
     return Next("", "", "", UNTIL, times_out_ms, "left", more=timeout)
 
 
-def _of_prepared(row: IdRow, context: Context, now_ms: int) -> Next:
-    if not is_stuck(row, context):
+def _of_prepared(row: IdRow, log: KnownLog, now_ms: int) -> Next:
+    if not is_stuck(row, log):
         return Next("muted", "", "markers being written")
     since = f"in {states.NAMES[row.state]} for {words.duration(now_ms - row.state_since_ms)}"
     return Next("when", "completing", "completes when its markers are written", more=f"{since}, retried without limit")

@@ -14,19 +14,19 @@ from service.api.http.kept import KeptRoute
 from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import only_known
 from service.api.schemas.transactions import State
-from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding
 from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
+from service.domain.transaction_log.known_log import KnownLog
 from service.domain.transaction_log.states import is_time
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import EndedCounts
 from service.store.queries.history import ended_since
-from service.store.queries.judged_partitions import context_at
+from service.store.queries.judged_partitions import known_log_at
 from service.store.queries.transactions import Page
 from service.store.rows.ids import IdRow
 from service.web.partitions.blocking_chain import Blocking, read_blocking
@@ -135,8 +135,8 @@ def _listed(
 ) -> list[Listed]:
     ids = [row.transactional_id for row in rows]
     ended = ended_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
-    context = context_at(connection, frame.cluster.id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
-    return [_one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, context) for row in rows]
+    log = known_log_at(connection, frame.cluster.id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
+    return [_one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, log) for row in rows]
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
@@ -158,18 +158,18 @@ def _one(
     places: Sequence[tuple[str, int]],
     blocking: Blocking,
     ended: Mapping[bytes, EndedCounts],
-    context: Context,
+    log: KnownLog,
 ) -> Listed:
     key = id_key(row.transactional_id)
     hanging = tuple(blocking.hanging.get(key, ()))
     outcome, confidence = last_outcome(row)
-    is_late = is_stuck(row, context) or is_overdue(row, context)
+    is_late = is_stuck(row, log) or is_overdue(row, log)
     return Listed(
         anchor=f"t-{blake2b(row.transactional_id, digest_size=9).hexdigest()}",
         row=row,
         tone="critical" if hanging else "warning" if is_late else "",
         open_since_ms=row.started_at_ms if row.state in states.OPEN and is_time(row.started_at_ms) else None,
-        next=next_step(row, context, frame.now_ms),
+        next=next_step(row, log, frame.now_ms),
         places=tuple(f"{topic}-{partition}" for topic, partition in places),
         hanging=hanging,
         blocks=tuple(blocking.groups.get(key, ())) if row.state in states.OPEN else (),

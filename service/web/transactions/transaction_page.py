@@ -20,14 +20,15 @@ from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
 from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.states import expires_at_ms, is_time
+from service.domain.transaction_log.deadlines import expires_at_ms
+from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, transactions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
-from service.store.queries.judged_partitions import context_at
+from service.store.queries.judged_partitions import known_log_at
 from service.store.rows.ids import IdRow
 from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
 from service.web.partitions.blocking_chain import read_blocking
@@ -85,7 +86,7 @@ def _one(
     connection: Connection, frame: Frame, row: IdRow, window: Window, begin: TimelineCursor, offset: int | None
 ) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
-    context = context_at(connection, cluster_id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
+    log = known_log_at(connection, cluster_id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
     producers = producers_of(connection, cluster_id, row.transactional_id)
     history = read_history(connection, row, producers, window, now_ms)
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
@@ -101,10 +102,10 @@ def _one(
         row=row,
         state=states.NAMES[row.state],
         is_open=row.state in states.OPEN,
-        is_late=is_stuck(row, context) or is_overdue(row, context),
+        is_late=is_stuck(row, log) or is_overdue(row, log),
         open_since_ms=row.started_at_ms if is_time(row.started_at_ms) else None,
         since_ms=row.state_since_ms if is_time(row.state_since_ms) else None,
-        next=next_step(row, context, now_ms),
+        next=next_step(row, log, now_ms),
         outcome=outcome,
         confidence=confidence,
         places=places,
@@ -115,7 +116,7 @@ def _one(
         answers=answers(history.within),
         last_abort=answers(_newest_abort(history))[:1],
         coordinator=coordinators(connection, frame.cluster).get(row.partition),
-        expiry=_expiry(row, frame, context.limits.sweep_ms),
+        expiry=_expiry(row, frame, log.limits.sweep_ms),
         producers=producers,
         before=_before(row, producers),
         history=history,

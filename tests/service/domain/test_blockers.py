@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blockers import (
+from service.domain.findings.blockers import (
     CONFIRMATION_TAKES_MS,
     SETTLED_MS,
     YOUNG_MS,

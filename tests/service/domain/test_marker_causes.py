@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.endings import (
+from service.domain.partitions.marker_causes import (
     CLOCKS_MS,
     CLOSE_MS,
     Decision,

@@ -11,7 +11,7 @@ from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.endings import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
+from service.domain.partitions.marker_causes import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import Gap

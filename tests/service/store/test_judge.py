@@ -18,6 +18,7 @@ from service.domain.partitions.facts import PartitionsBatch
 from service.domain.reasons.unread import DESCRIBE, PartitionsUnresponsive
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
 from service.store import clusters, lease, schema
 from service.store.engine import open_reader
 from service.store.errors import LeaseLost
@@ -141,7 +142,7 @@ def test_rules_of_people_count(cluster: Cluster, reader: Engine) -> None:
     judged.judge.round(NOW_MS)
     found = judged.found()[Kind.LONG_RUNNING]
     assert (found.severity, found.owner) == (Severity.WARNING, "payments")
-    assert found.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000 + states.ABORT_SLACK_MS
+    assert found.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000 + ABORT_SLACK_MS
 
 
 def test_timeouts_are_counted_once_whoever_judges(judged: Judged) -> None:

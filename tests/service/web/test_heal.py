@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from service.domain.findings.context import Limits
 from service.domain.findings.finding import Finding, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.outlook import outlook_of
@@ -16,6 +15,7 @@ from service.domain.partitions.open_entries import Owner, Relation, RelationKind
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.web.findings.plan import plan_of
 from service.web.findings.words import about, is_muted, outlook_of_finding

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.findings.confirmation import EndsKnown, Unowned
+from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import Owner
 from service.domain.reasons.decided import HasGrown
 from service.domain.transaction_log import states
@@ -22,11 +24,14 @@ from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 from spark_jobs.judge.hanging_case import FACTS_TAKE_MS, GROWN_AGAIN_MS, HangingCase
 from spark_jobs.judge.resolution import observed
 from tests.helpers.builders import transaction_log
-from tests.service.domain.findings.test_open_entries import ENTRY, KNOWN, NOW_MS, OWNER
+from tests.service.domain.findings.test_open_entries import ENTRY, NOW_MS, OWNER
+from tests.service.domain.findings.test_open_entries import KNOWN as KNOWN_LOG
 from tests.service.domain.test_decision import READINGS, verdict
 
 IDLE = OWNER._replace(state=states.COMPLETE_COMMIT, partitions=())
 UNOWNED = Unowned(NOW_MS, EndsKnown(NOW_MS, {}), ())
+
+KNOWN = Context(KNOWN_LOG, Rules())
 
 
 def new(owner: Owner | None = IDLE) -> HangingCase:
@@ -227,7 +232,7 @@ def test_a_superseded_producer_adds_no_partition(owner: Owner | None) -> None:
 
 
 def test_a_producer_whose_transaction_would_have_timed_out_adds_no_partition() -> None:
-    assert not new().may_be_added(KNOWN, ENTRY.first_seen_ms + IDLE.timeout_ms + KNOWN.limits.scan_ms + 1)
+    assert not new().may_be_added(KNOWN, ENTRY.first_seen_ms + IDLE.timeout_ms + KNOWN_LOG.limits.scan_ms + 1)
 
 
 @pytest.mark.parametrize(("stood_for_ms", "was_there_for_ms"), [(None, 0), (500, 500), (-1_000, 0)])

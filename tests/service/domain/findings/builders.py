@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.domain.findings.conditions import IdState
-from service.domain.findings.context import Context, Limits
+from service.domain.findings.context import Context
 from service.domain.findings.events import Event
 from service.domain.findings.rules import Rule, Rules
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.transaction_log.known_log import KnownLog, Limits
 
 NOW_MS = 1_790_000_000_000
 S, M, H = 1_000, 60_000, 3_600_000
@@ -19,11 +20,13 @@ S, M, H = 1_000, 60_000, 3_600_000
 def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), scan_ms: int = 10 * S) -> Context:
     """Two log partitions, 0 and 1, both known until `until_ms`; brokers 10 and 11 lead them."""
     return Context(
-        Limits(scan_ms, 168 * H, H, frozenset(assumed)),
+        KnownLog(
+            Limits(scan_ms, 168 * H, H, frozenset(assumed)),
+            {0: until_ms, 1: until_ms},
+            {0: 10, 1: 11},
+            is_complete=True,
+        ),
         Rules(rules),
-        {0: until_ms, 1: until_ms},
-        {0: 10, 1: 11},
-        True,
     )
 
 

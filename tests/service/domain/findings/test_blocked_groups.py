@@ -33,6 +33,7 @@ from service.domain.partitions.open_entries import Entry, Owner, Relation, Relat
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, M, S, context
 
@@ -146,7 +147,7 @@ def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_i
     (long,) = found([victim(stalled_ms=M)], one)
     assert (long.severity, long.self_heals_at_ms) == (
         Severity.INFO,
-        NOW_MS - 10 * S + 5 * M + 10 * S + states.ABORT_SLACK_MS,
+        NOW_MS - 10 * S + 5 * M + 10 * S + ABORT_SLACK_MS,
     )
     assert "It goes on when the transaction ends, at 2026" in long.advice
     (endless,) = found([victim(stalled_ms=M)], blocker(RelationKind.OPEN, timeout_ms=TWO_PHASE_TIMEOUT_MS))

@@ -185,7 +185,8 @@ def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, 
     new = one_by_one(random_names(6))
     uses = used_for(new, 5 * S)
     now_ms = NOW_MS + after_ms
-    here = context(until_ms=now_ms)._replace(settled_ms=now_ms)
+    here = context(until_ms=now_ms)
+    here = here._replace(log=here.log._replace(settled_ms=now_ms))
     settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
     told = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
     assert [o.kind for o in told.observations] == [Kind.CHURN] * found

@@ -9,17 +9,18 @@ import pytest
 
 from service.domain.findings import ids_running_out, open_too_long
 from service.domain.findings.conditions import MOST_IDS, IdState
-from service.domain.findings.context import SCAN_CONFIG, LogProgress, context_of, limits_of
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Severity
 from service.domain.findings.mismatch import NOT_FOUND, Compared, CoordinatorAnswer, is_comparable, mismatches
-from service.domain.findings.rules import Rule, Rules
+from service.domain.findings.rules import Rule
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
+from service.domain.transaction_log.known_log import SCAN_CONFIG, LogProgress, known_log, limits_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, context, id_now
 
-DUE = 60 * S + 10 * S + states.ABORT_SLACK_MS
+DUE = 60 * S + 10 * S + ABORT_SLACK_MS
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,8 @@ def test_overdue_needs_a_log_that_was_read_to_an_end_asked_for_after_the_deadlin
     one = id_now(age_ms=DUE + M)
     assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
     assert len(open_too_long.overdue([one], context(until_ms=NOW_MS - M))) == 1
-    elsewhere = context()._replace(known_until_ms={1: NOW_MS})
+    elsewhere = context()
+    elsewhere = elsewhere._replace(log=elsewhere.log._replace(known_until_ms={1: NOW_MS}))
     assert open_too_long.overdue([one], elsewhere) == []
 
 
@@ -55,19 +57,19 @@ def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
         LogProgress(1, 1, 49, 50, NOW_MS),
         LogProgress(2, 1, 50, 50, NOW_MS - 10 * S - 1),
     ]
-    found = context_of(limits_of({}), Rules(), views, NOW_MS)
-    assert (dict(found.known_until_ms), found.is_log_complete) == ({0: NOW_MS - 10 * S}, False)
-    assert context_of(limits_of({}), Rules(), views[:1], NOW_MS).is_log_complete
-    assert not context_of(limits_of({}), Rules(), [], NOW_MS).is_log_complete
+    found = known_log(limits_of({}), views, NOW_MS)
+    assert (dict(found.known_until_ms), found.is_complete) == ({0: NOW_MS - 10 * S}, False)
+    assert known_log(limits_of({}), views[:1], NOW_MS).is_complete
+    assert not known_log(limits_of({}), [], NOW_MS).is_complete
 
 
 def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
     """It would look fresh until the clock comes there again, whatever was written meanwhile."""
     just_written = LogProgress(0, 1, 50, 50, NOW_MS + 1 * S)
-    assert context_of(limits_of({}), Rules(), [just_written], NOW_MS).is_log_complete
+    assert known_log(limits_of({}), [just_written], NOW_MS).is_complete
     set_back = LogProgress(1, 1, 50, 50, NOW_MS + 1 * S + 1)
-    found = context_of(limits_of({}), Rules(), [just_written, set_back], NOW_MS)
-    assert (dict(found.known_until_ms), found.is_log_complete) == ({0: NOW_MS + 1 * S}, False)
+    found = known_log(limits_of({}), [just_written, set_back], NOW_MS)
+    assert (dict(found.known_until_ms), found.is_complete) == ({0: NOW_MS + 1 * S}, False)
 
 
 def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
@@ -107,7 +109,7 @@ def test_long_running_is_legal_and_says_when_it_ends() -> None:
     (found,) = open_too_long.long_running([id_now(age_ms=M, timeout_ms=15 * M)], context())
     assert (found.severity, found.self_heals_at_ms) == (
         Severity.INFO,
-        NOW_MS - M + 15 * M + 10 * S + states.ABORT_SLACK_MS,
+        NOW_MS - M + 15 * M + 10 * S + ABORT_SLACK_MS,
     )
     assert "discarded" in found.evidence[1].text
     (found,) = open_too_long.long_running([id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS)], context())

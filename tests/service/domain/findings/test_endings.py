@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.endings import EndedTransaction, resolution_of
+from service.domain.findings.ended_hang import EndedTransaction, resolution_of
 from service.domain.worlds.markers import Marker
 from tests.service.domain.findings.test_open_entries import ENTRY, NOW_MS, PLACE
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.findings.context import Context, Limits
-from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner, Relation, owner_of, relate
 from service.domain.reasons.unjudged import LogUnread, OwnerLeftBehind
 from service.domain.transaction_log import states
+from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
+from service.domain.transaction_log.known_log import KnownLog, Limits
 
 NOW_MS = 1_790_000_000_000
-DUE_AFTER_MS = 60_000 + 10_000 + states.ABORT_SLACK_MS
+DUE_AFTER_MS = 60_000 + 10_000 + ABORT_SLACK_MS
 PLACE = ("orders", 3)
 
 ENTRY = Entry("orders", 3, 7, 4, 120, -1, -1, None, None, NOW_MS - 9_000, NOW_MS - 100)
@@ -38,12 +38,12 @@ OWNER = Owner(
     ended_state=None,
     ended_value=None,
 )
-KNOWN = Context(Limits(10_000, 604_800_000, 3_600_000, frozenset()), Rules(), {0: NOW_MS}, {0: 1}, True)
-NOT_READ = KNOWN._replace(known_until_ms={}, is_log_complete=False)
+KNOWN = KnownLog(Limits(10_000, 604_800_000, 3_600_000, frozenset()), {0: NOW_MS}, {0: 1}, True)
+NOT_READ = KNOWN._replace(known_until_ms={}, is_complete=False)
 
 
-def related(owner: Owner | None, context: Context = KNOWN, *, is_hanging: bool = False) -> Relation:
-    return relate(ENTRY, [] if owner is None else [owner], context, is_hanging=is_hanging)
+def related(owner: Owner | None, log: KnownLog = KNOWN, *, is_hanging: bool = False) -> Relation:
+    return relate(ENTRY, [] if owner is None else [owner], log, is_hanging=is_hanging)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_undecodable_record_tells_nothing() -> None:
 
 
 def test_one_partition_of_the_log_is_enough_for_an_id_and_all_are_needed_for_nobody() -> None:
-    partly = KNOWN._replace(is_log_complete=False)
+    partly = KNOWN._replace(is_complete=False)
     assert related(OWNER._replace(state=states.EMPTY, partitions=()), partly).is_unowned
     assert not related(None, partly).is_unowned
 

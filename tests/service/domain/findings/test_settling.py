@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.findings.churn import Uses
-from service.domain.findings.context import Context, Limits, LogProgress, context_of
+from service.domain.findings.context import Context
 from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
 from service.domain.findings.events import MOST_SUBJECTS, Event, subjects
 from service.domain.findings.finding import Finding, Key, Subject
@@ -20,6 +20,7 @@ from service.domain.findings.rules import Rules
 from service.domain.findings.settling import Settling
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
+from service.domain.transaction_log.known_log import Limits, LogProgress, known_log
 from tests.service.domain.findings.builders import NOW_MS, H, M, S, event
 
 PARTITIONS = (0, 1, 2)
@@ -55,7 +56,7 @@ class Judged:
                 self.read_ms[number] = now_ms
         context = self._context(now_ms)
         events = [e for e in self.known.values() if e.at_ms >= now_ms - REMEMBERED_MS]
-        settling = Settling(context.settled_ms, self.read_ms, self.begun_ms, now_ms)
+        settling = Settling(context.log.settled_ms, self.read_ms, self.begun_ms, now_ms)
         found = find_in_events(events, Lookups(lambda _: {}, lambda ids: self._uses(ids, now_ms)), settling, context)
         for change in reconcile(self.findings, RoundResult(found.observations, frozenset()), now_ms, "c"):
             self.findings[change.finding.kind, change.finding.subject] = change.finding
@@ -71,7 +72,7 @@ class Judged:
         for partition in PARTITIONS:
             behind = self.read_to[partition] < now_ms
             views.append(LogProgress(partition, 10, 0, int(behind), now_ms))
-        return context_of(LIMITS, Rules(()), views, now_ms)
+        return Context(known_log(LIMITS, views, now_ms), Rules(()))
 
     def counts(self) -> dict[Key, int]:
         return {key: one.count for key, one in self.findings.items()}
@@ -206,4 +207,4 @@ def test_what_many_subjects_are_told_as_is_settled_too() -> None:
     ],
 )
 def test_how_far_the_log_is_settled(views: list[LogProgress], settled_ms: int | None) -> None:
-    assert context_of(LIMITS, Rules(()), views, NOW_MS).settled_ms == settled_ms
+    assert known_log(LIMITS, views, NOW_MS).settled_ms == settled_ms

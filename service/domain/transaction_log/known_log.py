@@ -1,0 +1,111 @@
+"""What is known of the transaction log at a moment: how far it is read, and the brokers' own limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from service.domain.transaction_log.coordinator_partition import partition_count
+from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CONFIG
+
+SCAN_CONFIG: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+SWEEP_CONFIG: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
+
+PROGRESS_FRESH_MS: Final = 10_000
+"""Age up to which a requested end offset counts as the present end of a log partition. If the partition is read to that
+offset, everything written there is known."""
+
+CLOCK_AHEAD_MS: Final = 1_000
+"""Time by which an end offset may have been requested after the start of the round that uses it. If it is further
+ahead, it was stored before the clock was set back, so its age is unknown."""
+
+
+class Limits(NamedTuple):
+    """The brokers' own configs, in ms; `assumed` names those that are Kafka's defaults because no broker reported a
+    value."""
+
+    scan_ms: int
+    expiration_ms: int
+    sweep_ms: int
+    assumed: frozenset[str]
+
+
+def limits_of(configs: Mapping[str, Mapping[str, str]]) -> Limits:
+    """Returns the limits from `{name: {"value", "source"}}`, the form in which a cluster's configs are stored."""
+    reported = {name: config["value"] for name, config in configs.items() if config["source"] == "broker"}
+    values = CONFIG_DEFAULTS | reported
+    return Limits(
+        int(values[SCAN_CONFIG]),
+        int(values[EXPIRATION_CONFIG]),
+        int(values[SWEEP_CONFIG]),
+        frozenset(CONFIG_DEFAULTS) - reported.keys(),
+    )
+
+
+class LogProgress(NamedTuple):
+    """A partition of the transaction log: read up to `next_offset`, with the end offset that ListOffsets returned at
+    `end_asked_at_ms`. `topic_partitions`: their number by the topic's metadata; None: not known."""
+
+    partition: int
+    leader: int
+    next_offset: int
+    end_offset: int
+    end_asked_at_ms: int
+    topic_partitions: int | None = None
+
+
+UNANSWERED_AFTER_MS: Final = 30_000
+"""Time after which a partition that does not answer, while others do, is not waited for any more: its coordinator is
+down, or hidden from us."""
+
+
+class KnownLog(NamedTuple):
+    """The transaction log as far as it is known.
+
+    - `known_until_ms`: by log partition, the time up to which everything that was written is known. Partitions that
+      cannot be judged now (not read to their end, or asked too long ago) are absent.
+    - `is_complete`: all partitions can be judged, and there are some.
+    - `settled_ms`: the time up to which all partitions that answer have been read, however long ago that was; None
+      while one of them is not read to its end.
+    - `partition_count`: the number of partitions of the transaction log; 0 if none was read.
+    """
+
+    limits: Limits
+    known_until_ms: Mapping[int, int]
+    leaders: Mapping[int, int]
+    is_complete: bool
+    settled_ms: int | None = None
+    partition_count: int = 0
+
+    def is_known_until(self, partition: int, at_ms: int) -> bool:
+        """Returns whether everything that was written to the log partition until then is known."""
+        known_ms = self.known_until_ms.get(partition)
+        return known_ms is not None and known_ms >= at_ms
+
+    def assumed(self, config: str) -> str:
+        """Returns the remark for a sentence that depends on the config; empty if the config could be read."""
+        return f" (assumed: the brokers' {config} could not be read)" if config in self.limits.assumed else ""
+
+
+def known_log(limits: Limits, progress: Iterable[LogProgress], now_ms: int) -> KnownLog:
+    """Returns what is known, from the progress of reading."""
+    progress = list(progress)
+    fresh = {v.partition: v.end_asked_at_ms for v in progress if _is_fresh(v, now_ms)}
+    leaders = {v.partition: v.leader for v in progress}
+    is_complete = bool(progress) and len(fresh) == len(progress)
+    count = partition_count(leaders, (one.topic_partitions for one in progress))
+    return KnownLog(limits, fresh, leaders, is_complete, _settled_ms(progress, now_ms), count)
+
+
+def _settled_ms(progress: Iterable[LogProgress], now_ms: int) -> int | None:
+    newest_ms = max((v.end_asked_at_ms for v in progress), default=0)
+    answering = [v for v in progress if newest_ms - v.end_asked_at_ms <= UNANSWERED_AFTER_MS]
+    is_known = all(v.next_offset >= v.end_offset and v.end_asked_at_ms - now_ms <= CLOCK_AHEAD_MS for v in answering)
+    return min(v.end_asked_at_ms for v in answering) if answering and is_known else None
+
+
+def _is_fresh(progress: LogProgress, now_ms: int) -> bool:
+    return (
+        progress.next_offset >= progress.end_offset
+        and -CLOCK_AHEAD_MS <= now_ms - progress.end_asked_at_ms <= PROGRESS_FRESH_MS
+    )
