@@ -5,8 +5,6 @@ transaction coordinators of a cluster.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
@@ -19,36 +17,12 @@ from service.api.http.parameters import only_known
 from service.api.http.principals import principal_of
 from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError, describe
 from service.api.http.store import store_of
-from service.api.schemas import unknowns
-from service.api.schemas.clusters import (
-    Broker,
-    Cluster,
-    Clusters,
-    Config,
-    CoordinatorPartition,
-    Coordinators,
-    FindingCount,
-    PartitionCounts,
-    Rates,
-    States,
-    Totals,
-    TruncatedCount,
-)
-from service.api.schemas.sources import describe_sources, read_stalls
-from service.api.schemas.transactions import Aborts
-from service.api.schemas.unknowns import Unknown, UnknownThing
-from service.domain.findings.kinds import Kind, Status
+from service.api.schemas.clusters import Cluster, Clusters, CoordinatorPartition, Coordinators
 from service.domain.source_state import SourceName
-from service.domain.transaction_log import states
-from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRED, OPEN
-from service.store.queries import clusters, findings
+from service.domain.transaction_log.states import EXPIRED, OPEN
+from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
-from service.store.queries.judged_partitions import Coverage, coverage
-from service.store.rows.counters import ABORTS, COMMITS, CONTRADICTIONS
-
-RATE_WINDOW_MS: Final = 300_000
-
-_MINUTE_MS: Final = 60_000
+from service.views.cluster.description import describe_cluster
 
 router = APIRouter(route_class=KeptRoute, tags=["clusters"], dependencies=[Depends(only_known)])
 
@@ -64,7 +38,7 @@ def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None)
         page, next_cursor = cut(sorted(seen, key=_place), _place, limit, cursor, "clusters")
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
     as_of_ms = max((one.as_of_ms for one in described if one.as_of_ms is not None), default=None)
-    items = [one.body for one in described]
+    items = [Cluster.of(one) for one in described]
     return answer(Clusters(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
@@ -77,7 +51,7 @@ def get_cluster(request: Request, cluster: str) -> Response:
     """Returns one cluster."""
     with store_of(request).read() as connection:
         described = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
-    return answer(described.body, described.as_of_ms)
+    return answer(Cluster.of(described), described.as_of_ms)
 
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:
@@ -89,127 +63,6 @@ def known_cluster(connection: Connection, name: str) -> ClusterRow:
             404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
         )
     return found
-
-
-def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
-    """Returns `{name: {"value", "source"}}` for every config that matters; Kafka's default if none was reported."""
-    assumed = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
-    return assumed | dict((cluster.description or {}).get("configs", {}))
-
-
-class Described(NamedTuple):
-    """A cluster described for an answer. `as_of_ms`: time of the newest success of any of its sources. `unknown`: the
-    unknowns in the body, as values.
-    """
-
-    body: Cluster
-    as_of_ms: int | None
-    unknown: list[Unknown]
-
-
-def describe_cluster(
-    connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
-) -> Described:
-    """Describes a cluster by the data in the store. `now_ms` decides only whether its sources stall.
-
-    `covered`: its coverage, if the caller has read it already.
-    """
-    statuses = clusters.statuses(connection, cluster.id)
-    as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
-    covered = covered or coverage(connection, cluster.id)
-    found = findings.counts(connection, cluster.id)
-    description = cluster.description or {}
-    ids = dict.fromkeys(states.NAMES, 0)
-    for count in clusters.state_counts(connection, cluster.id):
-        ids[count.state] += count.ids
-    configs = configs_of(cluster)
-    truncated = findings.truncated(connection, cluster.id)
-    counted = clusters.unlabelled_counters(connection, cluster.id)
-    unknown = unknowns.of_cluster(
-        statuses=statuses.values(),
-        gaps=clusters.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
-        unknown_ids=ids[states.UNKNOWN],
-        configs=configs,
-        coverage=covered,
-        truncated=truncated,
-    )
-    body = Cluster(
-        cluster=cluster.name,
-        cluster_id=cluster.kafka_cluster_id,
-        states=States(
-            Empty=ids[states.EMPTY],
-            Ongoing=ids[states.ONGOING],
-            PrepareCommit=ids[states.PREPARE_COMMIT],
-            PrepareAbort=ids[states.PREPARE_ABORT],
-            CompleteCommit=ids[states.COMPLETE_COMMIT],
-            CompleteAbort=ids[states.COMPLETE_ABORT],
-            Unknown=ids[states.UNKNOWN],
-        ),
-        open=sum(ids[state] for state in states.OPEN),
-        hanging=sum(row.findings for row in found if (row.kind, row.status) == (Kind.HANGING, Status.CONFIRMED)),
-        partitions=PartitionCounts(
-            watched=covered.watched,
-            judged=covered.judged,
-            unknown=covered.unknown,
-            blocked=covered.blocked,
-            not_covered=covered.not_covered,
-        ),
-        findings=[FindingCount(kind=row.kind, status=row.status, count=row.findings) for row in found],
-        truncated=[TruncatedCount(kind=kind, count=number) for kind, number in truncated.items()],
-        contradictions=counted.get(CONTRADICTIONS, 0),
-        totals=Totals(
-            counted_since=text_of_time(cluster.counted_since_ms),
-            commits=counted.get(COMMITS, 0),
-            aborts=_aborts(counted),
-        ),
-        rates=_rates(connection, cluster, as_of_ms),
-        brokers=[Broker.of(broker) for broker in description.get("brokers", [])],
-        features=dict(description.get("features", {})),
-        configs={name: Config(value=config["value"], source=config["source"]) for name, config in configs.items()},
-        sources=describe_sources(
-            clusters.partitions(connection, cluster.id),
-            statuses,
-            covered,
-            read_stalls(connection, cluster.id, statuses, covered, now_ms),
-            now_ms,
-        ),
-        unknown=[UnknownThing.of(one) for one in unknown],
-    )
-    return Described(body, as_of_ms, unknown)
-
-
-def _aborts(counted: Mapping[str, int]) -> Aborts:
-    """Returns aborts by cause. An abort that has no cause yet (for some seconds at most) counts as unattributed."""
-    aborts = Aborts(
-        client=counted.get("aborts_client", 0),
-        timeout=counted.get("aborts_timeout", 0),
-        fenced=counted.get("aborts_fenced", 0),
-        admin=counted.get("aborts_admin", 0),
-        unattributed=0,
-    )
-    aborts.unattributed = counted.get(ABORTS, 0) - aborts.client - aborts.timeout - aborts.fenced - aborts.admin
-    return aborts
-
-
-def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
-    """Returns the rates over the last whole minutes before `as_of`: five at most, and none from before counting
-    began.
-    """
-    if as_of_ms is None or cluster.counted_since_ms is None:
-        return Rates(window_ms=0, commits_per_s=0.0, aborts_per_s=0.0)
-    to_ms = as_of_ms - as_of_ms % _MINUTE_MS
-    window_ms = max(0, min(RATE_WINDOW_MS, to_ms - cluster.counted_since_ms))
-    if window_ms == 0:
-        return Rates(window_ms=0, commits_per_s=0.0, aborts_per_s=0.0)
-    # counting may have begun within a minute: the row of that minute begins before the window
-    first_ms = to_ms - window_ms
-    ends = clusters.ended_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
-    seconds = window_ms / 1000
-    return Rates(
-        window_ms=window_ms,
-        commits_per_s=round(ends.commits / seconds, 3),
-        aborts_per_s=round(ends.aborts / seconds, 3),
-    )
 
 
 @router.get(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -13,9 +13,12 @@ from service.api.schemas.findings import KindWord, StatusWord
 from service.api.schemas.shape import OneOf, Shape, Time
 from service.api.schemas.sources import Source
 from service.api.schemas.transactions import Aborts
-from service.api.schemas.unknowns import UnknownThing
-from service.domain.releases import release_of
+from service.domain.transaction_log import states
+from service.domain.transaction_log.states import EXPIRED
 from service.store.queries.clusters import LogPartitionRow
+from service.store.rows.counters import ABORTS, COMMITS
+from service.views.cluster.description import Description
+from service.views.cluster.unknowns import Unknown, UnknownKind
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,17 +96,26 @@ class Broker(Shape):
         ),
     ]
 
-    @staticmethod
-    def of(broker: Mapping[str, Any]) -> Broker:
-        """Returns a broker of a cluster's description in the store."""
-        release = release_of(broker.get("newest_metadata_version"))
-        return Broker(id=broker["id"], host=broker["host"], port=broker["port"], release=release)
-
 
 @dataclass(slots=True, kw_only=True)
 class Config(Shape):
     value: str
     source: Annotated[str, OneOf("broker", "assumed")]
+
+
+@dataclass(slots=True, kw_only=True)
+class UnknownThing(Shape):
+    """Something that cannot be known now, and the permission that would help."""
+
+    kind: UnknownKind
+    what: str
+    why: str
+    grant: str | None
+
+    @staticmethod
+    def of(unknown: Unknown) -> UnknownThing:
+        grant = None if unknown.grant is None else unknown.grant.text
+        return UnknownThing(kind=unknown.kind, what=unknown.what, why=unknown.why, grant=grant)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,6 +145,51 @@ class Cluster(Shape):
     configs: dict[str, Config]
     sources: list[Source]
     unknown: list[UnknownThing]
+
+    @staticmethod
+    def of(seen: Description) -> Cluster:
+        covered = seen.coverage
+        return Cluster(
+            cluster=seen.cluster.name,
+            cluster_id=seen.cluster.kafka_cluster_id,
+            states=States(**{states.NAMES[state]: number for state, number in seen.ids.items() if state != EXPIRED}),
+            open=seen.open,
+            hanging=seen.hanging,
+            partitions=PartitionCounts(
+                watched=covered.watched,
+                judged=covered.judged,
+                unknown=covered.unknown,
+                blocked=covered.blocked,
+                not_covered=covered.not_covered,
+            ),
+            findings=[FindingCount(kind=row.kind, status=row.status, count=row.findings) for row in seen.counts],
+            truncated=[TruncatedCount(kind=kind, count=number) for kind, number in seen.truncated.items()],
+            contradictions=seen.contradictions,
+            totals=Totals(
+                counted_since=text_of_time(seen.cluster.counted_since_ms),
+                commits=seen.ended.get(COMMITS, 0),
+                aborts=_aborts(seen.ended),
+            ),
+            rates=Rates(**seen.rates._asdict()),
+            brokers=[Broker(**one._asdict()) for one in seen.brokers],
+            features=dict(seen.features),
+            configs={name: Config(value=one["value"], source=one["source"]) for name, one in seen.configs.items()},
+            sources=[Source.of(one) for one in seen.sources],
+            unknown=[UnknownThing.of(one) for one in seen.unknown],
+        )
+
+
+def _aborts(counted: Mapping[str, int]) -> Aborts:
+    """Returns aborts by cause. An abort that has no cause yet (for some seconds at most) counts as unattributed."""
+    aborts = Aborts(
+        client=counted.get("aborts_client", 0),
+        timeout=counted.get("aborts_timeout", 0),
+        fenced=counted.get("aborts_fenced", 0),
+        admin=counted.get("aborts_admin", 0),
+        unattributed=0,
+    )
+    aborts.unattributed = counted.get(ABORTS, 0) - aborts.client - aborts.timeout - aborts.fenced - aborts.admin
+    return aborts
 
 
 @dataclass(slots=True, kw_only=True)

@@ -122,7 +122,7 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
             links=[link for link in chain if not link.is_muted],
             coverage=frame.covered,
             ids=sum(frame.ids.values()),
-            is_cut=any(one.kind == Kind.HANGING for one in frame.body.truncated),
+            is_cut=Kind.HANGING in frame.seen.truncated,
             left_ms=left_ms(frame),
             is_silent=is_silent(frame),
             lost=len(lost),

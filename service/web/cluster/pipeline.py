@@ -9,7 +9,6 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from service.api.http.kept import KeptRoute
-from service.api.schemas.clusters import Config
 from service.domain.findings.formatting import join_names
 from service.domain.source_state import COVERED_WITHIN_MS, SourceName
 from service.domain.transaction_log import states
@@ -60,26 +59,26 @@ def get_pipeline(request: Request, cluster: str) -> Response:
 
 
 def _pipeline(connection: Connection, frame: Frame) -> Response:
-    cluster_id, body, now_ms = frame.cluster.id, frame.body, frame.now_ms
+    cluster_id, seen, now_ms = frame.cluster.id, frame.seen, frame.now_ms
     since_ms = now_ms - _DAY_MS
     logs = clusters.partitions(connection, cluster_id)
     rejects = count_rejects(connection, cluster_id, since_ms)
     denied = denied_groups(connection, cluster_id)
-    limits = limits_in_use(body.configs)
-    as_of_ms = {one.source: frame.as_of_ms(one.source) for one in body.sources}
-    sources = source_rows(body.sources, as_of_ms, frame.stalls, logs, rejects, now_ms)
+    limits = limits_in_use(seen.configs)
+    as_of_ms = {one.name: frame.as_of_ms(one.name) for one in seen.sources}
+    sources = source_rows(seen.sources, as_of_ms, frame.stalls, logs, rejects, now_ms)
     assumed = sum(limit.is_assumed for limit in limits)
-    counts, unknown_ids = body.partitions, body.states.Unknown
+    counts, unknown_ids = seen.coverage, seen.ids[states.UNKNOWN]
     standing = counts.blocked if counts.watched else None
     others = asked_rows(request_times(connection, cluster_id), len(denied), assumed, len(limits), standing)
     coordinators = [row for row in logs if row.source == SourceName.TRANSACTION_LOG]
-    unknown, more_unknown = bounded(unknown_rows(frame.unknown, denied, body.brokers))
+    unknown, more_unknown = bounded(unknown_rows(seen.unknown, denied, seen.brokers))
     return render(
         "pipeline.html",
         frame,
         page="pipeline",
         verdict=pipeline_verdict(
-            frame.freshness, counts.watched, counts.unknown, unknown_ids, len(frame.unknown), sources
+            frame.freshness, counts.watched, counts.unknown, unknown_ids, len(seen.unknown), sources
         ),
         unknown=unknown,
         more_unknown=more_unknown,
@@ -95,11 +94,11 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     )
 
 
-def limits_in_use(configs: Mapping[str, Config]) -> list[Limit]:
+def limits_in_use(configs: Mapping[str, Mapping[str, str]]) -> list[Limit]:
     """Returns the limits that verdicts depend on, then the others that the brokers reported."""
     names = [*CONFIG_DEFAULTS, *sorted(configs.keys() - CONFIG_DEFAULTS.keys())]
     return [
-        Limit(name, _value(name, configs[name].value), configs[name].source == "assumed")
+        Limit(name, _value(name, configs[name]["value"]), configs[name]["source"] == "assumed")
         for name in names
         if name in configs
     ]

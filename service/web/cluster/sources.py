@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.api.schemas.sources import Source
+from service.domain.reasons.reason import text_of
 from service.domain.source_state import SourceName, Stall
 from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import RequestTimes
+from service.views.cluster.sources import Source
 from service.web.shared import words
 from service.web.shared.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 
@@ -68,21 +69,21 @@ def source_rows(
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[SourceRow]:
-    """Returns the rows, the transaction log first. `sources`: of REST's Cluster. `as_of_ms`: the last success by
+    """Returns the rows, the transaction log first. `as_of_ms`: the last success by
     source. `logs`: of the sources that are read in order. `rejects`: by source and partition."""
     rates: dict[str, float] = {}
     for row in logs:
         rates[row.source] = rates.get(row.source, 0) + row.transitions_per_s
     found = []
-    for one in sorted(sources, key=lambda one: (one.source != SourceName.TRANSACTION_LOG, one.source)):
+    for one in sorted(sources, key=lambda one: (one.name != SourceName.TRANSACTION_LOG, one.name)):
         is_read = one.lag is not None
-        count = sum(number for (source, _), number in rejects.items() if source == one.source)
+        count = sum(number for (source, _), number in rejects.items() if source == one.name)
         found.append(
             _row(
                 one,
-                as_of_ms.get(one.source),
-                stalls.get(one.source),
-                words.rate(rates.get(one.source, 0)) if is_read else None,
+                as_of_ms.get(one.name),
+                stalls.get(one.name),
+                words.rate(rates.get(one.name, 0)) if is_read else None,
                 count if is_read else None,
                 now_ms,
             )
@@ -112,7 +113,7 @@ def _row(
     rejects: int | None,
     now_ms: int,
 ) -> SourceRow:
-    source, coverage = one.source, one.coverage
+    source, coverage = one.name, one.coverage
     name, what, needed_for = _NAMES.get(source, (source, "", "what it reports"))
     tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
     if one.error is not None and tone == "ok":
@@ -134,7 +135,7 @@ def _row(
         else f"{coverage.judged:,} of {words.plural(coverage.watched, 'partition')}",
         rejects=rejects,
         needed_for=needed_for,
-        note=one.stalled_why or one.error or coverage.why,
+        note=one.stalled_why or text_of(one.error) or coverage.why,
         stalls=stall is not None,
         stalled_since_ms=None if stall is None else stall.since_ms,
     )

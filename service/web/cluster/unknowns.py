@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from service.api.schemas.clusters import Broker
-from service.api.schemas.unknowns import Unknown, UnknownKind
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, ProducerUnknown, TooManyOpen, TooManyStalled
 from service.domain.source_state import SourceName
+from service.views.cluster.description import Broker
+from service.views.cluster.unknowns import Unknown, UnknownKind
 from service.web.shared.grants import bootstrap_of, grant_of_groups, lines_of
 
 GROUPS_NAMED: Final = 5

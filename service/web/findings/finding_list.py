@@ -180,8 +180,8 @@ def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
 
 def _chips(frame: Frame, selection: FindingSelection) -> list[Chip]:
     counts = dict.fromkeys(Status, 0)
-    for one in frame.body.findings:
-        counts[one.status] += one.count
+    for one in frame.seen.counts:
+        counts[one.status] += one.findings
     query = _query(selection)
     found = []
     for text, statuses, count in (

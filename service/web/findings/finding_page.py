@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 from fastapi import Response
 from sqlalchemy import Connection
 
-from service.api.schemas.clusters import Broker
 from service.domain.doctor.acls import grant_for
 from service.domain.findings.catalogue import EVENTS, UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Evidence, Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.states import NAMES, TOPIC
+from service.views.cluster.description import Broker
 from service.web.findings.forms import CHOICES
 from service.web.findings.headline import how_it_ended, story_of, who_of
 from service.web.findings.place import Where, where_of
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_resolve: bool) -> Response:
     where = where_of(connection, frame.cluster.id, frame.name, finding)
     heal = outlook_of_finding(finding) if finding.status == Status.CONFIRMED else None
-    plan = plan_of(finding, frame.name, _grant(finding, frame.body.brokers), can_resolve=can_resolve)
+    plan = plan_of(finding, frame.name, _grant(finding, frame.seen.brokers), can_resolve=can_resolve)
     return render(
         "finding.html",
         frame,

@@ -142,7 +142,7 @@ def _groups(connection: Connection, frame: Frame, show: str, group: str, page: i
         is_cut=len(rows) >= GROUPS_READ,
         most=GROUPS_READ,
         unasked=denied_groups(connection, frame.cluster.id),
-        standing=frame.body.partitions.blocked,
+        standing=frame.covered.blocked,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from fastapi import Request
@@ -13,15 +12,14 @@ from sqlalchemy import Connection
 from service.access.principal import Role
 from service.api.http.principals import principal_of
 from service.api.http.store import store_of
-from service.api.routes.clusters import configs_of, describe_cluster, known_cluster
-from service.api.schemas.clusters import Cluster
-from service.api.schemas.sources import read_stalls
-from service.api.schemas.unknowns import Unknown
+from service.api.routes.clusters import known_cluster
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
 from service.domain.reasons.reason import Reason
 from service.domain.source_state import Cause, SourceName, Stall
+from service.domain.transaction_log import states
 from service.domain.transaction_log.known_log import Limits, limits_of
+from service.domain.transaction_log.states import EXPIRED
 from service.store.queries import clusters as read
 from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings
@@ -34,6 +32,7 @@ from service.store.queries.judged_partitions import (
     judged_stalled,
     log_unread_reason,
 )
+from service.views.cluster.description import Description, describe_cluster
 from service.web.shared.stalls import StallLine, stall_lines
 
 _DAY_MS = 86_400_000
@@ -48,24 +47,20 @@ class Rights(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The data of the frame. `body`: the cluster as REST describes it. `standing`: partitions with a stalled LSO, the
-    longest stalled first. `stalls`: the sources that stall, by name. `first_read`: progress of the first read of the
-    transaction log; None when that is over. `expiring`: number of ids that expire within 24 hours. `unknown`: things
-    that cannot be known now. `log_unread`: why the transaction log cannot be read, None if it can; `has_log`: there is
-    one."""
+    """The data of the frame. `seen`: the cluster, described. `standing`: partitions with a stalled LSO, the longest
+    stalled first. `stalls`: the sources whose stall is shown, by name. `first_read`: progress of the first read of the
+    transaction log; None when that is over. `expiring`: number of ids that expire within 24 hours. `log_unread`: why
+    the transaction log cannot be read, None if it can; `has_log`: there is one."""
 
     clusters: tuple[str, ...]
     cluster: ClusterRow
-    body: Cluster
+    seen: Description
     standing: Sequence[JudgedPartition]
-    covered: Coverage
-    statuses: Mapping[str, StatusRow]
     freshness: Freshness
     stalls: Mapping[str, Stall]
     findings: int
     critical: int
     expiring: int
-    unknown: Sequence[Unknown]
     first_read: FirstRead | None = None
     rights: Rights = Rights()
     log_unread: Reason | None = None
@@ -82,12 +77,20 @@ class Frame(NamedTuple):
     @property
     def ids(self) -> dict[str, int]:
         """Returns the number of ids by the name of their state, without the expired ones."""
-        return asdict(self.body.states)
+        return {states.NAMES[state]: number for state, number in self.seen.ids.items() if state != EXPIRED}
+
+    @property
+    def covered(self) -> Coverage:
+        return self.seen.coverage
+
+    @property
+    def statuses(self) -> Mapping[str, StatusRow]:
+        return self.seen.statuses
 
     @property
     def limits(self) -> Limits:
         """Returns the limits of the brokers, on which verdicts depend."""
-        return limits_of(configs_of(self.cluster))
+        return limits_of(self.seen.configs)
 
     def as_of_ms(self, source: str) -> int | None:
         """Returns the last success of the source, as REST has it; None if there was none."""
@@ -98,9 +101,9 @@ class Frame(NamedTuple):
     def left_out(self) -> str:
         """Returns a sentence about the problems that have no finding because there are too many; empty if there are
         none."""
-        if not (truncated := {one.kind: one.count for one in self.body.truncated}):
+        if not self.seen.truncated:
             return ""
-        return f"Left out, too many at once: {describe_counts(truncated)}. They have no finding of their own."
+        return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. They have no finding of their own."
 
     @property
     def stall_lines(self) -> tuple[StallLine, ...]:
@@ -111,33 +114,27 @@ class Frame(NamedTuple):
 def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Frame:
     standing = judged_stalled(connection, cluster.id)
     covered = coverage(connection, cluster.id, standing)
-    described = describe_cluster(connection, cluster, now_ms, covered)
-    body = described.body
-    statuses = read.statuses(connection, cluster.id)
+    seen = describe_cluster(connection, cluster, now_ms, covered)
     log_unread = log_unread_reason(connection, cluster.id)
-    needed = _needed(statuses, covered, log_unread)
+    needed = _needed(seen.statuses, covered, log_unread)
     critical = FindingSelection(statuses=frozenset({Status.CONFIRMED}), severities=frozenset({Severity.CRITICAL}))
     (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS - cluster.expiration_ms])
     progress = first_read(connection, cluster.id)
     freshness = Freshness(now_ms, _oldest(needed), None if progress is None else progress.share)
-    stalls = read_stalls(connection, cluster.id, statuses, covered, now_ms)
     return Frame(
         clusters=tuple(one.name for one in read.all_clusters(connection)),
         cluster=cluster,
-        body=body,
+        seen=seen,
         standing=standing,
-        covered=covered,
-        statuses=statuses,
         freshness=freshness,
         stalls={
             source: stall
-            for source, stall in stalls.items()
-            if _is_shown(source, stall, statuses, needed, freshness.word)
+            for source, stall in seen.stalls.items()
+            if _is_shown(source, stall, seen.statuses, needed, freshness.word)
         },
-        findings=sum(one.count for one in body.findings if one.status == Status.CONFIRMED),
+        findings=seen.confirmed,
         critical=read_findings.count(connection, cluster.id, critical),
         expiring=expiring,
-        unknown=described.unknown,
         first_read=progress,
         log_unread=log_unread,
         has_log=read.has_log(connection, cluster.id),

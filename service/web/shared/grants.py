@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from service.api.schemas.clusters import Broker
 from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl, Grant
 from service.domain.findings.finding import Finding
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
+from service.views.cluster.description import Broker
 
 _GROUPS_NAMED: Final = 20
 

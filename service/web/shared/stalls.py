@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from service.api.schemas.sources import why_stalled
 from service.domain.findings.formatting import join_names
 from service.domain.source_state import Cause, SourceName, Stall
+from service.views.cluster.sources import why_stalled
 
 _NAMES: Final[Mapping[str, str]] = {
     SourceName.TRANSACTION_LOG: "the transaction log",

@@ -9,10 +9,11 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
+from service.api.schemas.clusters import UnknownThing
 from service.api.schemas.findings import FindingEvidence
 from service.api.schemas.history import Durations
 from service.api.schemas.shape import EXACT_UP_TO, OneOf, RawMs, Shape, Time, Wide, extended, to_json
-from service.api.schemas.unknowns import UnknownKind, UnknownThing
+from service.views.cluster.unknowns import UnknownKind
 
 WIDE = EXACT_UP_TO + 1
 

@@ -10,10 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.http.fields import text_of_time
-from service.api.schemas.sources import why_stalled
 from service.app import create_app
 from service.domain.source_state import Cause, Stall
 from service.store import lease
+from service.views.cluster.sources import why_stalled
 from tests.helpers.partitions import WithPartitions, moving_partition, unanswered_partition
 from tests.helpers.reasons import reason
 from tests.helpers.stores import NOW, NOW_MS, Id

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from service.api.schemas.clusters import Broker
 from service.domain.doctor.acls import grant_of
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
 from service.store import clusters
+from service.views.cluster.description import Broker
 from service.web.cluster.unknowns import PARTITIONS_SHOWN
 from service.web.shared import words
 from service.web.shared.grants import bootstrap_of, lines_of

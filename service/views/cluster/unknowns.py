@@ -1,13 +1,11 @@
-"""The bodies of the unknowns of a cluster: what cannot be known now, why, and which permission would help."""
+"""The unknowns of a cluster: what cannot be known now, why, and which permission would help."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.api.schemas.shape import Shape
 from service.domain.doctor.acls import CONFIGS_GRANT, Grant, grant_for
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.formatting import join_partitions as named
@@ -31,21 +29,6 @@ class UnknownKind(StrEnum):
     OFFSETS = "offsets"
     STATES = "states"
     CONFIGS = "configs"
-
-
-@dataclass(slots=True, kw_only=True)
-class UnknownThing(Shape):
-    """Something that cannot be known now, and the permission that would help."""
-
-    kind: UnknownKind
-    what: str
-    why: str
-    grant: str | None
-
-    @staticmethod
-    def of(unknown: Unknown) -> UnknownThing:
-        grant = None if unknown.grant is None else unknown.grant.text
-        return UnknownThing(kind=unknown.kind, what=unknown.what, why=unknown.why, grant=grant)
 
 
 class Unknown(NamedTuple):

@@ -1,0 +1,1 @@
+"""A cluster as a whole: its description, its sources, what is unknown, its verdict."""

@@ -1,0 +1,156 @@
+"""A cluster as the store describes it: counts of ids by state, ended transactions, the progress of each source, and
+unknowns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings.kinds import Kind, Status
+from service.domain.releases import release_of
+from service.domain.source_state import Stall
+from service.domain.transaction_log import states
+from service.domain.transaction_log.states import CONFIG_DEFAULTS
+from service.store.queries import clusters, findings
+from service.store.queries.clusters import ClusterRow, StatusRow
+from service.store.queries.findings import FindingCount
+from service.store.queries.judged_partitions import Coverage, coverage
+from service.store.rows.counters import CONTRADICTIONS
+from service.views.cluster import unknowns
+from service.views.cluster.sources import Source, read_stalls, sources_of
+from service.views.cluster.unknowns import Unknown
+
+RATE_WINDOW_MS: Final = 300_000
+
+_MINUTE_MS: Final = 60_000
+
+
+class Broker(NamedTuple):
+    """A broker. `release`: of Kafka, without the patch release, from the newest `metadata.version`; None if it is not
+    reported, or newer than this version knows."""
+
+    id: int
+    host: str
+    port: int
+    release: str | None
+
+
+class Rates(NamedTuple):
+    """Rates over the last whole minutes before the cluster's newest success. `window_ms` 0: none was counted yet."""
+
+    window_ms: int
+    commits_per_s: float
+    aborts_per_s: float
+
+
+NO_RATES: Final = Rates(0, 0.0, 0.0)
+
+
+class Description(NamedTuple):
+    """A cluster. `as_of_ms`: time of the newest success of any of its sources. `ids`: numbers of ids by state.
+    `counts`: of findings, by kind and status. `truncated`: by kind, what was left out because a bound was reached.
+    `ended`: ended transactions by the words of `service.store.rows.counters`. `configs`: value and source by name."""
+
+    cluster: ClusterRow
+    as_of_ms: int | None
+    ids: Mapping[int, int]
+    counts: Sequence[FindingCount]
+    truncated: Mapping[str, int]
+    ended: Mapping[str, int]
+    rates: Rates
+    brokers: Sequence[Broker]
+    features: Mapping[str, int]
+    configs: Mapping[str, Mapping[str, str]]
+    coverage: Coverage
+    statuses: Mapping[str, StatusRow]
+    stalls: Mapping[str, Stall]
+    sources: Sequence[Source]
+    unknown: Sequence[Unknown]
+
+    @property
+    def open(self) -> int:
+        """Returns the number of ids with an open transaction."""
+        return sum(self.ids[state] for state in states.OPEN)
+
+    @property
+    def hanging(self) -> int:
+        return sum(row.findings for row in self.counts if (row.kind, row.status) == (Kind.HANGING, Status.CONFIRMED))
+
+    @property
+    def confirmed(self) -> int:
+        return sum(row.findings for row in self.counts if row.status == Status.CONFIRMED)
+
+    @property
+    def contradictions(self) -> int:
+        return self.ended.get(CONTRADICTIONS, 0)
+
+
+def configs_of(cluster: ClusterRow) -> dict[str, dict[str, str]]:
+    """Returns `{name: {"value", "source"}}` for every config that matters; Kafka's default if none was reported."""
+    assumed = {name: {"value": value, "source": "assumed"} for name, value in CONFIG_DEFAULTS.items()}
+    return assumed | dict((cluster.description or {}).get("configs", {}))
+
+
+def describe_cluster(
+    connection: Connection, cluster: ClusterRow, now_ms: int, covered: Coverage | None = None
+) -> Description:
+    """Describes a cluster by the data in the store. `now_ms` decides only whether its sources stall.
+
+    `covered`: its coverage, if the caller has read it already.
+    """
+    statuses = clusters.statuses(connection, cluster.id)
+    as_of_ms = max((status.as_of_ms for status in statuses.values() if status.as_of_ms is not None), default=None)
+    covered = covered or coverage(connection, cluster.id)
+    description = cluster.description or {}
+    ids = dict.fromkeys(states.NAMES, 0)
+    for count in clusters.state_counts(connection, cluster.id):
+        ids[count.state] += count.ids
+    configs, truncated = configs_of(cluster), findings.truncated(connection, cluster.id)
+    stalls = read_stalls(connection, cluster.id, statuses, covered, now_ms)
+    return Description(
+        cluster=cluster,
+        as_of_ms=as_of_ms,
+        ids=ids,
+        counts=findings.counts(connection, cluster.id),
+        truncated=truncated,
+        ended=clusters.unlabelled_counters(connection, cluster.id),
+        rates=_rates(connection, cluster, as_of_ms),
+        brokers=[_broker(one) for one in description.get("brokers", [])],
+        features=dict(description.get("features", {})),
+        configs=configs,
+        coverage=covered,
+        statuses=statuses,
+        stalls=stalls,
+        sources=sources_of(clusters.partitions(connection, cluster.id), statuses, covered, stalls, now_ms),
+        unknown=unknowns.of_cluster(
+            statuses=statuses.values(),
+            gaps=clusters.gaps_since(connection, cluster.id, (as_of_ms or 0) - unknowns.GAPS_KEPT_MS),
+            unknown_ids=ids[states.UNKNOWN],
+            configs=configs,
+            coverage=covered,
+            truncated=truncated,
+        ),
+    )
+
+
+def _broker(stored: Mapping[str, Any]) -> Broker:
+    return Broker(stored["id"], stored["host"], stored["port"], release_of(stored.get("newest_metadata_version")))
+
+
+def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) -> Rates:
+    """Returns the rates over the last whole minutes before `as_of`: five at most, and none from before counting
+    began.
+    """
+    if as_of_ms is None or cluster.counted_since_ms is None:
+        return NO_RATES
+    to_ms = as_of_ms - as_of_ms % _MINUTE_MS
+    window_ms = max(0, min(RATE_WINDOW_MS, to_ms - cluster.counted_since_ms))
+    if window_ms == 0:
+        return NO_RATES
+    # counting may have begun within a minute: the row of that minute begins before the window
+    first_ms = to_ms - window_ms
+    ends = clusters.ended_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    seconds = window_ms / 1000
+    return Rates(window_ms, round(ends.commits / seconds, 3), round(ends.aborts / seconds, 3))

@@ -1,0 +1,183 @@
+"""The sources of a cluster: how far logs are read or partitions sampled, how old that is, and why a source stalls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings.formatting import join_partitions as named
+from service.domain.findings.formatting import utc
+from service.domain.reasons.reason import Reason, text_of
+from service.domain.source_state import Cause, SourceName, Stall, stall_of
+from service.store.queries import clusters, judged_partitions
+from service.store.queries.clusters import LogPartitionRow, StatusRow
+
+
+class ReadSoFar(NamedTuple):
+    """Numbers of partitions of a source. `judged`: read to the end; data partitions: with a verdict. `why`: the reason
+    for `unknown`."""
+
+    watched: int
+    judged: int
+    unknown: int
+    why: str | None
+
+
+class Source(NamedTuple):
+    """The progress of a source. `position`, `end` and `lag` are sums over its partitions, in records; None for data
+    partitions: these are sampled, not read. `as_of_ms`: its last success. `error`: the last one, None if its last read
+    succeeded."""
+
+    name: str
+    position: int | None
+    end: int | None
+    lag: int | None
+    caught_up: bool
+    coverage: ReadSoFar
+    as_of_ms: int | None
+    error: Reason | None
+    stall: Stall | None
+    stalled_why: str | None
+
+
+def sources_of(
+    partitions: Sequence[LogPartitionRow],
+    statuses: Mapping[str, StatusRow],
+    coverage: judged_partitions.Coverage,
+    stalls: Mapping[str, Stall],
+    now_ms: int,
+) -> list[Source]:
+    """Returns the sources by name. `coverage`: of data partitions. `stalls`: by source."""
+    read_of = {source: list(rows) for source, rows in groupby(partitions, lambda row: row.source)}
+    found = []
+    for name in sorted(read_of.keys() | statuses.keys()):
+        status, stall = statuses.get(name, StatusRow(name, None, None)), stalls.get(name)
+        stalled_why = None if stall is None else why_stalled(stall, now_ms)
+        if name == SourceName.PARTITIONS:
+            found.append(_sampled(status, coverage, stall, stalled_why))
+        else:
+            found.append(_read(read_of.get(name, []), status, stall, stalled_why))
+    return found
+
+
+def _read(
+    partitions: Sequence[LogPartitionRow], status: StatusRow, stall: Stall | None, stalled_why: str | None
+) -> Source:
+    behind = [row.partition for row in partitions if row.next_offset < row.end_offset]
+    why = None
+    if behind:
+        why = f"{len(behind)} of {len(partitions)} partitions have not been read to their end yet"
+    elif not partitions:
+        why = text_of(status.error) or ("nothing has been read yet" if status.as_of_ms is None else None)
+    return Source(
+        name=status.source,
+        position=sum(row.next_offset for row in partitions),
+        end=sum(row.end_offset for row in partitions),
+        lag=sum(max(0, row.end_offset - row.next_offset) for row in partitions),
+        caught_up=not behind and why is None,
+        coverage=ReadSoFar(len(partitions), len(partitions) - len(behind), len(behind), why),
+        as_of_ms=status.as_of_ms,
+        error=status.error,
+        stall=stall,
+        stalled_why=stalled_why,
+    )
+
+
+def _sampled(
+    status: StatusRow, coverage: judged_partitions.Coverage, stall: Stall | None, stalled_why: str | None
+) -> Source:
+    """Returns the source of the data partitions. They are sampled, so they have no position. A broker that does not
+    answer is reported in `error`; the other brokers are still sampled.
+    """
+    has_looked = coverage.looked_at_ms is not None
+    return Source(
+        name=SourceName.PARTITIONS,
+        position=None,
+        end=None,
+        lag=None,
+        caught_up=has_looked and coverage.answering == coverage.watched and not coverage.hides_all,
+        coverage=ReadSoFar(coverage.watched, coverage.judged, coverage.unknown, _why(status, coverage)),
+        as_of_ms=coverage.answered_at_ms,
+        error=status.error,
+        stall=stall,
+        stalled_why=stalled_why,
+    )
+
+
+def _why(status: StatusRow, coverage: judged_partitions.Coverage) -> str | None:
+    """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
+    if coverage.looked_at_ms is None:
+        return text_of(status.error) or "no partition has been sampled yet"
+    if coverage.hides_all:
+        return text_of(status.error) or "no topic is visible: there is none, or DESCRIBE is denied"
+    if not coverage.unknown:
+        return None
+    if not coverage.missing:
+        return text_of(status.error) or "they have not answered lately"
+    first, *others = coverage.missing
+    more = f"; {len(others)} other reasons" if len(others) > 1 else "; and another reason" if others else ""
+    return f"{named(first.places) if first.places else first.partitions}: {first.why}{more}"
+
+
+_ALWAYS_READ: Final = (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)
+_ENDED: Final = {
+    Cause.STOPPED: "the last one was stopped",
+    Cause.LOST: "the last one died or makes no progress",
+}
+_OTHERS: Final = {
+    Cause.NO_APPLICATION: "no streaming application has read this cluster yet",
+    Cause.NOT_YET: "the streaming application is starting and has not read it yet",
+    Cause.NO_PROGRESS: "the streaming application runs but makes no progress on it: it is starting, busy or short of"
+    " CPU",
+}
+
+
+def read_stalls(
+    connection: Connection,
+    cluster_id: int,
+    statuses: Mapping[str, StatusRow],
+    coverage: judged_partitions.Coverage,
+    now_ms: int,
+) -> dict[str, Stall]:
+    """Returns the sources that stall, by name, also those of which nothing was ever stored. `coverage`: of data
+    partitions."""
+    lease = clusters.lease_state(connection, cluster_id)
+    found: dict[str, Stall] = {}
+    for source in dict.fromkeys((*_ALWAYS_READ, *statuses)):
+        status = statuses.get(source, StatusRow(source, None, None))
+        # one partition without an answer holds back the sampler's last success, but all others are still sampled
+        as_of_ms = coverage.answered_at_ms if source == SourceName.PARTITIONS else status.as_of_ms
+        stall = stall_of(as_of_ms, status.error, lease, now_ms)
+        if stall is not None:
+            found[source] = stall
+    return found
+
+
+def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
+    """Returns the reason in one line, without a full stop.
+
+    `is_dated`: the line contains the time since which no application has read the cluster. A caller that shows the same
+    time as `since_ms` does not need it.
+    """
+    if stall.error is not None:
+        gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"
+        return f"{stall.error}{gone}"
+    if stall.cause is Cause.CLOCK_SET_BACK and stall.until_ms is not None:
+        return f"the clock was set back: until {_time(stall.until_ms, now_ms)} every read counts as old"
+    if (ended := _ENDED.get(stall.cause)) is not None:
+        return f"{_unread(stall, now_ms, is_dated)}; {ended}"
+    return _OTHERS[stall.cause]
+
+
+def _unread(stall: Stall, now_ms: int, is_dated: bool) -> str:
+    if stall.unread_since_ms is None or not is_dated:
+        return "no streaming application reads this cluster"
+    return f"no streaming application has read this cluster since {_time(stall.unread_since_ms, now_ms)}"
+
+
+def _time(ms: int, now_ms: int) -> str:
+    """Returns a time like "10:34:12 UTC", with the date if that is another day than now."""
+    return utc(ms).removeprefix(utc(now_ms)[: len("2026-03-14 ")])

@@ -1,0 +1,1 @@
+"""Findings: headline, plan, place, ending."""

@@ -1,0 +1,1 @@
+"""Partitions: their open entries judged, who blocks whom, what became of offsets."""

@@ -1,0 +1,1 @@
+"""Transactional ids: what comes next, what ended their transactions, their timeline."""
