@@ -17,9 +17,9 @@ from service.metrics import catalogue
 from service.metrics.series import Series
 from service.processes.identity import host_and_pid
 from service.store.display import display_id
-from service.store.queries.metrics import ClusterFacts
 from service.store.rows import counters as stored
 from service.store.rows.counters import AUDITED, CONTRADICTIONS, DECODE_ERRORS
+from service.views.cluster.metric_facts import ClusterFacts
 from service.wire.errors import DecodeError
 
 

@@ -26,8 +26,8 @@ from service.metrics.requests import RequestMetrics
 from service.metrics.series import Distribution, Series, bounded, durations
 from service.store.errors import StoreError
 from service.store.label_text import label_text
-from service.store.queries.metrics import ClusterFacts, all_facts
 from service.store.schema_check import SchemaCheck
+from service.views.cluster.metric_facts import ClusterFacts, all_facts
 
 log = logging.getLogger(__name__)
 

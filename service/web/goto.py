@@ -16,8 +16,8 @@ from service.store.queries import findings, partitions, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import read_owners
 from service.store.queries.transaction_pages import Selection
-from service.web.shared import words
-from service.web.shared.addresses import finding_page, page_of, partition_page, transaction_page
+from service.views import words
+from service.views.addresses import finding_page, page_of, partition_page, transaction_page
 from service.web.shared.frame import framed
 from service.web.shared.render import render
 

@@ -28,10 +28,10 @@ from service.domain.transaction_log.states import ONGOING
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Decided
-from service.store.queries import judged_partitions
 from service.store.queries import partitions as read_partitions
 from service.store.queries.clusters import LogRead, log_read
-from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.views.partitions import judged as judged_partitions
+from service.views.partitions.judged import JudgedEntry, JudgedPartition
 from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.judge.new_cases import case_of_finding, new_case

@@ -18,8 +18,8 @@ from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.store import audit
 from service.store.display import display_id
-from service.store.queries.judged_partitions import JudgedEntry
 from service.store.queries.owners import owners
+from service.views.partitions.judged import JudgedEntry
 from spark_jobs.judge.ended_transactions import ended_of
 from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.source.watched import is_over

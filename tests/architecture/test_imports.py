@@ -68,10 +68,28 @@ def test_only_one_room_speaks_kafka() -> None:
     assert outside == []
 
 
+def test_views_know_no_http_and_no_html() -> None:
+    outside = ("service.api", "service.web", "service.cli", "service.metrics", "service.server")
+    frameworks = ("fastapi", "starlette", "pydantic", "jinja2", "markupsafe")
+    assert [i for i in imports("service/views") if within(i[1], *outside, *frameworks)] == []
+
+
+@pytest.mark.parametrize("room", ["service/domain", "service/kafka", "service/store", "service/wire"])
+def test_what_views_rest_on_knows_no_views(room: str) -> None:
+    assert [i for i in imports(room) if within(i[1], "service.views")] == []
+
+
+def test_pages_and_commands_use_no_route() -> None:
+    assert [
+        i for room in ("web", "cli") for i in imports(f"service/{room}") if within(i[1], "service.api.routes")
+    ] == []
+
+
 def test_spark_jobs_use_the_rooms_they_may() -> None:
-    allowed = ("service.wire", "service.kafka", "service.domain", "service.store", "service.processes", "service.clock")
+    judged = "service.views.partitions.judged"  # the application judges partitions as pages do
+    rooms = ("service.wire", "service.kafka", "service.domain", "service.store", "service.processes", "service.clock")
     used = [i for i in imports("spark_jobs") if within(i[1], "service") and i[1] != "service"]
-    assert [i for i in used if not within(i[1], *allowed)] == []
+    assert [i for i in used if not within(i[1], *rooms, judged) and i[1] not in judged] == []
 
 
 def test_executors_load_neither_web_framework_nor_database() -> None:

@@ -20,7 +20,6 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from deploy.demo.broker import Broker
-from service.api.routes.offsets_reading import Bounds, find, read
 from service.app import create_app
 from service.cli import main
 from service.domain.findings.finding import Subject
@@ -31,6 +30,7 @@ from service.kafka.cluster import cluster_id
 from service.kafka.markers import write_marker
 from service.kafka.settings import ClientSettings
 from service.store.schema import clusters
+from service.views.partitions.offsets_reading import Bounds, find, read
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import VERSIONS, Described, connect, describe_transaction

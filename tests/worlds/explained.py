@@ -14,8 +14,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.http.kafka import Kafka
-from service.api.routes import offsets_reading
-from service.api.routes.offsets_reading import Place
 from service.api.schemas.shape import to_json
 from service.app import create_app
 from service.cli.segments.explanation import explain_segments
@@ -25,6 +23,8 @@ from service.kafka.errors import KafkaRefused
 from service.kafka.fetch import FetchedAt
 from service.kafka.metadata import Leader
 from service.partition_log import piece_of
+from service.views.partitions import offsets_reading
+from service.views.partitions.offsets_reading import Place
 from service.wire.batches import Batch, read_batches
 from service.wire.columns import Chunk, decode
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows

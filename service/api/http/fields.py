@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -11,10 +11,7 @@ from urllib.parse import quote
 
 from service.domain.transaction_log.states import LAST_TIME_MS, NO_TIME, is_time, past_time
 from service.store.display import display_id
-
-
-def encode_bytes(data: bytes) -> str:
-    return urlsafe_b64encode(data).decode().rstrip("=")
+from service.views.addresses import encode_bytes, id_query
 
 
 def decode_bytes(text: str) -> bytes | None:
@@ -87,11 +84,6 @@ def raw_if_not_past(ms: int | None, now_ms: int) -> int | None:
 
 API: Final = "/api/v1"
 
-_PERCENT_UP_TO: Final = 16_384
-"""Maximum length (bytes) of a percent-encoded id in a link. Servers refuse request lines of 64 kB; an id of 32,767
-bytes would take 98 kB percent-encoded, 44 kB as base64.
-"""
-
 
 def cluster_link(cluster: str) -> str:
     return f"{API}/clusters/{quote(cluster, safe='')}"
@@ -99,12 +91,6 @@ def cluster_link(cluster: str) -> str:
 
 def transaction_link(cluster: str, transactional_id: bytes) -> str:
     return f"{cluster_link(cluster)}/transaction?{id_query(transactional_id)}"
-
-
-def id_query(transactional_id: bytes) -> str:
-    """Returns the query with `id`, or with `id_b64` if the percent-encoded id is too long."""
-    percent = quote(transactional_id, safe="")
-    return f"id={percent}" if len(percent) <= _PERCENT_UP_TO else f"id_b64={encode_bytes(transactional_id)}"
 
 
 def partition_link(cluster: str, topic: str, partition: int) -> str:

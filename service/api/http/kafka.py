@@ -13,12 +13,23 @@ from typing import Final
 
 from fastapi import Request
 
-from service.api.http.problems import KAFKA_REFUSED, KAFKA_UNAVAILABLE, NO_BROKERS, TOO_MANY_REQUESTS, ProblemError
+from service.api.http.problems import (
+    KAFKA_REFUSED,
+    KAFKA_UNAVAILABLE,
+    NO_BROKERS,
+    NO_SUCH_OFFSET,
+    NO_SUCH_PARTITION,
+    TOO_MANY_REQUESTS,
+    ProblemError,
+)
+from service.api.http.store import store_of
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.errors import BadClientConfig, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from service.store.queries.clusters import ClusterRow
+from service.views.partitions.offsets import ExplainedOffsets, explain
+from service.views.partitions.offsets_reading import NoSuchOffset, NoSuchPartition
 
 _TURN_S: Final = 20.0
 """Seconds for which a request waits for the requests before it."""
@@ -143,3 +154,19 @@ def remediation_kafka_of(request: Request) -> Brokers:
     """Returns the connections for markers, of the application that answers the request."""
     brokers: Brokers = request.app.state.remediation_kafka
     return brokers
+
+
+def explained(
+    request: Request, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int
+) -> ExplainedOffsets:
+    """Explains the offsets [offset, end). ProblemError: no such partition or offset, or Kafka cannot be asked.
+
+    This may take seconds: the caller should hold no connection to the store meanwhile.
+    """
+    client, reading = kafka_of(request).asking(cluster), store_of(request).read
+    try:
+        return explain(client, reading, cluster, (topic, partition), offset, end, request.app.state.now_ms())
+    except NoSuchPartition as error:
+        raise ProblemError(404, NO_SUCH_PARTITION, str(error)) from error
+    except NoSuchOffset as error:
+        raise ProblemError(404, NO_SUCH_OFFSET, str(error)) from error

@@ -11,9 +11,10 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Query as QueryParameter
 
-from service.api.http.fields import decode_bytes, encode_bytes
+from service.api.http.fields import decode_bytes
 from service.api.http.problems import BAD_CURSOR, ProblemError
 from service.store.queries.transaction_pages import PageCursor, is_cursor
+from service.views.addresses import encode_bytes
 
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of items in the page.")]
 Cursor = Annotated[

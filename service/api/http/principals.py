@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import Request
 from starlette.types import Scope
 
-from service.access.principal import Principal, PrincipalKind
+from service.access.principal import Principal, PrincipalKind, Role
 
 _PRINCIPAL: Final = "txnscope.principal"
 
@@ -30,3 +30,9 @@ def address_of(scope: Scope) -> str:
     """Returns the address that the connection comes from: a proxy's, if there is one before us."""
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
+
+
+def sees_service(request: Request) -> bool:
+    """Returns whether the sender may see what is about no cluster: an admin everywhere, and everybody where nobody has
+    to say who they are."""
+    return principal_of(request).may(Role.ADMIN, None) or not request.app.state.access.authenticator.is_on

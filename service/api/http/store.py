@@ -9,7 +9,10 @@ from fastapi import Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError
 from service.store.errors import StoreUnavailable
+from service.store.queries import clusters
+from service.store.queries.clusters import ClusterRow
 from service.store.schema_check import SchemaCheck
 
 
@@ -44,3 +47,14 @@ def store_of(request: Request) -> Store:
     store = request.app.state.store
     assert isinstance(store, Store)
     return store
+
+
+def known_cluster(connection: Connection, name: str) -> ClusterRow:
+    """Returns the cluster of that name. ProblemError (404) if the store has none."""
+    found = clusters.find_cluster(connection, name)
+    if found is None:
+        names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
+        raise ProblemError(
+            404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
+        )
+    return found

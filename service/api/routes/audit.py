@@ -8,16 +8,14 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 
-from service.access.principal import Role
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_clock
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, seal, unseal
 from service.api.http.parameters import only_known
-from service.api.http.principals import principal_of
+from service.api.http.principals import sees_service
 from service.api.http.problems import describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.access import ActionWord, AuditEntries, AuditEntry, OutcomeWord
 from service.store.audit_events import AuditSelection, read_page
 
@@ -57,9 +55,3 @@ def list_audit(
         as_of=text_of_clock(now_ms),
     )
     return answer(body, now_ms)
-
-
-def sees_service(request: Request) -> bool:
-    """Returns whether the sender may see what is about no cluster: an admin everywhere, and everybody where nobody has
-    to say who they are."""
-    return principal_of(request).may(Role.ADMIN, None) or not request.app.state.access.authenticator.is_on

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 
 from fastapi import APIRouter, Depends, Request, Response
-from sqlalchemy import Connection
 
 from service.api.http.answers import answer
 from service.api.http.fields import text_of_time
@@ -15,8 +14,8 @@ from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.parameters import only_known
 from service.api.http.principals import principal_of
-from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError, describe
-from service.api.http.store import store_of
+from service.api.http.problems import describe
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.clusters import Cluster, Clusters, CoordinatorPartition, Coordinators
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import EXPIRED, OPEN
@@ -52,17 +51,6 @@ def get_cluster(request: Request, cluster: str) -> Response:
     with store_of(request).read() as connection:
         described = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
     return answer(Cluster.of(described), described.as_of_ms)
-
-
-def known_cluster(connection: Connection, name: str) -> ClusterRow:
-    """Returns the cluster of that name. ProblemError (404) if the store has none."""
-    found = clusters.find_cluster(connection, name)
-    if found is None:
-        names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
-        raise ProblemError(
-            404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
-        )
-    return found
 
 
 @router.get(

@@ -18,8 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.http.access import may_still_see, require_cluster
 from service.api.http.parameters import only_known
 from service.api.http.problems import describe
-from service.api.http.store import Store, store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import Store, known_cluster, store_of
 from service.api.routes.event_feed import EventFeed, event_feed_of
 from service.store.queries import findings
 

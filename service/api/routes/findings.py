@@ -15,8 +15,7 @@ from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
 from service.api.schemas.shape import extended
 from service.domain.findings.kinds import Kind, Status

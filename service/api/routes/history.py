@@ -10,14 +10,13 @@ from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 
 from service.api.http.answers import answer
+from service.api.http.asked_id import Id, IdBase64, id_of, known_id
 from service.api.http.fields import text_of_time
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
-from service.api.routes.transactions import Id, IdBase64, id_of, known_id
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.history import (
     FoldedCommits,
     ProducerOwner,

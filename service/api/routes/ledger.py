@@ -16,8 +16,7 @@ from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NOT_TAILED, ProblemError, describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.partitions import Marker, Markers, Volume, VolumeMinute
 from service.domain.duration_text import span_ms
 from service.domain.partitions import ledger

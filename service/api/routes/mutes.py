@@ -15,20 +15,15 @@ from service.api.http.audit import event_of, store_writer
 from service.api.http.fields import text_of_clock
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut
-from service.api.http.parameters import only_known, unusable
-from service.api.http.problems import NO_SUCH_FINDING, NO_SUCH_MUTE, ProblemError, describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.parameters import only_known
+from service.api.http.problems import NO_SUCH_MUTE, ProblemError, describe
+from service.api.http.store import known_cluster, store_of
+from service.api.http.writes import LONGEST_REASON, mute
 from service.api.schemas.access import Mute, Mutes
 from service.api.schemas.shape import to_json
 from service.store import mutes
 from service.store.mutes import Wish, read_mutes
-from service.store.queries import findings
 
-LONGEST_MS: Final = 90 * 86_400_000
-"""Longest mute: what is not to be seen for good belongs into `[[rules]]`, where it is reviewed."""
-
-LONGEST_REASON: Final = 500
 _TOPIC: Final = r"^[A-Za-z0-9._*?\[\]!-]{1,249}$"
 
 router = APIRouter(tags=["access"], dependencies=[Depends(only_known)])
@@ -109,22 +104,6 @@ def end_mute(
         if not mutes.end_mute(connection, found.id, id, event):
             raise ProblemError(404, NO_SUCH_MUTE, f"cluster {found.name!r} has no mute {id} in effect")
     return Response(status_code=204, headers={"Cache-Control": "no-store"})
-
-
-def mute(request: Request, cluster: str, wish: Wish) -> mutes.Mute:
-    """Sets the mute in the name of the sender. ProblemError: 404 for a cluster or finding that there is none of, 422
-    for an end that is over or too far away; StoreError if nothing was written."""
-    now_ms = request.app.state.now_ms()
-    if not now_ms < wish.until_ms <= now_ms + LONGEST_MS:
-        raise unusable("until", "a mute ends later than now, and at most 90 days from now")
-    with store_of(request).read() as connection:
-        found = known_cluster(connection, cluster)
-        if wish.finding_id is not None and findings.find(connection, found.id, wish.finding_id) is None:
-            raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {wish.finding_id!r}")
-    detail = f"{wish.text} until {text_of_clock(wish.until_ms)}: {wish.reason}"
-    event = event_of(request, Action.MUTE, Outcome.SET, "", detail)
-    with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
-        return mutes.set_mute(connection, found.id, wish, event)
 
 
 def _ms(moment: datetime) -> int:

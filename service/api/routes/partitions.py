@@ -19,8 +19,7 @@ from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Truth, only_known
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.partitions import Group, Groups, OnePartition, Partition, Partitions
 from service.api.schemas.shape import extended
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
@@ -29,8 +28,8 @@ from service.domain.partitions.state import PartitionState
 from service.store.display import printable
 from service.store.queries import partitions, transactions
 from service.store.queries.clusters import ClusterRow
-from service.store.queries.judged_partitions import judge
 from service.store.queries.partitions import looked_at_ms, read_affected_groups
+from service.views.partitions.judged import judge
 
 # the last row's partition; its topic follows
 _HEAD = struct.Struct(">i")

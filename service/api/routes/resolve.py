@@ -20,8 +20,7 @@ from service.api.http.kafka import remediation_kafka_of
 from service.api.http.parameters import only_known
 from service.api.http.principals import address_of, principal_of
 from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_NOW, ProblemError, describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.findings import Resolution
 from service.api.schemas.shape import to_json
 from service.clock import wall_clock_ms

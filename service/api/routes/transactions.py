@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
 from service.api.http.answers import answer
-from service.api.http.fields import decode_bytes, text_of_time
+from service.api.http.asked_id import Id, IdBase64, id_of, known_id
+from service.api.http.fields import text_of_time
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
-from service.api.http.parameters import Duration, bytes_of, only_known, unusable
-from service.api.http.problems import NO_SUCH_ID, ProblemError, describe
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.parameters import Duration, bytes_of, only_known
+from service.api.http.problems import describe
+from service.api.http.store import known_cluster, store_of
 from service.api.schemas.shape import extended
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
-from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import CODES, EXPIRED, OPEN
-from service.store.display import display_id, printable
+from service.store.display import printable
 from service.store.queries import clusters, transactions
-from service.store.queries.clusters import ClusterRow, LogPartitionRow
+from service.store.queries.clusters import ClusterRow, coordinators
 from service.store.queries.expiring import ExpiringCursor, read_expiring
 from service.store.queries.transaction_pages import Selection
 from service.store.rows.ids import IdRow
@@ -34,59 +33,6 @@ from service.store.rows.ids import IdRow
 _HEAD = struct.Struct(">q")
 
 router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])
-
-Id = Annotated[
-    str | None,
-    QueryParameter(
-        description="The id's bytes, percent-encoded (`+` is a space), UTF-8 or not. If no id has these bytes, they are"
-        " taken as the display form, with escapes, that pages, logs and metrics show."
-    ),
-]
-IdBase64 = Annotated[
-    str | None,
-    QueryParameter(description="Instead of `id`: the bytes as base64url, for ids too long when percent-encoded."),
-]
-
-
-class AskedId(NamedTuple):
-    """The bytes by which a request names an id. `is_exact`: they come from `id_b64` and are the id itself. Otherwise
-    they come from `id`, and may be the id itself or the id as people see it.
-    """
-
-    raw: bytes
-    is_exact: bool = False
-
-    def find(self, connection: Connection, cluster_id: int) -> IdRow | None:
-        if self.is_exact:
-            return transactions.find(connection, cluster_id, self.raw)
-        return transactions.find_named(connection, cluster_id, self.raw)
-
-
-def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
-    """Returns the id that the request names. ProblemError (422) unless exactly one of `id` and `id_b64` is given and
-    usable.
-    """
-    raw = None if text is None else bytes_of(request, "id")
-    if (raw is None) == (id_b64 is None):
-        raise unusable("id", "give exactly one of id and id_b64")
-    if raw is not None:
-        return AskedId(raw)
-    decoded = decode_bytes(id_b64 or "")
-    if decoded is None:
-        raise unusable("id_b64", "not base64url")
-    return AskedId(decoded, is_exact=True)
-
-
-def known_id(connection: Connection, cluster: str, asked: AskedId) -> tuple[ClusterRow, IdRow]:
-    """Returns the cluster and the row of the id. ProblemError (404) if the store does not have both; an expired id is
-    there until it is forgotten.
-    """
-    found = known_cluster(connection, cluster)
-    row = asked.find(connection, found.id)
-    if row is None:
-        shown = display_id(asked.raw[:200])
-        raise ProblemError(404, NO_SUCH_ID, f"cluster {found.name!r} has no transactional id '{shown}'")
-    return found, row
 
 
 @router.get(
@@ -212,10 +158,5 @@ def list_expiring(
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[Transaction]:
     open_ids = [row.transactional_id for row in rows if row.state in OPEN]
     participants = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
-    leaders = coordinators(connection, cluster)
+    leaders = coordinators(connection, cluster.id)
     return [Transaction.of(row, participants.get(row.transactional_id, ()), cluster, leaders) for row in rows]
-
-
-def coordinators(connection: Connection, cluster: ClusterRow) -> dict[int, LogPartitionRow]:
-    """Returns the partitions of `__transaction_state` by number, with their leaders."""
-    return {row.partition: row for row in clusters.partitions(connection, cluster.id, SourceName.TRANSACTION_LOG)}

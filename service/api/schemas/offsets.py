@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field
 
 from service.api.http.fields import id_fields, raw_ms, text_of_time, transaction_link
 from service.api.schemas.history import CauseWord, ConfidenceWord
 from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, extended
-from service.domain.partitions import offset_spans
-from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted, only_aborted_text
+from service.domain.partitions.aborted_run import EndOfRun
 from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.marker_causes import MarkerCause
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import OwnDecision
-from service.store.display import shown_id
+from service.views.partitions.offsets import ExplainedOffsets, ExplainedRun, ExplainedSpan, RunOwner
 
 SpanWord = Annotated[SpanKind, OneOf(*SpanKind)]
 MarkerWord = Annotated[MarkerType, OneOf(*MarkerType)]
@@ -105,16 +102,9 @@ class LogSpan(Shape):
     ] = None
 
     @staticmethod
-    def of(
-        span: offset_spans.Span,
-        transactional_id: bytes | None = None,
-        ending: MarkerCause | None = None,
-        own: OwnDecision | None = None,
-    ) -> LogSpan:
-        """Returns the body of a span. `ending`: the cause of its marker; `own`: the decision about its own transaction
-        if that has no marker."""
-        ending = ending if own is None else own.cause_of(ending)
-        name, id_b64 = id_fields(transactional_id)
+    def of(one: ExplainedSpan) -> LogSpan:
+        span, ending = one.span, one.ending
+        name, id_b64 = id_fields(one.owner)
         cause = None if ending is None else ending.cause
         return LogSpan(
             from_=span.first,
@@ -132,12 +122,8 @@ class LogSpan(Shape):
             confidence=None if cause is None else cause.confidence,
             by_hand=ending is not None and ending.by_hand,
             ends_nothing=span.ends_nothing,
-            decision=None if own is None else DecisionWithoutMarker.of(own),
+            decision=None if one.own is None else DecisionWithoutMarker.of(one.own),
         )
-
-
-MOST_OWNERS: Final = 20
-"""Owners of the transactions of one run that an answer names."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,6 +135,16 @@ class AbortedBy(Shape):
     transactional_id: Annotated[str | None, Field(description="The id that had the producer id; null if unknown.")]
     transactional_id_b64: IdBytes
     transactions: int
+
+    @staticmethod
+    def of(owner: RunOwner) -> AbortedBy:
+        name, id_b64 = id_fields(owner.transactional_id)
+        return AbortedBy(
+            producer_id=owner.producer_id,
+            transactional_id=name,
+            transactional_id_b64=id_b64,
+            transactions=owner.transactions,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,40 +170,17 @@ class AbortedRun(Shape):
     ]
 
     @staticmethod
-    def of(run: OnlyAborted, owner: Callable[[int], bytes | None]) -> AbortedRun:
-        """Returns the body of a run. `owner` returns the id that has, or had, a producer id; None if it is unknown."""
-        most = sorted(run.transactions.items(), key=lambda one: (-one[1], one[0]))[:MOST_OWNERS]
-        owners = []
-        for producer_id, transactions in most:
-            name, id_b64 = id_fields(owner(producer_id))
-            owners.append(
-                AbortedBy(
-                    producer_id=producer_id,
-                    transactional_id=name,
-                    transactional_id_b64=id_b64,
-                    transactions=transactions,
-                )
-            )
+    def of(one: ExplainedRun) -> AbortedRun:
+        run = one.run
         return AbortedRun(
             from_=run.first,
             to=run.to,
             records=run.records,
-            transactions=sum(run.transactions.values()),
-            owners=owners,
-            more_owners=len(run.transactions) - len(owners),
+            transactions=one.transactions,
+            owners=[AbortedBy.of(owner) for owner in one.owners],
+            more_owners=one.more_owners,
             first_readable=run.to if run.ended_by == EndOfRun.READABLE else None,
             ended_by=run.ended_by,
-        )
-
-    @property
-    def text(self) -> str:
-        """The run in one sentence."""
-        names = [
-            shown_id(one.transactional_id, one.transactional_id_b64) or f"producer id {one.producer_id}"
-            for one in self.owners
-        ]
-        return only_aborted_text(
-            self.from_, self.to, self.records, self.transactions, names, self.more_owners, self.ended_by
         )
 
 
@@ -236,18 +209,10 @@ class Span(LogSpan):
     href: Annotated[str | None, Field(description="Path of the transactional id.")]
 
     @staticmethod
-    def with_owner(
-        span: offset_spans.Span,
-        transactional_id: bytes | None,
-        ending: MarkerCause | None,
-        own: OwnDecision | None,
-        cluster: str,
-    ) -> Span:
-        """Returns the body of a span. `transactional_id`: None if the owner is not known; `cluster`: the cluster's
-        name.
-        """
-        href = None if transactional_id is None else transaction_link(cluster, transactional_id)
-        return extended(Span, LogSpan.of(span, transactional_id, ending, own), href=href)
+    def in_cluster(one: ExplainedSpan, cluster: str) -> Span:
+        """Returns the body of a span, with links to pages of the cluster of that name."""
+        href = None if one.owner is None else transaction_link(cluster, one.owner)
+        return extended(Span, LogSpan.of(one), href=href)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -258,3 +223,12 @@ class Explanation(Shape):
     ]
     only_aborted: RunOrNone
     as_of: Time | None
+
+    @staticmethod
+    def of(seen: ExplainedOffsets, cluster: str) -> Explanation:
+        return Explanation(
+            spans=[Span.in_cluster(one, cluster) for one in seen.spans],
+            truncated_at=seen.truncated_at,
+            only_aborted=None if seen.only_aborted is None else AbortedRun.of(seen.only_aborted),
+            as_of=text_of_time(seen.as_of_ms),
+        )

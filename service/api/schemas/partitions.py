@@ -28,7 +28,7 @@ from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import is_time
-from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.views.partitions.judged import JudgedEntry, JudgedPartition
 
 RelationWord = Annotated[RelationKind, OneOf(*RelationKind)]
 GroupRelationWord = Annotated[GroupRelation, OneOf(*GroupRelation)]

@@ -17,6 +17,7 @@ from service.domain.partitions.marker_causes import cause_of_marker
 from service.domain.partitions.offset_spans import HEAD, Span, SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import LoggedTransaction, OwnDecision, own_decisions
 from service.partition_log import walk_through
+from service.views.partitions.offsets import ExplainedRun, ExplainedSpan
 from service.wire.batches import read_batches
 
 _NO_LSO: Final = -1
@@ -79,20 +80,22 @@ def explain_segments(
         if producer_id is not None
     }
     bodies = [
-        _described(span, offset, logs, own.get(-1 if span.producer_id is None else span.producer_id, {}))
+        LogSpan.of(_described(span, offset, logs, own.get(-1 if span.producer_id is None else span.producer_id, {})))
         for span in spans
         if span.next > offset
     ]
-    run = None if walk.only_aborted is None else AbortedRun.of(_judged(walk.only_aborted, logs), logs.names.get)
+    run = None
+    if walk.only_aborted is not None:
+        run = AbortedRun.of(ExplainedRun.of(_judged(walk.only_aborted, logs), logs.names.get))
     return LogExplanation(spans=bodies, truncated_at=truncated_at, only_aborted=run, as_of=None), end
 
 
-def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> LogSpan:
-    """Returns the part of the span from `since` on as a body. `own`: by the first offset of whole spans."""
+def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> ExplainedSpan:
+    """Returns the part of the span from `since` on, explained. `own`: by the first offset of whole spans."""
     decision, cause = own.get(span.first), None
     span = span._replace(first=max(span.first, since))
     if span.producer_id is None:
-        return LogSpan.of(span)
+        return ExplainedSpan(span)
     name = logs.names.get(span.producer_id)
     if span.marker is not None and span.ended_ms is not None and not span.ends_nothing:
         # compaction may have removed some decisions
@@ -104,7 +107,7 @@ def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDe
         and not _may_be_open(span, logs.transactions(span.producer_id))
     ):
         span = span._replace(kind=SpanKind.UNKNOWN)
-    return LogSpan.of(span, name, cause, decision)
+    return ExplainedSpan.of(span, name, cause, decision)
 
 
 def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:

@@ -274,3 +274,8 @@ def log_read(connection: Connection, cluster_id: int) -> LogRead:
         tuple(one for one in unseen if one.decided.hi > one.decided.lo),
         is_odd,
     )
+
+
+def coordinators(connection: Connection, cluster_id: int) -> dict[int, LogPartitionRow]:
+    """Returns the partitions of `__transaction_state` by number, with their leaders."""
+    return {row.partition: row for row in partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}

@@ -16,11 +16,11 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow, StatusRow
 from service.store.queries.findings import FindingCount
-from service.store.queries.judged_partitions import Coverage, coverage
 from service.store.rows.counters import CONTRADICTIONS
 from service.views.cluster import unknowns
 from service.views.cluster.sources import Source, read_stalls, sources_of
 from service.views.cluster.unknowns import Unknown
+from service.views.partitions.judged import Coverage, coverage
 
 RATE_WINDOW_MS: Final = 300_000
 

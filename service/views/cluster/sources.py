@@ -12,8 +12,9 @@ from service.domain.findings.formatting import join_partitions as named
 from service.domain.findings.formatting import utc
 from service.domain.reasons.reason import Reason, text_of
 from service.domain.source_state import Cause, SourceName, Stall, stall_of
-from service.store.queries import clusters, judged_partitions
+from service.store.queries import clusters
 from service.store.queries.clusters import LogPartitionRow, StatusRow
+from service.views.partitions import judged as judged_partitions
 
 
 class ReadSoFar(NamedTuple):

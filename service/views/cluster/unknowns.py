@@ -12,7 +12,7 @@ from service.domain.findings.formatting import join_partitions as named
 from service.domain.findings.unreadable import what_happened
 from service.domain.reasons.reason import Reason
 from service.store.queries.clusters import GapRow, StatusRow
-from service.store.queries.judged_partitions import Coverage, UnjudgedPartitions
+from service.views.partitions.judged import Coverage, UnjudgedPartitions
 
 GAPS_KEPT_MS: Final = 86_400_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from service.web.shared import words
+from service.views import words
 
 BARS: Final = 7
 WIDTH: Final = 11.0

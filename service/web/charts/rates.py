@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.store.queries.history import MinuteRow
+from service.views.cause_words import COUNTED, WORDS
 from service.web.charts.swimlane import Axis, Window
-from service.web.shared.causes import COUNTED, WORDS
 
 HEIGHT: Final = 110.0
 LEAST: Final = 3.0

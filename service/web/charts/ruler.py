@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from service.views import words
 from service.web.charts.ruler_labels import Label, PinMark, below, inside, place_pins
 from service.web.charts.ruler_scale import (
     ABORTED,
@@ -21,7 +22,6 @@ from service.web.charts.ruler_scale import (
     folded,
     scaled,
 )
-from service.web.shared import words
 
 _CSS: Final = {
     "committed": "committed",

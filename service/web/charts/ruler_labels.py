@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from service.views import words
 from service.web.charts.ruler_scale import DECIDED, END, HANGING, HIDDEN, SOON, STOPPED, Piece, Pin
-from service.web.shared import words
 
 _PX: Final = 9.4
 """Width of one percent in px, where the drawing is narrowest (940 px)."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from service.web.shared import words
+from service.views import words
 
 END: Final = 91.0
 """Percent of the drawing where the high watermark is."""

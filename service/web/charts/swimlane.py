@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.store.queries.history import ProducerRow
-from service.web.shared import words
-from service.web.shared.causes import WORDS
+from service.views import words
+from service.views.cause_words import WORDS
 
 
 class Life(NamedTuple):

@@ -10,11 +10,11 @@ from fastapi import Query as QueryParameter
 from service.access.actions import Action
 from service.api.http.kept import KeptRoute
 from service.api.http.parameters import only_known
-from service.api.routes.audit import sees_service
+from service.api.http.principals import sees_service
 from service.api.schemas.access import ActionWord
 from service.store.audit_events import AuditSelection, read_page
 from service.store.mutes import read_mutes
-from service.web.shared.addresses import page_of
+from service.views.addresses import page_of
 from service.web.shared.frame import framed
 from service.web.shared.render import render
 

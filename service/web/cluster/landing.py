@@ -13,13 +13,12 @@ from service.api.http.fields import API
 from service.api.http.kept import KeptRoute
 from service.api.http.principals import principal_of
 from service.api.http.problems import RETRY_AFTER_S
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import known_cluster, store_of
 from service.store.errors import StoreError
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
+from service.views.addresses import cluster_page
 from service.web.cluster.overview import judged, read_chain, read_confirmed, unacknowledged
-from service.web.shared.addresses import cluster_page
 from service.web.shared.frame import Frame, Verdict, read_frame
 from service.web.shared.render import render_bare
 

@@ -14,9 +14,9 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
 from service.store.queries import findings, recent_activity
 from service.store.queries.findings import FindingSelection
+from service.views import words
+from service.views.cause_words import COUNTED, WORDS
 from service.web.charts.minutes import Area, Bars, area, stacked
-from service.web.shared import words
-from service.web.shared.causes import COUNTED, WORDS
 from service.web.shared.frame import Frame
 
 MINUTES: Final = 60

@@ -25,11 +25,11 @@ from service.store.queries import recent_activity, transactions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups
 from service.store.queries.transaction_pages import Selection
+from service.views.findings.subject import is_muted, other_findings
+from service.views.partitions.blocking_chain import Link, by_id, by_key, links
 from service.web.charts.ruler import mini
 from service.web.cluster.last_hour import read_last_hour
 from service.web.cluster.verdict import Seen, verdict_of
-from service.web.findings.words import is_muted, other_findings
-from service.web.partitions.blocking_chain import Link, by_id, by_key, links
 from service.web.shared.frame import Frame, Verdict, framed
 from service.web.shared.render import render
 

@@ -16,10 +16,10 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters
 from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import REJECTS_READ, count_rejects, rejects_since, request_times
+from service.views import words
 from service.web.cluster.sources import SourceRow, asked_rows, source_rows
 from service.web.cluster.unknowns import bounded, unknown_rows
 from service.web.partitions.groups import denied_groups
-from service.web.shared import words
 from service.web.shared.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness, Verdict, framed
 from service.web.shared.render import render
 

@@ -13,7 +13,7 @@ from service.domain.reasons.unjudged import BeingConfirmed, ProducerUnknown, Too
 from service.domain.source_state import SourceName
 from service.views.cluster.description import Broker
 from service.views.cluster.unknowns import Unknown, UnknownKind
-from service.web.shared.grants import bootstrap_of, grant_of_groups, lines_of
+from service.views.grants import bootstrap_of, grant_of_groups, lines_of
 
 GROUPS_NAMED: Final = 5
 PARTITIONS_SHOWN: Final = 40

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from service.domain.partitions.open_entries import RelationKind
-from service.store.queries.judged_partitions import Coverage
-from service.web.partitions.blocking_chain import Link
-from service.web.shared import words
+from service.views import words
+from service.views.partitions.blocking_chain import Link
+from service.views.partitions.judged import Coverage
 from service.web.shared.frame import NEVER, READING, UNKNOWN, Freshness, Verdict
 
 HANGS: Final = "hangs"

@@ -11,11 +11,10 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.api.http.parameters import unusable
-from service.api.routes.acknowledge import SHORTEST_REASON, acknowledge
-from service.api.routes.mutes import LONGEST_REASON, mute
+from service.api.http.writes import LONGEST_REASON, SHORTEST_REASON, acknowledge, mute
 from service.domain.duration_text import span_ms
 from service.store.mutes import Wish
-from service.web.shared.addresses import finding_page
+from service.views.addresses import finding_page
 
 CHOICES: Final = (("1h", "1 hour"), ("4h", "4 hours"), ("24h", "1 day"), ("7d", "1 week"))
 """Durations to choose from, and their texts."""
@@ -27,7 +26,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/clusters/{cluster}/findings/{finding}/mute")
 async def mute_finding(request: Request, cluster: str, finding: str) -> Response:
-    """Mutes the finding and redirects (303) to its page. ProblemError as `service.api.routes.mutes.mute`, and 422 for
+    """Mutes the finding and redirects (303) to its page. ProblemError as `service.api.http.writes.mute`, and 422 for
     fields that cannot be."""
     fields = await _fields(request)
     reason = _reason(fields)
@@ -42,7 +41,7 @@ async def mute_finding(request: Request, cluster: str, finding: str) -> Response
 @router.post("/clusters/{cluster}/findings/{finding}/acknowledge")
 async def acknowledge_finding(request: Request, cluster: str, finding: str) -> Response:
     """Acknowledges the finding and redirects (303) to its page. ProblemError as
-    `service.api.routes.acknowledge.acknowledge`, and 422 for a reason that cannot be."""
+    `service.api.http.writes.acknowledge`, and 422 for a reason that cannot be."""
     reason = _reason(await _fields(request))
     await run_in_threadpool(acknowledge, request, cluster, finding, reason)
     return RedirectResponse(finding_page(cluster, finding), 303)

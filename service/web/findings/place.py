@@ -14,9 +14,9 @@ from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import TOPIC
 from service.store.queries import partitions, transactions
-from service.store.queries.judged_partitions import JudgedPartition, judge
 from service.store.queries.partitions import read_affected_groups
 from service.store.rows.ids import IdRow
+from service.views.partitions.judged import JudgedPartition, judge
 from service.web.charts.ruler import Mini, Ruler, mini
 from service.web.partitions.groups import GroupRow, group_rows
 from service.web.partitions.spans import ruler_of

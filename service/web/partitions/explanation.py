@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from service.api.http.fields import API
-from service.api.routes.offsets import Explained
-from service.api.schemas.offsets import Span
+from service.api.http.fields import text_of_time
 from service.domain.partitions.marker_causes import BY_HAND_TEXT
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import CauseCode, Confidence
-from service.store.display import shown_id
-from service.web.shared.causes import Word, word_of
+from service.store.display import display_id
+from service.views.addresses import transaction_page
+from service.views.cause_words import Word, word_of
+from service.views.partitions.offsets import ExplainedOffsets, ExplainedSpan
 
 SPANS_SHOWN: Final = 200
 
@@ -98,49 +98,53 @@ class Explanation(NamedTuple):
     only_aborted: str | None = None
 
 
-def explanation_of(offset: int, to: int, explained: Explained) -> Explanation:
-    spans = tuple(_told(span) for span in explained.spans[:SPANS_SHOWN])
+def explanation_of(offset: int, to: int, explained: ExplainedOffsets, cluster: str) -> Explanation:
+    spans = tuple(_told(one, cluster) for one in explained.spans[:SPANS_SHOWN])
     more = max(len(explained.spans) - SPANS_SHOWN, 0)
     run = None if explained.only_aborted is None else explained.only_aborted.text
     return Explanation(offset, to, spans, explained.truncated_at, explained.as_of_ms, None, more, run)
 
 
-def _told(span: Span) -> Told:
-    kind, cause = span.kind, span.cause
+def _told(one: ExplainedSpan, cluster: str) -> Told:
+    span, ending = one.span, one.ending
+    cause = None if ending is None else ending.cause
+    by_hand = ending is not None and ending.by_hand
     return Told(
-        first=span.from_,
-        last=span.to - 1,
-        kind=kind,
-        head=_HEADS[kind],
-        readers=_ENDS_NOTHING if span.ends_nothing else _READERS[kind],
-        tone=_TONES.get(kind, "quiet"),
-        icon=_ICONS.get(kind, _TONES.get(kind, "")),
-        who=shown_id(span.transactional_id, span.transactional_id_b64),
-        href=None if span.href is None else span.href.removeprefix(API),
+        first=span.first,
+        last=span.next - 1,
+        kind=span.kind,
+        head=_HEADS[span.kind],
+        readers=_ENDS_NOTHING if span.ends_nothing else _READERS[span.kind],
+        tone=_TONES.get(span.kind, "quiet"),
+        icon=_ICONS.get(span.kind, _TONES.get(span.kind, "")),
+        who=None if one.owner is None else display_id(one.owner),
+        href=None if one.owner is None else transaction_page(cluster, one.owner),
         producer_id=span.producer_id,
         producer_epoch=span.producer_epoch,
         marker=span.marker,
         marker_offset=span.marker_offset,
-        ended_at=span.ended_at,
-        cause=_BY_HAND if span.by_hand else None if cause is None else word_of(cause),
-        confidence=span.confidence,
-        why=_why(span),
-        decided=_decided(span),
+        ended_at=text_of_time(span.ended_ms),
+        cause=_BY_HAND if by_hand else None if cause is None else word_of(cause.code),
+        confidence=None if cause is None else cause.confidence,
+        why=_why(one),
+        decided=_decided(one),
     )
 
 
-def _why(span: Span) -> str | None:
-    if span.by_hand:
-        return BY_HAND_TEXT
-    if span.decision is not None and not span.decision.may_be_other:
-        return None  # the cause is that of another outcome
-    return None if span.cause is None or span.confidence is None else why_ended(span.cause, span.confidence)
-
-
-def _decided(span: Span) -> str | None:
-    if (own := span.decision) is None:
+def _why(one: ExplainedSpan) -> str | None:
+    if one.ending is None:
         return None
-    ended_by = None if span.marker_offset is None else f"{span.marker} at {span.marker_offset:,}"
+    if one.ending.by_hand:
+        return BY_HAND_TEXT
+    if one.own is not None and not one.own.may_be_other:
+        return None  # the cause is that of another outcome
+    return why_ended(one.ending.cause.code, one.ending.cause.confidence)
+
+
+def _decided(one: ExplainedSpan) -> str | None:
+    if (own := one.own) is None:
+        return None
+    ended_by = None if one.span.marker_offset is None else f"{one.span.marker} at {one.span.marker_offset:,}"
     return decision_text(own.marker, own.confidence, may_be_other=own.may_be_other, ended_by=ended_by)
 
 

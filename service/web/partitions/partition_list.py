@@ -17,11 +17,11 @@ from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log.states import is_time
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
-from service.store.queries.judged_partitions import MOST_JUDGED, JudgedEntry, JudgedPartition
 from service.store.queries.partitions import read_affected_groups
 from service.store.queries.pipeline import UNANSWERED_READ, read_unanswered
+from service.views.partitions.blocking_chain import Link, by_id, by_key, links
+from service.views.partitions.judged import MOST_JUDGED, JudgedEntry, JudgedPartition
 from service.web.charts.ruler import Mini, mini
-from service.web.partitions.blocking_chain import Link, by_id, by_key, links
 from service.web.shared.frame import Frame, framed
 from service.web.shared.paging import PageNumber, paged
 from service.web.shared.render import render

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.kafka import explained
 from service.api.http.kept import REFRESH, KeptRoute
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
-from service.api.routes.offsets import explained
 from service.domain.findings.finding import Finding
 from service.domain.findings.outlook import Outlook, outlook_of
 from service.domain.partitions.facts import TopicPartition
@@ -21,15 +21,15 @@ from service.store.display import display_id, printable
 from service.store.queries import findings as read_findings
 from service.store.queries import partitions
 from service.store.queries.findings import FindingSelection
-from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition, judge
 from service.store.queries.partitions import read_affected_groups
+from service.views import words
+from service.views.partitions.blocking_chain import Link
+from service.views.partitions.judged import JudgedEntry, JudgedPartition, judge
 from service.web.charts.ruler import Ruler
-from service.web.partitions.blocking_chain import Link
 from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
 from service.web.partitions.groups import GroupRow, group_rows
 from service.web.partitions.partition_list import StandingRow, opened_ms, read_standing
 from service.web.partitions.spans import ruler_of
-from service.web.shared import words
 from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed
 from service.web.shared.render import render
 
@@ -128,7 +128,7 @@ def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: 
         told = explained(request, frame.cluster, *place, wanted.offset, wanted.to)
     except ProblemError as problem:
         return Explanation(wanted.offset, wanted.to, problem=problem.detail)
-    return explanation_of(wanted.offset, wanted.to, told)
+    return explanation_of(wanted.offset, wanted.to, told, frame.name)
 
 
 def _page(frame: Frame, place: TopicPartition, seen: _Seen, explanation: Explanation | None, wanted: Asked) -> Response:

@@ -8,12 +8,12 @@ from typing import Final
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.open_entries import RelationKind
 from service.store.display import display_id
-from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
+from service.views import words
+from service.views.addresses import transaction_page
+from service.views.partitions.judged import JudgedEntry, JudgedPartition
 from service.web.charts.ruler import Ruler, draw
 from service.web.charts.ruler_scale import FREE, HANGING, OPEN, SOON, Pin, Span
 from service.web.charts.ruler_scale import STOPPED as STANDS
-from service.web.shared import words
-from service.web.shared.addresses import transaction_page
 
 RELATION_WORDS: Final = {
     RelationKind.OPEN: "open, within its timeout",

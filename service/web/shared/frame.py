@@ -11,8 +11,7 @@ from sqlalchemy import Connection
 
 from service.access.principal import Role
 from service.api.http.principals import principal_of
-from service.api.http.store import store_of
-from service.api.routes.clusters import known_cluster
+from service.api.http.store import known_cluster, store_of
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
 from service.domain.reasons.reason import Reason
@@ -25,14 +24,14 @@ from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings
 from service.store.queries.clusters import ClusterRow, FirstRead, StatusRow, first_read
 from service.store.queries.findings import FindingSelection
-from service.store.queries.judged_partitions import (
+from service.views.cluster.description import Description, describe_cluster
+from service.views.partitions.judged import (
     Coverage,
     JudgedPartition,
     coverage,
     judged_stalled,
     log_unread_reason,
 )
-from service.views.cluster.description import Description, describe_cluster
 from service.web.shared.stalls import StallLine, stall_lines
 
 _DAY_MS = 86_400_000

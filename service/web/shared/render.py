@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from service.api.http.fields import API
 from service.api.http.problems import Problem, ProblemError
 from service.store.errors import StoreError
-from service.web.shared import addresses, words
+from service.views import addresses, words
 from service.web.shared.frame import Frame
 
 PAGE_CSP: Final = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"

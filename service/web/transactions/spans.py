@@ -15,8 +15,8 @@ from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow
 from service.store.rows.ids import IdRow
+from service.views import words
 from service.web.charts.swimlane import Life
-from service.web.shared import words
 
 
 def lives(

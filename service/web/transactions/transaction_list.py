@@ -26,16 +26,16 @@ from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import EndedCounts
 from service.store.queries.history import ended_since
-from service.store.queries.judged_partitions import known_log_at
 from service.store.queries.transactions import Page
 from service.store.rows.ids import IdRow
-from service.web.partitions.blocking_chain import Blocking, read_blocking
-from service.web.shared.addresses import page_of
-from service.web.shared.causes import WORDS, Word, word_of
+from service.views.addresses import page_of
+from service.views.cause_words import WORDS, Word, word_of
+from service.views.partitions.blocking_chain import Blocking, read_blocking
+from service.views.partitions.judged import known_log_at
+from service.views.transactions.next_step import Next, next_step
 from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
 from service.web.transactions.filters import AGES, SORTS, Filters, chips, filters_of
-from service.web.transactions.next_step import Next, next_step
 
 SHOWN: Final = 50
 _HOUR_MS: Final = 3_600_000

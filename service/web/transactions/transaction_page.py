@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.asked_id import Id, IdBase64, id_of
 from service.api.http.fields import transaction_link
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import foreign_cursor
 from service.api.http.parameters import only_known, unusable
-from service.api.routes.transactions import Id, IdBase64, coordinators, id_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
@@ -26,19 +26,20 @@ from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from
 from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, transactions
+from service.store.queries.clusters import coordinators
 from service.store.queries.findings import FindingSelection
 from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
-from service.store.queries.judged_partitions import known_log_at
 from service.store.rows.ids import IdRow
+from service.views.addresses import page_of, transaction_page
+from service.views.cause_words import COUNTED, WORDS
+from service.views.partitions.blocking_chain import read_blocking
+from service.views.partitions.judged import known_log_at
+from service.views.transactions.abort_answers import answers, is_abort
+from service.views.transactions.next_step import next_step
 from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
-from service.web.partitions.blocking_chain import read_blocking
-from service.web.shared.addresses import page_of, transaction_page
-from service.web.shared.causes import COUNTED, WORDS
 from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
-from service.web.transactions.abort_answers import answers, is_abort
 from service.web.transactions.history import History, read_history
-from service.web.transactions.next_step import next_step
 from service.web.transactions.spans import phases_of
 from service.web.transactions.transaction_list import last_outcome
 
@@ -115,7 +116,7 @@ def _one(
         hanging=[one for one in found if (one.kind, one.status) == (Kind.HANGING, Status.CONFIRMED)],
         answers=answers(history.within),
         last_abort=answers(_newest_abort(history))[:1],
-        coordinator=coordinators(connection, frame.cluster).get(row.partition),
+        coordinator=coordinators(connection, frame.cluster.id).get(row.partition),
         expiry=_expiry(row, frame, log.limits.sweep_ms),
         producers=producers,
         before=_before(row, producers),

@@ -10,11 +10,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
-from service.api.http.fields import encode_bytes
 from service.api.http.store import Store
 from service.app import create_app
 from service.store.errors import StoreError
 from service.store.queries.clusters import find_cluster
+from service.views.addresses import encode_bytes
 from tests.helpers.stores import Id, SeededCluster, client_of
 
 CLUSTER = "/api/v1/clusters/orders"

@@ -10,7 +10,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.access.actions import Action, Outcome
-from service.api.http.fields import encode_bytes
 from service.app import create_app
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
@@ -19,6 +18,7 @@ from service.store.audit_events import AuditEvent
 from service.store.mutes import Wish
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.store.writers.ledger import LedgerWriter
+from service.views.addresses import encode_bytes
 from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, WithPartitions, entry, hanging_finding, stalled_partition
 from tests.helpers.partitions import read as read_of

@@ -11,8 +11,8 @@ import pytest
 from service.domain.partitions.facts import PartitionObservation, StalledRead
 from service.domain.reasons.unread import READ, NoBroker, NoPermission
 from service.domain.transaction_log import states
-from service.store.queries import judged_partitions
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.views.partitions import judged as judged_partitions
 from tests.helpers.partitions import (
     END,
     LSO,

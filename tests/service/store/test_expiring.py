@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event
 
 from service.domain.transaction_log import states
 from service.store.queries.expiring import ExpiringCursor, count_expiring, read_expiring
-from service.store.queries.metrics import all_facts
+from service.views.cluster.metric_facts import all_facts
 from tests.helpers.stores import INT64_MAX, INT64_MIN, NOW_MS, Id, SeededCluster, mixed_ids, open_id
 
 DAY_MS = 86_400_000

@@ -17,8 +17,9 @@ from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.markers import Marker
 from service.store.engine import open_reader
-from service.store.queries import judged_partitions, partitions
+from service.store.queries import partitions
 from service.store.writers.findings import load
+from service.views.partitions import judged as judged_partitions
 from spark_jobs.judge.hanging_case import ASK_AGAIN_MS
 from spark_jobs.judge.partition_prober import Answers, CoordinatorAnswers
 from tests.helpers.reasons import denied

@@ -14,10 +14,11 @@ from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
 from service.kafka.producers import ActiveProducer
-from service.store.queries import findings, id_events, judge_inputs, judged_partitions
-from service.store.queries.judged_partitions import REASONS_SHOWN
+from service.store.queries import findings, id_events, judge_inputs
 from service.store.writers.findings import load
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.views.partitions import judged as judged_partitions
+from service.views.partitions.judged import REASONS_SHOWN
 from spark_jobs.judge.groups import BlockedGroupObserver
 from tests.helpers.stores import client_of
 from tests.service.store.conftest import Cluster, only_on, patient

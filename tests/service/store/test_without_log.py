@@ -7,9 +7,10 @@ from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch
-from service.store.queries import clusters, judged_partitions
+from service.store.queries import clusters
 from service.store.queries.clusters import StatusRow
 from service.store.queries.without_log import APPEARS_WITHIN_MS
+from service.views.partitions import judged as judged_partitions
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry, read
 from tests.service.store.looks import Watched, described, look

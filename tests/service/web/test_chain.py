@@ -10,9 +10,10 @@ import pytest
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
-from service.store.queries import judged_partitions, partitions
+from service.store.queries import partitions
 from service.store.queries.findings import FindingSelection, read_page
-from service.web.partitions.blocking_chain import Link, by_id, by_key, links
+from service.views.partitions import judged as judged_partitions
+from service.views.partitions.blocking_chain import Link, by_id, by_key, links
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, stalled_partition
 from tests.helpers.stores import NOW_MS, Id

@@ -17,8 +17,8 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
-from service.web.findings.plan import plan_of
-from service.web.findings.words import about, is_muted, outlook_of_finding
+from service.views.findings.plan import plan_of
+from service.views.findings.subject import about, is_muted, outlook_of_finding
 from tests.helpers.paths import ROOT
 from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS

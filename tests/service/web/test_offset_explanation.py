@@ -11,8 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.http.kafka import Kafka
-from service.api.routes import offsets_reading
-from service.api.routes.offsets_reading import Place
 from service.app import create_app
 from service.domain.findings.finding import Evidence
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
@@ -20,6 +18,8 @@ from service.domain.findings.rules import Rule
 from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.kafka.metadata import Leader
+from service.views.partitions import offsets_reading
+from service.views.partitions.offsets_reading import Place
 from service.web.partitions.explanation import Asked, asked
 from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id

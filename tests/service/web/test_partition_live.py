@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from service.api.routes.offsets import Explained
-from service.api.schemas.offsets import Span
 from service.app import create_app
 from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.offset_spans import SpanKind
-from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.partitions.marker_causes import MarkerCause
+from service.domain.partitions.offset_spans import Span, SpanKind
+from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import Participants
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.views.partitions.offsets import ExplainedOffsets, ExplainedSpan
 from service.web.partitions import partition_page
 from tests.helpers.partitions import LSO, WithPartitions, entry, moving_partition, owner, read, stalled_partition
 from tests.helpers.stores import DESCRIPTION, NOW_MS
@@ -24,20 +24,10 @@ from tests.service.web.browser import DESK, PHONE, WAIT_MS, Browse, Clock, is_wi
 
 HERE = "/clusters/orders/partitions/orders/0"
 LONG = "warehouse-flink-sink-" + "x" * 179
-SPAN = Span(
-    from_=4,
-    to=5,
-    kind=SpanKind.ABORTED,
-    producer_id=7,
-    producer_epoch=3,
-    transactional_id=LONG,
-    transactional_id_b64=None,
-    marker=MarkerType.ABORT,
-    marker_offset=6,
-    ended_at="2026-09-21T14:13:40.000Z",
-    cause=CauseCode.CLIENT_ABORT,
-    confidence=Confidence.CERTAIN,
-    href=None,
+SPAN = ExplainedSpan(
+    Span(4, 5, SpanKind.ABORTED, 7, 3, MarkerType.ABORT, 6, NOW_MS),
+    LONG.encode(),
+    MarkerCause(Cause(CauseCode.CLIENT_ABORT, Confidence.CERTAIN)),
 )
 
 
@@ -61,9 +51,9 @@ def test_the_answer_and_what_is_typed_survive_the_refresh_that_brings_what_is_ne
 ) -> None:
     asked: list[int] = []
 
-    def explained(*arguments: object) -> Explained:
+    def explained(*arguments: object) -> ExplainedOffsets:
         asked.append(1)
-        return Explained([SPAN], None, None, NOW_MS)
+        return ExplainedOffsets([SPAN], None, None, NOW_MS)
 
     monkeypatch.setattr(partition_page, "explained", explained)
     tab = browse(create_app(cluster.url, "1.2.3", now_ms=Clock()))

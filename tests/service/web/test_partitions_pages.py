@@ -15,8 +15,8 @@ from service.domain.findings.kinds import Kind
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.store import clusters
-from service.store.queries import judged_partitions
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.views.partitions import judged as judged_partitions
 from service.web.partitions import partition_list
 from service.web.shared import paging
 from tests.helpers.findings import observe

@@ -14,10 +14,10 @@ from service.domain.findings.kinds import Kind
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
 from service.store import clusters
+from service.views import words
 from service.views.cluster.description import Broker
+from service.views.grants import bootstrap_of, lines_of
 from service.web.cluster.unknowns import PARTITIONS_SHOWN
-from service.web.shared import words
-from service.web.shared.grants import bootstrap_of, lines_of
 from tests.helpers.findings import observe
 from tests.helpers.partitions import (
     WithPartitions,

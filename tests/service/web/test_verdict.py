@@ -8,9 +8,9 @@ import pytest
 
 from service.domain.findings.outlook import HANGS, Heals, Outlook
 from service.domain.partitions.open_entries import RelationKind
-from service.store.queries.judged_partitions import Coverage, UnjudgedPartitions
+from service.views.partitions.blocking_chain import Link
+from service.views.partitions.judged import Coverage, UnjudgedPartitions
 from service.web.cluster.verdict import Seen, verdict_of
-from service.web.partitions.blocking_chain import Link
 from service.web.shared.frame import Freshness
 from tests.helpers.reasons import denied
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.web.shared import words
+from service.views import words
 
 NOON_MS = 1_790_000_000_000  # 2026-09-21 14:13:20 UTC
 

@@ -11,9 +11,10 @@ from service.domain.findings.blocked_group import COMMIT_EXPECTED_MS
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import reconcile
-from service.store.queries import judged_partitions, partitions
+from service.store.queries import partitions
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.views.partitions import judged as judged_partitions
 from spark_jobs.judge.groups import BlockedGroupObserver
 from tests.helpers.partitions import (
     LSO,

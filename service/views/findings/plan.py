@@ -8,8 +8,8 @@ from service.domain.findings.catalogue import CATALOGUE, SeenOn
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.worlds.verdict import Decided
-from service.web.findings.headline import cause_of, who_of
-from service.web.shared import addresses
+from service.views import addresses
+from service.views.findings.headline import cause_of, who_of
 
 
 class Step(NamedTuple):

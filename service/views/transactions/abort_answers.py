@@ -12,8 +12,8 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row
 from service.domain.transaction_log.transitions import REPEATED
-from service.web.shared import words
-from service.web.shared.causes import PROOFS, TO_DO, WORDS, Word
+from service.views import words
+from service.views.cause_words import PROOFS, TO_DO, WORDS, Word
 
 _HEADS = {
     "client_abort": "Aborted by its own client",

@@ -11,8 +11,8 @@ from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.outlook import Heals, Outlook
 from service.domain.reasons.unread import is_denied
 from service.store.display import display_id
-from service.web.partitions.blocking_chain import Link
-from service.web.shared import addresses
+from service.views import addresses
+from service.views.partitions.blocking_chain import Link
 
 
 class About(NamedTuple):

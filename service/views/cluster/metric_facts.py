@@ -24,9 +24,9 @@ from service.store.queries.clusters import (
 from service.store.queries.expiring import count_expiring
 from service.store.queries.findings import counts as finding_counts
 from service.store.queries.findings import longest_open, truncated
-from service.store.queries.judged_partitions import Coverage, StalledRow, coverage, stalled_partitions
 from service.store.queries.partitions import read_affected_groups
 from service.store.schema import counters, leases, log_partitions, transactional_ids
+from service.views.partitions.judged import Coverage, StalledRow, coverage, stalled_partitions
 
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50

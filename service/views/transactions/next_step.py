@@ -11,7 +11,7 @@ from service.domain.transaction_log.deadlines import expires_at_ms, times_out_at
 from service.domain.transaction_log.known_log import KnownLog, Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, is_time
 from service.store.rows.ids import IdRow
-from service.web.shared import words
+from service.views import words
 
 UNTIL, SINCE, AT = "until", "since", "at"
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+from typing import Final
 from urllib.parse import quote, urlencode
 
-from service.api.http.fields import id_query
+_PERCENT_UP_TO: Final = 16_384
+"""Maximum length (bytes) of a percent-encoded id in a link. Servers refuse request lines of 64 kB; an id of 32,767
+bytes would take 98 kB percent-encoded, 44 kB as base64.
+"""
 
 
 def cluster_page(cluster: str) -> str:
@@ -29,3 +34,13 @@ def transaction_page(cluster: str, transactional_id: bytes) -> str:
 def partition_page(cluster: str, topic: str, partition: int, offset: int | None = None) -> str:
     place = f"{cluster_page(cluster)}/partitions/{quote(topic, safe='')}/{partition}"
     return place if offset is None else f"{place}?offset={offset}"
+
+
+def id_query(transactional_id: bytes) -> str:
+    """Returns the query with `id`, or with `id_b64` if the percent-encoded id is too long."""
+    percent = quote(transactional_id, safe="")
+    return f"id={percent}" if len(percent) <= _PERCENT_UP_TO else f"id_b64={encode_bytes(transactional_id)}"
+
+
+def encode_bytes(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")

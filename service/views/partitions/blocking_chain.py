@@ -23,8 +23,8 @@ from service.store.display import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, partitions
 from service.store.queries.findings import FindingSelection
-from service.store.queries.judged_partitions import JudgedPartition, judge
 from service.store.queries.partitions import read_affected_groups
+from service.views.partitions.judged import JudgedPartition, judge
 
 STOPPED_FIRST: Final = (GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS, GroupRelation.WILL_STOP)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final, NamedTuple
 
-from service.api.http.problems import NO_SUCH_OFFSET, NO_SUCH_PARTITION, ProblemError
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
@@ -22,6 +21,14 @@ MOST_S: Final = 5.0
 FIRST_BYTES: Final = 1 << 20
 """Size of the first fetch: most markers follow closely after their records."""
 NEXT_BYTES: Final = 8 << 20
+
+
+class NoSuchPartition(LookupError):
+    """The topic or the partition does not exist. The message is for people."""
+
+
+class NoSuchOffset(LookupError):
+    """The log ends before the offset. The message is for people."""
 
 
 class Bounds(NamedTuple):
@@ -50,24 +57,20 @@ class Place(NamedTuple):
 def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
     """Returns the partition with its leader and the offsets of its log.
 
-    ProblemError (404) if the partition or the offset does not exist; KafkaUnavailable, KafkaRefused.
+    Raises NoSuchPartition, NoSuchOffset, KafkaUnavailable, KafkaRefused.
     """
     layout = topic_layout(client, topic)
     if layout is None:
-        raise ProblemError(404, NO_SUCH_PARTITION, f"the cluster has no topic {topic!r}")
+        raise NoSuchPartition(f"the cluster has no topic {topic!r}")
     leader = layout.leaders.get(partition)
     if leader is None:
-        raise ProblemError(
-            404, NO_SUCH_PARTITION, f"topic {topic!r} has partitions 0 to {len(layout.leaders) - 1}, no {partition}"
-        )
+        raise NoSuchPartition(f"topic {topic!r} has partitions 0 to {len(layout.leaders) - 1}, no {partition}")
     if leader.node < 0:
         raise KafkaUnavailable(f"{topic}-{partition} has no leader now")
     alone = TopicLayout(topic, layout.topic_id, {partition: leader})
     log_start, high_watermark = (_offset(client, alone, partition, which) for which in (EARLIEST, LATEST))
     if offset >= high_watermark:
-        raise ProblemError(
-            404, NO_SUCH_OFFSET, f"{topic}-{partition} has no offset {offset} yet: its log ends at {high_watermark}"
-        )
+        raise NoSuchOffset(f"{topic}-{partition} has no offset {offset} yet: its log ends at {high_watermark}")
     return Place(topic, partition, leader, log_start, high_watermark)
 
 

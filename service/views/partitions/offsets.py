@@ -1,0 +1,243 @@
+"""Explains offsets of a partition: who wrote their records, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.partitions import offset_spans
+from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted, only_aborted_text
+from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.marker_causes import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
+from service.domain.partitions.offset_spans import SpanBuilder, SpanKind
+from service.domain.partitions.own_transactions import OwnDecision, decisions_of_findings, own_decisions
+from service.kafka.client import KafkaClient
+from service.partition_log import logged_transactions
+from service.store.display import display_id
+from service.store.queries.clusters import ClusterRow
+from service.store.queries.decisions import (
+    CoordinatorDecisions,
+    HangingTransaction,
+    coordinator_decisions,
+    hanging_transactions,
+    known_period,
+    lost_commits,
+)
+from service.store.queries.history import Owner, owner_at, read_owners
+from service.store.queries.owners import owners as owners_of
+from service.views.partitions import offsets_reading
+
+MOST_OWNERS: Final = 20
+"""Owners of the transactions of one run that are named."""
+
+
+class ExplainedSpan(NamedTuple):
+    """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id then, None if it
+    is not known. `ending`: the cause of what ended it. `own`: the decision about its own transaction, if that has no
+    marker."""
+
+    span: offset_spans.Span
+    owner: bytes | None = None
+    ending: MarkerCause | None = None
+    own: OwnDecision | None = None
+
+    @staticmethod
+    def of(
+        span: offset_spans.Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None
+    ) -> ExplainedSpan:
+        """Returns the span explained. `marker`: the cause of the marker that ends it."""
+        return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
+
+
+class RunOwner(NamedTuple):
+    """The number of aborted transactions of one producer id in a run."""
+
+    producer_id: int
+    transactional_id: bytes | None
+    transactions: int
+
+
+class ExplainedRun(NamedTuple):
+    """A run of aborted records. `owners`: those with the most transactions, MOST_OWNERS at most."""
+
+    run: OnlyAborted
+    owners: tuple[RunOwner, ...]
+
+    @staticmethod
+    def of(run: OnlyAborted, owner: Callable[[int], bytes | None]) -> ExplainedRun:
+        """Returns the run with its owners. `owner` returns the id that has, or had, a producer id; None if it is
+        unknown."""
+        most = sorted(run.transactions.items(), key=lambda one: (-one[1], one[0]))[:MOST_OWNERS]
+        return ExplainedRun(run, tuple(RunOwner(id_, owner(id_), transactions) for id_, transactions in most))
+
+    @property
+    def transactions(self) -> int:
+        return sum(self.run.transactions.values())
+
+    @property
+    def more_owners(self) -> int:
+        return len(self.run.transactions) - len(self.owners)
+
+    @property
+    def text(self) -> str:
+        """The run in one sentence."""
+        run = self.run
+        names = [
+            f"producer id {one.producer_id}" if one.transactional_id is None else display_id(one.transactional_id)
+            for one in self.owners
+        ]
+        return only_aborted_text(
+            run.first, run.to, run.records, self.transactions, names, self.more_owners, run.ended_by
+        )
+
+
+class ExplainedOffsets(NamedTuple):
+    """An explanation of offsets. `truncated_at`: the offset at which reading stopped with something left unknown, or
+    None. `only_aborted`: the run of aborted records at the first offset."""
+
+    spans: Sequence[ExplainedSpan]
+    truncated_at: int | None
+    only_aborted: ExplainedRun | None
+    as_of_ms: int
+
+
+def explain(
+    client: AbstractContextManager[KafkaClient],
+    reading: Callable[[], AbstractContextManager[Connection]],
+    cluster: ClusterRow,
+    place: TopicPartition,
+    offset: int,
+    end: int,
+    as_of_ms: int,
+) -> ExplainedOffsets:
+    """Explains the offsets [offset, end). `reading` opens a connection to the store. `as_of_ms`: now.
+
+    This may take seconds: the caller should hold no connection meanwhile. Raises NoSuchPartition, NoSuchOffset,
+    KafkaUnavailable, KafkaRefused.
+    """
+    with client as asked:
+        found, truncated_at = _read(asked, offsets_reading.find(asked, *place, offset), offset, end)
+    # read after the log: a transaction that ended there may have been decided just before
+    with reading() as connection:
+
+        def owner(producer_id: int) -> bytes | None:
+            known = read_owners(connection, cluster.id, producer_id)
+            return known[0].transactional_id if known else None
+
+        spans = _spans(connection, cluster, found, place, as_of_ms, offset)
+        run = None if found.only_aborted is None else ExplainedRun.of(found.only_aborted, owner)
+    return ExplainedOffsets(spans, truncated_at, run, as_of_ms)
+
+
+class _Past(NamedTuple):
+    """The past of a producer id in the store. `decided`: the decisions of each owner, in the order of `owners`."""
+
+    owners: Sequence[Owner]
+    decided: Sequence[CoordinatorDecisions]
+
+
+def _read(client: KafkaClient, place: offsets_reading.Place, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
+    """Returns what was read, and the offset at which a bound stopped the reading or None. Offsets near the head of the
+    log are read from its start, if that is quickly done."""
+    if 0 < offset <= offset_spans.HEAD and not place.log_start:
+        from_start = SpanBuilder(0, end, run_from=offset)
+        is_whole = offsets_reading.read(client, place, from_start, offsets_reading.BOUNDS_OF_HEAD) is None
+        run = from_start.only_aborted
+        if is_whole and (run is None or run.ended_by != EndOfRun.BOUND):
+            return from_start, None
+    found = SpanBuilder(offset, end)
+    return found, offsets_reading.read(client, place, found)
+
+
+def _spans(
+    connection: Connection, cluster: ClusterRow, found: SpanBuilder, place: TopicPartition, as_of_ms: int, since: int
+) -> list[ExplainedSpan]:
+    """Returns the spans from `since` on, with the owner and the cause of each. `as_of_ms`: when reading
+    began."""
+    hangs = hanging_transactions(connection, cluster.id, *place)
+    spans = found.spans({one.producer_id: one.start_offset for one in hangs if one.is_open})
+    known = known_period(connection, cluster)
+    own = _own_decisions(connection, cluster, spans, found, place, as_of_ms - CLOCKS_MS)
+    past: dict[int, _Past] = {}
+    told = []
+    for whole in spans:
+        if whole.next <= since:
+            continue
+        span = whole._replace(first=max(whole.first, since))
+        if span.producer_id is None or span.kind == SpanKind.NON_TRANSACTIONAL:
+            told.append(ExplainedSpan(span))
+            continue
+        if span.producer_id not in past:
+            past[span.producer_id] = _past(connection, cluster, span.producer_id, spans)
+        owners, decisions = past[span.producer_id]
+        owner = owner_at(owners, span.ended_ms)
+        name = None if owner is None else owner.transactional_id
+        cause = _cause(span, decisions, hangs, known)
+        told.append(ExplainedSpan.of(span, name, cause, own.get(whole.first)))
+    return told
+
+
+def _own_decisions(
+    connection: Connection,
+    cluster: ClusterRow,
+    spans: Sequence[offset_spans.Span],
+    walk: SpanBuilder,
+    place: TopicPartition,
+    until_ms: int,
+) -> dict[int, OwnDecision]:
+    """Returns what was decided before `until_ms` about records whose own marker is missing, by the first offset of
+    their span. The store keeps the last decision of each producer id with its partitions; earlier ones are known from
+    findings."""
+    producers = {
+        span.producer_id for span in spans if span.producer_id is not None and span.kind != SpanKind.NON_TRANSACTIONAL
+    }
+    found: dict[int, OwnDecision] = {}
+    for producer_id, (owner, *others) in owners_of(connection, cluster.id, producers).items():
+        logged = logged_transactions(owner, producer_id, place)
+        if others or any(one.decided_ms > until_ms for one in logged):
+            continue  # the transaction log was replaced; or the marker may have been written after reading began
+        found |= own_decisions(spans, logged, walk.before, producer_id, is_whole=walk.has_every_marker)
+    return found | decisions_of_findings(spans, lost_commits(connection, cluster.id, *place))
+
+
+def _past(connection: Connection, cluster: ClusterRow, producer_id: int, spans: Iterable[offset_spans.Span]) -> _Past:
+    owners = read_owners(connection, cluster.id, producer_id)
+    ended = [span.ended_ms for span in spans if span.producer_id == producer_id and span.ended_ms is not None]
+    if not ended:
+        return _Past(owners, ())
+    first_ms, last_ms = min(ended), max(ended)
+    return _Past(
+        owners,
+        [
+            coordinator_decisions(connection, cluster.id, one.transactional_id, producer_id, first_ms, last_ms)
+            for one in owners
+        ],
+    )
+
+
+def _cause(
+    span: offset_spans.Span,
+    past: Sequence[CoordinatorDecisions],
+    hangs: Iterable[HangingTransaction],
+    known: KnownPeriod | None,
+) -> MarkerCause | None:
+    if span.marker is None or span.ended_ms is None or span.ends_nothing:
+        return None
+    by_hand = [
+        decision
+        for one in hangs
+        if one.producer_id == span.producer_id and one.start_offset <= span.first
+        for decision in one.by_hand
+    ]
+    if cause := cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, by_hand, None):
+        return cause
+    if not past:  # no owner: the id is of another cluster, forgotten, or was never registered
+        return None
+    since_ms = max(one.since_ms for one in past)
+    if known is not None:
+        known = known._replace(from_ms=max(known.from_ms, since_ms))
+    decisions = [decision for one in past for decision in one.decisions]
+    return cause_of_marker(span.marker, span.marker_epoch, span.ended_ms, decisions, known)
