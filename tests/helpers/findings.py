@@ -11,6 +11,7 @@ from service.api.routes.events import begin, stream_events
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.partitions.facts import LogPlace
 from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load
 from tests.helpers.stores import NOW_MS, SeededCluster
@@ -49,7 +50,7 @@ class Listener:
 
 
 def observe(kind: Kind = Kind.OVERDUE, name: bytes = b"pay", **fields: Any) -> Observation:
-    evidence = (Evidence(NOW_MS, "__transaction_state-0@7", "fact"),)
+    evidence = (Evidence(NOW_MS, LogPlace("__transaction_state", 0, 7), "fact"),)
     return Observation(
         kind, Severity.WARNING, Subject(transactional_id=name), "it is late", "look", evidence, log_partition=0
     )._replace(**fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -14,7 +15,7 @@ from service.domain.findings.kinds import Kind, Resolution, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
-from service.domain.partitions.facts import PartitionsBatch
+from service.domain.partitions.facts import LogPlace, PartitionsBatch
 from service.domain.reasons.unread import DESCRIBE, PartitionsUnresponsive
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
@@ -346,5 +347,6 @@ def test_every_field_of_a_finding_comes_back_from_the_store(judged: Judged) -> N
     with judged.reader.connect() as connection:
         row = connection.execute(select(schema.findings)).mappings().one()
         (found,) = load(connection, judged.cluster.id, NOW_MS).values()
-    assert row["evidence"] == [list(e) for e in found.evidence]
+    assert row["evidence"] == json.loads(json.dumps(found.evidence))
+    assert found.evidence[0].source == LogPlace("__transaction_state", 0, 0)
     assert (row["transactional_id"], row["group"], row["count"]) == (b"pay", None, 1)

@@ -12,6 +12,7 @@ from service.domain.findings.finding import Finding, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rules
+from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Unended, Volume
 from service.domain.partitions.marker_audit import Result
 from service.domain.transaction_log import states
@@ -196,7 +197,11 @@ def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited
     assert (finding.severity, finding.status, finding.count) == (Severity.CRITICAL, Status.CONFIRMED, 1)
     assert finding.subject == Subject("a", 0, b"pay", 7, bump, 3)
     assert finding.summary == "a transaction of pay was committed, and its part on a-0 is aborted; committed on b-0"
-    assert [one.source for one in finding.evidence] == ["__transaction_state-0@1", "a-0@3", "b-0@1"]
+    assert [one.source for one in finding.evidence] == [
+        LogPlace("__transaction_state", 0, 1),
+        LogPlace("a", 0, 3),
+        LogPlace("b", 0, 1),
+    ]
     assert [one.id for one in audited.judged()] == [finding.id], "found once, whoever judges"
     with audited.reader.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(schema.torn_transactions)) == 0

@@ -7,6 +7,7 @@ from typing import Any, Final
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import TOPIC
@@ -22,7 +23,9 @@ BLOCKS: Final = (
     "orders-0: the transaction of pay (producer id 7, epoch 3) at offset 100 hangs: no coordinator will end it"
 )
 _OWN: Final = Subject(transactional_id=b"pay")
-_LINE: Final = Evidence(NOW_MS - 1_000, f"{TOPIC}-0@7", "newest record of pay: CompleteAbort, producer id 7, epoch 3")
+_LINE: Final = Evidence(
+    NOW_MS - 1_000, LogPlace(TOPIC, 0, 7), "newest record of pay: CompleteAbort, producer id 7, epoch 3"
+)
 
 
 def observed(kind: Kind, subject: Subject, title: str, advice: str = "Do what is right.", **more: Any) -> Observation:
@@ -41,7 +44,7 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
     why = HangReason(cause, 0, False, ErrorText(decided_by.get(decision, "it was seen not to be")), is_behind=False)
     looks = (
         _LINE,
-        Evidence(NOW_MS - 9_000, "orders-0@100", "open: producer id 7, epoch 3"),
+        Evidence(NOW_MS - 9_000, LogPlace("orders", 0, 100), "open: producer id 7, epoch 3"),
         Evidence(NOW_MS - 6_000, TOPIC, "partition 0 read to its end: no transaction there will end the entry"),
         Evidence(NOW_MS - 3_000, "DescribeProducers, broker 1", "still open"),
         Evidence(NOW_MS - 9_000, "txnscope", f"{why}. Decision: {decision}: {why.decided_by}"),

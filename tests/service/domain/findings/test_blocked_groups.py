@@ -28,7 +28,7 @@ from service.domain.partitions.blocked_groups import (
     IsolationLevel,
     LsoSample,
 )
-from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner, Relation, RelationKind
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.domain.transaction_log import states
@@ -107,7 +107,7 @@ def test_a_group_behind_a_hanging_transaction() -> None:
     assert one.self_heals_at_ms is None
     assert one.summary.startswith("billing is blocked on orders-0: at offset 100 the hanging transaction of")
     assert "Restarting the group does not help" in one.advice
-    assert [e.source for e in one.evidence] == ["orders-0@100", "OffsetFetch"]
+    assert [e.source for e in one.evidence] == [LogPlace("orders", 0, 100), "OffsetFetch"]
     (nameless,) = found([victim()], blocker(RelationKind.HANGING, name=None))
     assert "the hanging transaction of producer id 7" in nameless.summary
 
@@ -203,7 +203,7 @@ def test_offsets_that_are_pending() -> None:
     assert one.severity == Severity.CRITICAL
     assert "on __consumer_offsets-9 (UNSTABLE_OFFSET_COMMIT)" in one.summary
     assert "Do not delete the group" in one.advice
-    assert one.evidence[0].source == "__consumer_offsets-9@100"
+    assert one.evidence[0].source == LogPlace("__consumer_offsets", 9, 100)
     (several,) = found(
         [victim(GroupRelation.UNSTABLE_OFFSETS)],
         blocker(RelationKind.OPEN, HOME),
@@ -247,7 +247,7 @@ def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() 
     (found_one,) = found([one], legal, other)
     assert found_one.severity == Severity.CRITICAL
     assert "the offset is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
-    assert found_one.evidence[0].source == "__consumer_offsets-9@105"
+    assert found_one.evidence[0].source == LogPlace("__consumer_offsets", 9, 105)
     assert "its records commit the offset" in found_one.evidence[0].text
     assert found([one], legal) == []  # it ended a moment ago
     mine = one._replace(offset=one.offset._replace(producer_id=7))

@@ -8,6 +8,7 @@ from service.domain.findings.finding import Evidence
 from service.domain.findings.hanging import Case, observe
 from service.domain.findings.rules import Rule
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, AffectedGroup, GroupOffset, GroupRelation
+from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import Entry
 from service.domain.transaction_log.causes import Confidence
 from tests.service.domain.findings.builders import NOW_MS
@@ -39,7 +40,7 @@ def test_the_groups_and_their_partitions_are_evidence_members_or_not() -> None:
     (found,) = evidence([victim("billing", 0), victim("billing", 3), victim("idle", 1, members=0)])
     assert found == Evidence(
         ENTRY.first_seen_ms,
-        "__consumer_offsets-9@100",
+        LogPlace("__consumer_offsets", 9, 100),
         "its records commit offsets of billing (orders-0 and orders-3) and idle (orders-1): a member that starts waits"
         " until the transaction ends",
     )

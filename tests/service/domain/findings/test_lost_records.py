@@ -6,8 +6,9 @@ from service.domain.findings.finding import Evidence, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rule
+from service.domain.partitions.facts import LogPlace
 
-DECIDED = Evidence(1_000, "__transaction_state-3@77", "PrepareCommit, and it listed orders-0")
+DECIDED = Evidence(1_000, LogPlace("__transaction_state", 3, 77), "PrepareCommit, and it listed orders-0")
 LOST = LostRecords(
     topic="orders",
     partition=0,
@@ -34,7 +35,7 @@ def test_it_names_the_records_their_owner_and_the_marker() -> None:
     )
     assert found.detail == "an ABORT marker that no coordinator decided ended them"
     assert found.evidence[0] == DECIDED
-    assert (found.evidence[1].at_ms, found.evidence[1].source) == (2_000, "orders-0@140")
+    assert (found.evidence[1].at_ms, found.evidence[1].source) == (2_000, LogPlace("orders", 0, 140))
     assert found.command is None
 
 
