@@ -16,7 +16,7 @@ from service.domain.transaction_log.states import EXPIRED as GONE
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.processes.identity import host_and_pid
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries.metrics import ClusterFacts
 from service.store.rows import counters as stored
 from service.store.rows.counters import AUDITED, CONTRADICTIONS, DECODE_ERRORS

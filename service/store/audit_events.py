@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, or_, select
 
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.schema import audit_events, clusters
 
 DRY_RUN: Final = "dry_run"

@@ -11,39 +11,42 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
-from service.store import trigram_index
-from service.store.errors import StoreError
-from service.store.url import redact_url
+from service.store.backends import backend_of
+from service.store.backends.backend import Lock, Rebuilt
+from service.store.engine import resolve
+from service.store.errors import StoreError, redact_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
-_UPGRADE_LOCK = 7489071206341  # any number, but the same for every process that upgrades
 
 
 def upgrade(engine: Engine) -> None:
     """Applies the missing revisions in one transaction; a second process waits for the first and finds nothing to do.
 
-    StoreError: the store is newer than this version, or the database cannot hold every text, because its encoding is
-    not UTF8.
+    StoreError: the store is newer than this version, or the database cannot hold every text.
     """
     with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            _check_encoding(connection)
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
+        backend = backend_of(connection)
+        backend.check_texts(connection)
+        backend.lock(connection, Lock.MIGRATE)
         revision = current(connection)
         if revision is not None and not is_known(revision):
             raise StoreError(newer_text(redact_url(connection.engine.url), revision))
         if revision != head():
-            trigram_index.drop(connection)
+            backend.drop_text_index(connection)
         command.upgrade(config(connection), "head")
 
 
-def _check_encoding(connection: Connection) -> None:
-    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
-    if encoding != "UTF8":
-        raise StoreError(
-            f"store {redact_url(connection.engine.url)}: the database's encoding is {encoding}"
-            " and has to be UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-        )
+def rebuild(url: str, now_ms: int) -> Rebuilt:
+    """Makes a damaged store anew from what can be read of it, and keeps the old file. The transaction log is the truth:
+    the job reads it again from its start.
+
+    A service that reads the store goes over to the new file; a job that writes starts again.
+
+    StoreError: no store that can be made anew, or one of a newer version. StoreUnavailable: there is no file, no room
+    for a second one, or another process holds its lock.
+    """
+    backend, parsed = resolve(url)
+    return backend.rebuild(parsed, now_ms)
 
 
 @cache

@@ -6,9 +6,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from service.store import migrate
-from service.store.errors import StoreError
+from service.store.errors import StoreError, redact_url
 from service.store.queries import clusters as read
-from service.store.url import redact_url
 
 
 class SchemaCheck:

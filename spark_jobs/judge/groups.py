@@ -15,7 +15,7 @@ from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Relation
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries import partitions
 from service.store.queries.partitions import STALLED_SAMPLES_READ, looked_at_ms, read_affected_groups
 from spark_jobs.judge.group_prober import GroupProber

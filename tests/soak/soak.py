@@ -18,8 +18,8 @@ from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings import kinds
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import TOPIC
-from service.store.display import display_id
 from service.store.engine import open_reader
+from service.store.escaped_text import display_id
 from service.store.rows.counters import AUDITED
 from service.store.schema import counters, findings
 from tests.benchmarks.figures import percentile

@@ -26,7 +26,7 @@ from service.api.schemas.shape import extended
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.state import PartitionState
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.queries import partitions, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.judged_partitions import judge

@@ -15,7 +15,7 @@ from service.domain.partitions import offset_spans
 from service.domain.partitions.aborted_run import READABLE, OnlyAborted, only_aborted_text
 from service.domain.partitions.endings import MarkerCause
 from service.domain.partitions.own_transactions import OwnDecision
-from service.store.display import shown_id
+from service.store.escaped_text import shown_id
 
 SpanKind = Annotated[
     str, OneOf("committed", "aborted", "open", "hanging", "non_transactional", "marker", "gap", "unknown")

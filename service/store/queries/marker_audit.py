@@ -16,7 +16,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_audit import EndedLog, UnendedRecords
 from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
 from service.domain.transaction_log.states import PREPARE_ABORT, PREPARE_COMMIT, TOPIC
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.many_rows import batched, look_up
 from service.store.queries.judge_inputs import log_progress
 from service.store.schema import (

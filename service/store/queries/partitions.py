@@ -107,7 +107,7 @@ def count_stalled(connection: Connection, cluster_id: int) -> int:
 def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionState | None:
     """Returns the partition; None if it is not known, or gone."""
     if "\0" in topic:
-        return None  # no topic holds it, and PostgreSQL refuses to compare it with one
+        return None  # no topic holds it, and a database may refuse to compare it with one
     at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _EXISTS)
     found = _read(connection, _ROWS.where(at))
     return found[0] if found else None

@@ -11,6 +11,7 @@ from service.domain.findings.finding import Evidence, Finding, Subject
 from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Kind, Proof
+from service.store.many_rows import json_for
 from service.store.schema import findings
 
 _SUBJECT: Final = tuple(Subject._fields)
@@ -38,7 +39,7 @@ _WORDS: Final = {
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
     """Returns the finding as a row, in the order of the table's columns."""
     subject = dict(zip(_SUBJECT, finding.subject, strict=True))
-    bind = _bind_json(connection)
+    bind = json_for(connection)
     values = {
         "cluster_id": cluster_id,
         "evidence": bind([list(one) for one in finding.evidence]),
@@ -69,9 +70,3 @@ def finding_of(row: Any) -> Finding:
         reason=decode_if(columns["reason"]),
         passed_over=tuple(columns["passed_over"] or ()),
     )
-
-
-def _bind_json(connection: Connection) -> Any:
-    """Returns the function that turns a JSON value into what the database's driver takes: `Upsert` bypasses
-    SQLAlchemy's own conversion."""
-    return findings.c.evidence.type.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda v: v)

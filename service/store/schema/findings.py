@@ -15,7 +15,7 @@ from sqlalchemy import (
     Table,
 )
 
-from service.store.schema.base import ROW_ID, cluster_column, metadata
+from service.store.schema.base import NUMBERS_ONCE, ROW_ID, cluster_column, metadata
 
 # One row for each episode of a finding: service.domain.findings.finding.Finding.
 findings = Table(
@@ -87,5 +87,5 @@ finding_events = Table(
     Column("finding_id", String, nullable=False),
     Column("event", String, nullable=False),  # service.domain.findings.lifecycle: "opened", "resolved", …
     Column("at_ms", BigInteger, nullable=False),
-    sqlite_autoincrement=True,  # a number is never given twice: listeners resume by it
+    **NUMBERS_ONCE,  # a number is never given twice: listeners resume by it
 )

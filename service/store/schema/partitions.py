@@ -13,10 +13,9 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
-    text,
 )
 
-from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
+from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata, where
 
 # The watched partitions: the newest observation of each (service.domain.partitions.facts.PartitionObservation), and its
 # newest read.
@@ -60,8 +59,7 @@ Index(
     "ix_data_partitions_stalled",
     data_partitions.c.cluster_id,
     data_partitions.c.stalled_since_ms,
-    sqlite_where=text("stalled_since_ms IS NOT NULL"),
-    postgresql_where=text("stalled_since_ms IS NOT NULL"),
+    **where("stalled_since_ms IS NOT NULL"),
 )
 
 # The time when all partitions were last observed, also where nothing had changed.

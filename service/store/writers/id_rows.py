@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import EXPIRED, OPEN
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.many_rows import Upsert, batched, look_up
 from service.store.rows.ids import IdRow
 from service.store.rows.left_behind import Divided, Places, Record, divide

@@ -17,7 +17,7 @@ from service.domain.transaction_log.facts import Decided
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.store.id_key import id_key
 from service.store.lease import Lease, check
-from service.store.many_rows import Upsert, batched
+from service.store.many_rows import Upsert, batched, json_for
 from service.store.queries.marker_audit import MOST_ENDED_LOGS, Witness
 from service.store.schema import (
     audited_partitions,
@@ -104,7 +104,7 @@ def keep_decisions(
             continue
         others = sum(not audited(topic) and not topic.startswith(_INTERNAL) for topic, _ in places)
         values = (one.partition, one.offset, id_key(one.transactional_id), one.producer_id, one.producer_epoch)
-        told = (one.state == PREPARE_COMMIT, one.start_ms, one.at_ms, _json(connection, tailed), others, now_ms)
+        told = (one.state == PREPARE_COMMIT, one.start_ms, one.at_ms, json_for(connection)(tailed), others, now_ms)
         rows.append((cluster_id, *values, *told, _not_before_ms(steps[one.partition])))
     _DECISIONS.write(connection, rows)
 
@@ -191,7 +191,7 @@ def _keep_ended(connection: Connection, cluster_id: int, topic: str, steps: Mapp
         ).all()
         if not (unended or markers) or len(unended) > MOST_KEPT or len(markers) > MOST_KEPT:
             continue
-        kept = (_json(connection, [list(one) for one in found]) for found in (markers, unended))
+        kept = (json_for(connection)([list(one) for one in found]) for found in (markers, unended))
         rows.append((cluster_id, topic, partition, before.topic_id, now_ms, *kept, begun.gaps, begun.rejects))
     _ENDED.write(connection, rows[: max(room, 0)])
 
@@ -304,10 +304,3 @@ class MarkerAuditWriter:
 
 def _plain(markers: Iterable[SeenMarker]) -> list[list[object]]:
     return [[one.topic, one.partition, one.offset, one.is_commit, one.at_ms] for one in markers]
-
-
-def _json(connection: Connection, value: object) -> object:
-    """Returns the value as the database's driver takes JSON: `Upsert` bypasses SQLAlchemy's own conversion."""
-    kind = waiting_decisions.c.participants.type.dialect_impl(connection.dialect)
-    bind = kind.bind_processor(connection.dialect)
-    return value if bind is None else bind(value)

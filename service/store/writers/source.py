@@ -12,6 +12,7 @@ from service.domain.reasons.coding import encode, encode_if
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import is_log_absent
 from service.processes import progress
+from service.store.backends import backend_of
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.progress import Position, drop_positions, save_positions
@@ -47,12 +48,11 @@ class SourceWriter:
         """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: duration of
         the previous batch, which is counted.
 
-        `ahead`: a later transaction stores the progress. PostgreSQL then need not wait for the disk: it writes its log
-        in order, so that transaction is never there without this one.
+        `ahead`: a later transaction stores the progress, so that this one need not wait for the disk.
         """
         with self._engine.begin() as connection:
-            if ahead and connection.dialect.name == "postgresql":
-                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            if ahead:
+                backend_of(connection).commit_early(connection)
             check(connection, self._lease)
             progress.step()
             count_batch(connection, self._cluster_id, self.source, before_ms)

@@ -17,7 +17,7 @@ from service.api.http.problems import NO_SUCH_FINDING, ProblemError
 from service.api.schemas.findings import KindWord, SeverityWord, StatusWord
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import EVENTS, Kind, Severity, Status
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries import findings
 from service.store.queries.findings import FindingCursor, FindingSelection
 from service.web.findings.finding_page import show_finding

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.reasons.unread import is_denied
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.web.partitions.blocking_chain import Link
 from service.web.shared import addresses
 from service.web.shared.recovery import HANGS, NO, NOW, SELF, UNKNOWN, WHEN, Heal

@@ -16,7 +16,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import COMPLETING, HANGING, NOT_KNOWN, OVERDUE, UNREPLICATED, Owner
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, partitions
 from service.store.queries.findings import FindingSelection

@@ -22,7 +22,7 @@ from service.domain.partitions.offset_spans import (
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import ADMIN, Confidence
-from service.store.display import shown_id
+from service.store.escaped_text import shown_id
 from service.web.shared.causes import Word, word_of
 
 SPANS_SHOWN: Final = 200

@@ -16,7 +16,7 @@ from service.domain.partitions.blocked_groups import (
 )
 from service.domain.partitions.open_entries import ADOPTED, COMPLETING, NOT_KNOWN, OPENED, OVERDUE, UNREPLICATED
 from service.domain.partitions.open_entries import HANGING as HANGS
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries.judged_partitions import JudgedEntry, JudgedPartition
 from service.web.charts.ruler import Ruler, draw
 from service.web.charts.ruler_scale import FREE, HANGING, OPEN, SOON, Pin, Span

@@ -20,7 +20,7 @@ from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import COMMIT, EMPTY_ABORT
 from service.domain.transaction_log.states import SOURCE, is_time
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import EndedCounts

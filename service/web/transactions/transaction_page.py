@@ -21,7 +21,7 @@ from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import SOURCE, expires_at_ms, is_time
 from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, transactions
 from service.store.queries.findings import FindingSelection

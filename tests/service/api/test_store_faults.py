@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from service.api.routes import resolve
 from service.app import create_app
 from service.store.engine import API_WAIT_S
-from service.store.rebuild import rebuild
+from service.store.migrate import rebuild
 from tests.helpers.damaged_pages import PAGE, all_of, overwrite, pages_of
 from tests.helpers.postgres import Postgres
 from tests.helpers.resolving import ResolveApi, resolve_api

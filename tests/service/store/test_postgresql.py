@@ -16,9 +16,9 @@ from sqlalchemy import Engine, event
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, Reject
 from service.store import clusters, lease, schema
+from service.store.backends.postgresql.copy_in import COPIES_FROM
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreUnavailable
-from service.store.many_rows import COPIES_FROM
 from service.store.queries import transactions
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.runtime.standby import Standby

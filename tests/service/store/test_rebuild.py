@@ -15,9 +15,10 @@ from sqlalchemy import Engine, select
 from service.domain.transaction_log.facts import Gap
 from service.store import audit, clusters, lease, migrate, schema
 from service.store.audit import Attempt
+from service.store.backends.backend import Rebuilt
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreError, StoreReplaced, StoreUnavailable
-from service.store.rebuild import Rebuilt, rebuild
+from service.store.migrate import rebuild
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.damaged_pages import PAGE, overwrite, pages_of
 from tests.service.store.conftest import Cluster
@@ -214,7 +215,7 @@ def test_a_newer_store_is_refused_and_left_as_it_is(seeded: Cluster, url: str, f
 def test_a_file_that_is_locked_or_missing_is_refused_in_one_line(
     seeded: Cluster, url: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.store.rebuild._LOCK_WAIT_S", 0.01)
+    monkeypatch.setattr("service.store.backends.sqlite.rebuild._LOCK_WAIT_S", 0.01)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match=r"^store sqlite:.*database is locked$"):

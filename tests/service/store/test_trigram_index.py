@@ -12,7 +12,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
 from service.domain.transaction_log import states
-from service.store import migrate, trigram_index
+from service.store import migrate
+from service.store.backends.sqlite import trigram_index
 from service.store.engine import open_reader
 from service.store.queries import transactions
 from service.store.queries.transaction_pages import SORTS, Selection, filters

@@ -11,9 +11,8 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from service.store.backends.sqlite_file import FileSeen, is_damaged, store_file
-from service.store.errors import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable, in_one_line
-from service.store.url import redact_url
+from service.store.backends.sqlite.file import FileSeen, is_damaged, store_file
+from service.store.errors import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable, in_one_line, redact_url
 
 # SQLite ignores page_size and auto_vacuum after the very first write, and setting journal_mode is that write
 _WRITER_PRAGMAS = (

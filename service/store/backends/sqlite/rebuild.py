@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from stat import S_IMODE
-from typing import Final, NamedTuple
+from typing import Final
 
 from alembic import command
+from sqlalchemy import URL
 
 from service.domain.transaction_log.states import SOURCE
 from service.store import migrate
-from service.store.backends.postgresql import REMEDY as POSTGRESQL_REMEDY
+from service.store.backends.backend import Rebuilt, SalvagedTable
+from service.store.backends.sqlite.salvage import DamagedFile, columns_of
 from service.store.engine import open_engine
-from service.store.errors import StoreError, StoreUnavailable
-from service.store.salvage import DamagedFile, Salvaged, columns_of
-from service.store.url import redact_url
+from service.store.errors import StoreError, StoreUnavailable, redact_url
 
 _LOCK_WAIT_S: Final = 30.0
 _BESIDE: Final = ("-wal", "-shm")
@@ -45,36 +45,14 @@ _LARGEST_CLUSTER_ID: Final = 10_000
 """A larger number comes from a damaged page."""
 
 
-class Rebuilt(NamedTuple):
-    """What was brought over, and where the old file is now."""
-
-    tables: tuple[Salvaged, ...]
-    old_file: str
-
-    @property
-    def counts_go_on(self) -> bool:
-        """Returns False if it is not known what was counted, so that counting begins anew."""
-        return _is_counted(self.tables)
-
-
-def _is_counted(tables: Sequence[Salvaged]) -> bool:
+def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
     return all(one.is_whole for one in tables if one.table in (_CLUSTERS, _COUNTERS, _POSITIONS))
 
 
-def rebuild(url: str, now_ms: int) -> Rebuilt:
+def rebuild(url: URL, now_ms: int) -> Rebuilt:
     """Makes a new file from what can be read of the old one, puts it in the old one's place, and keeps the old one.
-
-    A service that reads the store goes over to the new file; a job that writes starts again.
-
-    StoreError: no SQLite file, or of a newer version. StoreUnavailable: there is no file, no room for a second one, or
-    another process holds its lock.
-    """
-    engine = open_engine(url, must_exist=True)
-    name, path = redact_url(engine.url), engine.url.database or ""
-    on_sqlite = engine.dialect.name == "sqlite"
-    engine.dispose()
-    if not on_sqlite:
-        raise StoreError(f"store {name}: --rebuild is for SQLite files; {POSTGRESQL_REMEDY}")
+    Errors as `service.store.migrate.rebuild`."""
+    name, path = redact_url(url), url.database or ""
     if not Path(path).is_file():
         raise StoreUnavailable(f"store {name}: there is no such file; `txnscope migrate` creates it")
     fresh = f"{path}.rebuilt"
@@ -87,10 +65,10 @@ def rebuild(url: str, now_ms: int) -> Rebuilt:
         raise StoreUnavailable(f"store {name}: {error}") from error
     finally:
         _remove(fresh)
-    return Rebuilt(tables, aside)
+    return Rebuilt(tables, aside, _is_counted(tables))
 
 
-def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[Salvaged, ...]:
+def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[SalvagedTable, ...]:
     """Copies the tables at the old file's own revision, then migrates them as any store."""
     revision = old.revision() or migrate.head() or ""
     if not migrate.is_known(revision):
@@ -109,26 +87,26 @@ def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[S
         engine.dispose()  # the last connection moves the whole log into the file
 
 
-def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[Salvaged]:
+def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[SalvagedTable]:
     named = new.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> ?", (_REVISIONS,)).fetchall()
     for (table,) in named:
         if table == _SEQUENCES:  # of the numbers that were given; rows that are copied raise it, deleted ones do not
             new.execute(f"DELETE FROM {_SEQUENCES}")  # noqa: S608
         columns = [one for one in old.columns(table) if one in columns_of(new, table)]
-        yield _copy_table(old, new, table, columns) if columns else Salvaged(table, 0, is_whole=False)
+        yield _copy_table(old, new, table, columns) if columns else SalvagedTable(table, 0, is_whole=False)
         new.commit()
 
 
-def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: Sequence[str]) -> Salvaged:
+def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: Sequence[str]) -> SalvagedTable:
     """Copies the rows. Rows that break a rule of the table are left out: they come from damaged pages."""
     names, marks = ", ".join(f'"{one}"' for one in columns), ", ".join("?" * len(columns))
     insert = f'INSERT OR IGNORE INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - names of our own schema
     reading = old.rows(table, columns)
     copied = new.executemany(insert, reading).rowcount
-    return Salvaged(table, max(copied, 0), reading.is_whole)
+    return SalvagedTable(table, max(copied, 0), reading.is_whole)
 
 
-def _prepare_reading(new: sqlite3.Connection, tables: Sequence[Salvaged]) -> None:
+def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -> None:
     """Has the job read the log again from its start: what was counted is not counted again. Ends every lease, because
     what its holder knows of the store is not true any more."""
     new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")

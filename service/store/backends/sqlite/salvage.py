@@ -5,22 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from service.store.backends.sqlite_file import is_damaged, store_file
+from service.store.backends.sqlite.file import is_damaged, store_file
 
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 _MOST_PROBES: Final = 20_000
 """Number of attempts to read on behind damage in one table. A damaged page costs two for each bit of a row id."""
-
-
-class Salvaged(NamedTuple):
-    """The result for one table. `is_whole` False: rows are missing, and nobody knows how many."""
-
-    table: str
-    rows: int
-    is_whole: bool
 
 
 class DamagedFile:

@@ -1,4 +1,4 @@
-"""A moment of the store stays the same until something is committed, whoever commits it."""
+"""The version of the store stays the same until something is committed, whoever commits it."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from unittest.mock import Mock
 import pytest
 
 from service.store import clusters
+from service.store.data_version import DataVersions
 from service.store.engine import open_reader
 from service.store.errors import StoreUnavailable
-from service.store.moment import Moments
 from tests.helpers.waiting import LIMIT_S
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS
 
 
 @pytest.fixture
-def moments(url: str, cluster: Cluster) -> Iterator[Moments]:
+def versions(url: str, cluster: Cluster) -> Iterator[DataVersions]:
     engine = open_reader(url)
-    moments = Moments(engine)
-    yield moments
-    moments.close()
+    versions = DataVersions(engine)
+    yield versions
+    versions.close()
     engine.dispose()
 
 
-def test_a_commit_begins_another_moment(moments: Moments, cluster: Cluster) -> None:
-    seen = [moments.current()]
+def test_a_commit_begins_another_version(versions: DataVersions, cluster: Cluster) -> None:
+    seen = [versions.current()]
     for name in ("payments", "stock"):
         clusters.bind(cluster.engine, name, f"kafka-{name}", NOW_MS)
-        seen.append(moments.current())
+        seen.append(versions.current())
     assert None not in seen
     assert len(set(seen)) == 3
 
 
 @only_on("sqlite")
-def test_reading_begins_no_other_moment(moments: Moments, cluster: Cluster, url: str) -> None:
-    before = moments.current()
+def test_reading_begins_no_other_version(versions: DataVersions, cluster: Cluster, url: str) -> None:
+    before = versions.current()
     engine = open_reader(url)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM clusters").scalar_one() == 1
     engine.dispose()
-    assert moments.current() == before
+    assert versions.current() == before
 
 
 def test_who_asks_while_the_store_does_not_answer_does_not_wait_for_those_before() -> None:
@@ -56,19 +56,19 @@ def test_who_asks_while_the_store_does_not_answer_does_not_wait_for_those_before
     engine = Mock()
     engine.dialect.name = "postgresql"
     engine.connect.side_effect = connect
-    moments = Moments(engine)
-    first = threading.Thread(target=moments.current)
+    versions = DataVersions(engine)
+    first = threading.Thread(target=versions.current)
     first.start()
     try:
         assert asked.wait(LIMIT_S)
-        assert moments.current() is None
+        assert versions.current() is None
         assert first.is_alive()
     finally:
         answers.set()
         first.join()
 
 
-def test_a_moment_of_a_new_connection_is_another_one(moments: Moments) -> None:
-    before = moments.current()
-    moments.close()
-    assert moments.current() not in (None, before)
+def test_a_version_of_a_new_connection_is_another_one(versions: DataVersions) -> None:
+    before = versions.current()
+    versions.close()
+    assert versions.current() not in (None, before)

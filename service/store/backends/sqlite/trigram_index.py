@@ -1,4 +1,4 @@
-"""An index of the three-letter pieces of ids' texts, for searches in them. On SQLite only.
+"""An index of the three-letter pieces of ids' texts, for searches in them.
 
 The job that reads the log extends it behind its batches, so that a first read does not wait for it, and a batch without
 new ids does not pay for it. Searches see every id at any time: those that the index does not hold yet count as found.
@@ -50,8 +50,6 @@ _AT_ONCE: Final = 100_000
 def extend(engine: Engine) -> bool:
     """Adds ids that the index does not hold yet, at most _AT_ONCE, and creates it first where it is missing. Returns
     whether some were added."""
-    if engine.dialect.name != "sqlite":
-        return False
     with engine.begin() as connection:
         if not _is_there(connection):
             if not _is_possible(connection):
@@ -68,15 +66,14 @@ def extend(engine: Engine) -> bool:
 
 def drop(connection: Connection) -> None:
     """Drops the index, if it is there. Needed before the table of ids is made anew, because its row ids change."""
-    if connection.dialect.name == "sqlite":
-        _execute(connection, _DROP)
+    _execute(connection, _DROP)
 
 
 def find(connection: Connection, parts: Iterable[str], most: int) -> list[int] | None:
     """Returns the row ids of all texts that may contain one of `parts`, ignoring case. None: the index does not help,
     because it is not there, a part is shorter than its pieces, or more than `most` texts fit."""
     wanted = [_pieces(part) for part in parts]
-    if connection.dialect.name != "sqlite" or not all(wanted) or not _is_there(connection):
+    if not all(wanted) or not _is_there(connection):
         return None
     expression = " OR ".join(f"({' AND '.join(pieces)})" for pieces in wanted)
     found = connection.exec_driver_sql(_FIND, (expression, most + 1)).scalars().all()

@@ -29,7 +29,7 @@ def display_id(raw: bytes) -> str:
     """Returns the id as text, different for each id. Whatever is not UTF-8, does not print, or would be lost in a copy
     is escaped.
 
-    PostgreSQL's text refuses NUL and lone surrogates, and a terminal should not obey an id.
+    A database's text may refuse NUL and lone surrogates, and a terminal should not obey an id.
     """
     text = raw.decode("utf-8", "surrogateescape")
     if text.isprintable() and " " not in text and "\\" not in text:

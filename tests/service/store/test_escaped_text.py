@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.store.display import display_id, part_displays, possible_ids, possible_ids_of, printable
+from service.store.escaped_text import display_id, part_displays, possible_ids, possible_ids_of, printable
 
 ODD = st.sampled_from(list("a9 \\{}xu\t\n\0\x7f\x85\xa0é\u202e\ufeff\U0001f600\"'/%"))
 TEXTS = st.text(ODD, max_size=12)

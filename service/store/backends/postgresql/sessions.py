@@ -9,9 +9,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from service.store import many_rows
-from service.store.errors import StoreDamaged, StoreError, StoreUnavailable, in_one_line
-from service.store.url import redact_url
+from service.store.errors import StoreDamaged, StoreError, StoreUnavailable, in_one_line, redact_url
 
 REMEDY: Final = "restore a backup of the database, or give --store a new one: the transaction log is read again"
 """The advice where pages of the database are damaged."""
@@ -48,10 +46,9 @@ def reader_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
 
 
 def prepare_writer(engine: Engine) -> None:
-    """Sends the engine's many rows at once, and leaves a server that has become read-only for another."""
+    """Leaves a server that has become read-only for another."""
     event.listen(engine, "handle_error", _translate)
     event.listen(engine, "handle_error", _translate_read_only)
-    many_rows.listen(engine)
 
 
 def prepare_reader(engine: Engine) -> None:
@@ -90,9 +87,9 @@ def _translate(context: ExceptionContext) -> StoreError | None:
         return None  # the pool connects again
     error, name = context.original_exception, context.dialect.name
     if getattr(error, "sqlstate", None) in _DAMAGED_STATES:
-        return StoreDamaged(f"store ({name}): {in_one_line(error)}; {REMEDY}")
+        return StoreDamaged(f"store ({name}): {_message(error)}; {REMEDY}")
     is_down = context.is_disconnect or isinstance(context.sqlalchemy_exception, OperationalError | PoolTimeout)
-    return StoreUnavailable(f"store ({name}): {in_one_line(error)}") if is_down else None
+    return StoreUnavailable(f"store ({name}): {_message(error)}") if is_down else None
 
 
 def _translate_read_only(context: ExceptionContext) -> StoreUnavailable | None:
@@ -101,4 +98,10 @@ def _translate_read_only(context: ExceptionContext) -> StoreUnavailable | None:
     if getattr(error, "sqlstate", None) != _READ_ONLY_STATE:
         return None
     context.is_disconnect = True
-    return StoreUnavailable(f"store ({context.dialect.name}): the server is read-only: {in_one_line(error)}")
+    return StoreUnavailable(f"store ({context.dialect.name}): the server is read-only: {_message(error)}")
+
+
+def _message(error: BaseException) -> str:
+    """Returns the error's message in one line, without the statement that PostgreSQL repeats below it."""
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
+    return " ".join(primary.split()) if primary else in_one_line(error)
