@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from alembic import command
 from alembic.config import Config
@@ -17,12 +19,15 @@ from service.store.engine import resolve
 from service.store.errors import StoreError, redact_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
+_OF_DEVELOPMENT: Final = re.compile(r"00\d\d")
+"""Matches the revisions of stores from before the first release, whose revision is r0001."""
 
 
 def upgrade(engine: Engine) -> None:
     """Applies the missing revisions in one transaction; a second process waits for the first and finds nothing to do.
 
-    StoreError: the store is newer than this version, or the database cannot hold every text.
+    StoreError: the store is newer than this version, or from before the first release, or the database cannot hold
+    every text.
     """
     with engine.begin() as connection:
         backend = backend_of(connection)
@@ -30,7 +35,7 @@ def upgrade(engine: Engine) -> None:
         backend.lock(connection, Lock.MIGRATE)
         revision = current(connection)
         if revision is not None and not is_known(revision):
-            raise StoreError(newer_text(redact_url(connection.engine.url), revision))
+            raise StoreError(unknown_text(redact_url(connection.engine.url), revision))
         if revision != head():
             backend.drop_text_index(connection)
         command.upgrade(config(connection), "head")
@@ -66,12 +71,15 @@ def is_known(revision: str) -> bool:
     return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
 
 
-def newer_text(name: str, revision: str) -> str:
+def unknown_text(name: str, revision: str) -> str:
     """Returns the error of a store whose revision is not known. `name`: its URL, redacted."""
-    return (
-        f"store {name} has the tables of revision {revision}: it is newer than this version of"
-        " txnscope; update txnscope, or choose another --store"
-    )
+    has = f"store {name} has the tables of revision {revision}"
+    if _OF_DEVELOPMENT.fullmatch(revision):
+        return (
+            f"{has}, from before the first release, which this version does not read: move it away, or give --store a"
+            " new one. A new store fills itself from Kafka; what people did, findings and counts stay in the old one"
+        )
+    return f"{has}: it is newer than this version of txnscope; update txnscope, or choose another --store"
 
 
 def config(connection: Connection) -> Config:

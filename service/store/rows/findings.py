@@ -64,9 +64,9 @@ def finding_of(row: Any) -> Finding:
         **plain | words,
         subject=Subject(*(columns[name] for name in _SUBJECT)),
         evidence=tuple(Evidence(*each) for each in columns["evidence"]),
-        blocked_groups=tuple(columns["blocked_groups"] or ()),
-        possible=tuple(columns["possible"] or ()),
-        proofs=tuple(Proof(Kind(kind), *more) for kind, *more in columns["proofs"] or ()),
+        blocked_groups=tuple(columns["blocked_groups"]),
+        possible=tuple(columns["possible"]),
+        proofs=tuple(Proof(Kind(kind), *more) for kind, *more in columns["proofs"]),
         reason=decode_if(columns["reason"]),
-        passed_over=tuple(columns["passed_over"] or ()),
+        passed_over=tuple(columns["passed_over"]),
     )

@@ -55,12 +55,12 @@ findings = Table(
     # remediation
     Column("decision", String),
     Column("command", String),
-    Column("blocked_groups", JSON),  # null: the row was written before this column existed
-    Column("possible", JSON),  # the possible worlds, and the proofs against the others; null: it has none
-    Column("proofs", JSON),
+    Column("blocked_groups", JSON, nullable=False),
+    Column("possible", JSON, nullable=False),  # the possible worlds, and the proofs against the others
+    Column("proofs", JSON, nullable=False),
     Column("reason", String),  # service.domain.reasons; null: no code needs one
     Column("detail", String, nullable=False),  # what follows the title in the summary
-    Column("passed_over", JSON),  # sequences below `counted_to` that may yet be counted; null: none
+    Column("passed_over", JSON, nullable=False),  # sequences below `counted_to` that may yet be counted
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),

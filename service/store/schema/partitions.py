@@ -106,7 +106,7 @@ group_offsets = Table(
     Column("producer_id", BigInteger),  # of that transaction; null: its batches could not be read
     Column("isolation", String),  # read_committed or read_uncommitted; null: not a share group
     Column("lso", BigInteger),  # the LSO at which the following was observed; null: not known
-    Column("advances", Integer, nullable=False, server_default="0"),
+    Column("advances", Integer, nullable=False),
     Column("has_records_ahead", Boolean),  # null: not read
     Column("records_ahead_since_ms", BigInteger),
     PrimaryKeyConstraint("cluster_id", "group", "topic", "partition"),

@@ -22,8 +22,8 @@ from service.store.writers.range_plan import Step
 
 NEVER_MS: Final = 0
 
-_WELL = Upsert(source_status, replace=("as_of_ms", "error", "error_code"))
-_IN_TROUBLE = Upsert(source_status, replace=("error", "error_code"))
+_WELL = Upsert(source_status, replace=("as_of_ms", "error"))
+_IN_TROUBLE = Upsert(source_status, replace=("error",))
 
 RATE_WINDOW_MS: Final = 10_000
 
@@ -62,11 +62,9 @@ class SourceWriter:
         """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble. A
         log that does not exist is as current as it can be: both are written."""
         if trouble is None or is_log_absent(trouble):
-            code = None if trouble is None else trouble.code
-            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble), code)])
+            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
-            row = (self._cluster_id, self.source, NEVER_MS, encode(trouble), trouble.code)
-            _IN_TROUBLE.write(connection, [row])
+            _IN_TROUBLE.write(connection, [(self._cluster_id, self.source, NEVER_MS, encode(trouble))])
 
 
 def begin_generations(

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic import command
 from sqlalchemy import Engine, select
 
 from service.domain.transaction_log.facts import Gap
@@ -189,12 +189,12 @@ def test_the_new_file_is_for_the_same_users(seeded: Cluster, url: str, file: Pat
     assert after.st_ino != before.st_ino
 
 
-def test_an_older_store_is_brought_over_and_migrated(tmp_path: Path, url: str) -> None:
+def test_an_older_store_is_brought_over_and_migrated(url: str, next_version: Callable[[], str]) -> None:
     engine = open_engine(url)
-    with engine.begin() as connection:
-        command.upgrade(migrate.config(connection), "0005")
-        connection.exec_driver_sql("INSERT INTO clusters (name, kafka_cluster_id, bound_at_ms) VALUES ('a', 'b', 1)")
+    migrate.upgrade(engine)
+    clusters.bind(engine, "a", "b", NOW_MS)
     engine.dispose()
+    next_version()
     rebuild(url, NOW_MS)
     engine = open_engine(url)
     with engine.connect() as connection:

@@ -72,7 +72,7 @@ def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[S
     """Copies the tables at the old file's own revision, then migrates them as any store."""
     revision = old.revision() or migrate.head() or ""
     if not migrate.is_known(revision):
-        raise StoreError(migrate.newer_text(name, revision))
+        raise StoreError(migrate.unknown_text(name, revision))
     engine = open_engine(f"sqlite:///{fresh}")
     try:
         with engine.begin() as connection:
