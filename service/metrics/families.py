@@ -18,8 +18,8 @@ from service.metrics.series import Series
 from service.processes.identity import host_and_pid
 from service.store.escaped_text import display_id
 from service.store.queries.metrics import ClusterFacts
-from service.store.rows import counters as stored
-from service.store.rows.counters import AUDITED, CONTRADICTIONS, DECODE_ERRORS
+from service.store.schema import history as stored
+from service.store.schema.history import AUDITED, CONTRADICTIONS, DECODE_ERRORS
 from service.wire.errors import DecodeError
 
 

@@ -12,7 +12,7 @@ from service.domain.transaction_log.states import SOURCE as TRANSACTION_LOG
 from service.metrics import catalogue
 from service.metrics.catalogue import SERIES_DROPPED, Metric
 from service.store.queries.metrics import ClusterFacts
-from service.store.rows.counters import CONFIRMED, SUM
+from service.store.schema.history import CONFIRMED, SUM
 
 OUTCOMES: Final = ("commit", "abort")
 

@@ -20,7 +20,6 @@ from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.partitions.ledger import SOURCE
 from service.domain.transaction_log import states
 from service.kafka.settings import ClientSettings
-from service.store.rows.counters import AUDITED
 from service.store.schema import (
     audited_partitions,
     counters,
@@ -28,6 +27,7 @@ from service.store.schema import (
     log_partitions,
     unended_records,
 )
+from service.store.schema.history import AUDITED
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until
 from tests.integration.application import Ingest, running
 from tests.integration.producers import NULL_LOGGER, create_topics

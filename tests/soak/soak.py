@@ -20,8 +20,8 @@ from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import TOPIC
 from service.store.engine import open_reader
 from service.store.escaped_text import display_id
-from service.store.rows.counters import AUDITED
 from service.store.schema import counters, findings
+from service.store.schema.history import AUDITED
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.watched import Watched, watching
 from tests.helpers.brokers import Cluster

@@ -43,7 +43,7 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRED, OPEN
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.judged_partitions import Coverage, coverage
-from service.store.rows.counters import ABORTS, COMMITS, CONTRADICTIONS
+from service.store.schema.history import ABORTS, COMMITS, CONTRADICTIONS
 
 RATE_WINDOW_MS: Final = 300_000
 

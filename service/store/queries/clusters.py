@@ -189,7 +189,7 @@ def has_undecodable(connection: Connection, cluster_id: int) -> bool:
 
 
 def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns the cluster's counters that have no label, by name (`service.store.rows.counters`)."""
+    """Returns the cluster's counters that have no label, by name (`service.store.schema.history`)."""
     rows = connection.execute(
         select(counters.c.name, counters.c.value).where(counters.c.cluster_id == cluster_id, counters.c.label == "")
     )

@@ -13,7 +13,8 @@ from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.outcomes import BATCH, DETECTION, bucket, duration_between
 from service.store.id_key import id_key
 from service.store.many_rows import Upsert
-from service.store.rows.counters import (
+from service.store.schema import cluster_minutes, counters, rejects
+from service.store.schema.history import (
     ABORTED,
     ABORTS,
     AUDITED,
@@ -25,7 +26,6 @@ from service.store.rows.counters import (
     PRODUCER_IDS_ASSIGNED,
     SUM,
 )
-from service.store.schema import cluster_minutes, counters, rejects
 from service.store.writers.runs import EndedTotals
 
 KEPT_REJECTS: Final = 10_000

@@ -9,7 +9,7 @@ from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import SOURCE
 from service.store.queries import clusters, judged_partitions
 from service.store.queries.clusters import StatusRow
-from service.store.queries.without_log import APPEARS_WITHIN_MS
+from service.store.queries.pipeline import APPEARS_WITHIN_MS
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry, read
 from tests.service.store.looks import Watched, described, look

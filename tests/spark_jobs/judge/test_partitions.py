@@ -24,8 +24,8 @@ from service.kafka.metadata import Leader
 from service.kafka.producers import ActiveProducer
 from service.store.audit import Attempt, record
 from service.store.engine import open_reader
-from service.store.rows.counters import SUM
 from service.store.schema import counters
+from service.store.schema.history import SUM
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge

@@ -18,7 +18,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Decided, Gap, Participants, RangeRead
 from service.store import schema
 from service.store.engine import open_reader
-from service.store.rows.counters import AUDITED
+from service.store.schema.history import AUDITED
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.ledger import LedgerWriter
 from service.store.writers.marker_audit import MarkerAuditWriter, forget_untailed

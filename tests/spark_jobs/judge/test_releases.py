@@ -12,7 +12,7 @@ from tests.helpers.builders.entry_facts import facts_of
 from tests.service.store.conftest import only_on
 from tests.service.store.logs import NOW_MS
 from tests.service.store.looks import entry as open_entry
-from tests.service.store.test_judge_partitions import NO_TRANSACTION, Lab, a_machine_that_is_never_busy, lab, reader
+from tests.spark_jobs.judge.test_partitions import NO_TRANSACTION, Lab, a_machine_that_is_never_busy, lab, reader
 
 pytestmark = only_on("sqlite")
 __all__ = ["a_machine_that_is_never_busy", "lab", "reader"]
