@@ -31,7 +31,7 @@ data_partitions = Table(
     Column("log_start", BigInteger, nullable=False),
     Column("last_stable_offset", BigInteger, nullable=False),
     Column("high_watermark", BigInteger, nullable=False),
-    Column("looked_at_ms", BigInteger, nullable=False),
+    Column("observed_at_ms", BigInteger, nullable=False),
     Column("stalled_since_ms", BigInteger),  # null: the LSO is at the high watermark
     Column("why", String),  # service.domain.reasons: why it did not answer; the numbers are those of `answered_at_ms`
     Column("is_gone", Boolean, nullable=False),
@@ -67,7 +67,7 @@ partition_watch = Table(
     "partition_watch",
     metadata,
     Column("cluster_id", Integer, ForeignKey("clusters.id"), primary_key=True, autoincrement=False),
-    Column("looked_at_ms", BigInteger, nullable=False),
+    Column("observed_at_ms", BigInteger, nullable=False),
     Column("not_covered", BigInteger, nullable=False),
 )
 
@@ -102,7 +102,7 @@ group_offsets = Table(
     Column("members", Integer),  # null: it could not be asked for
     Column("is_unstable", Boolean, nullable=False),  # an open transaction contains offsets of the group
     Column("observed_at_ms", BigInteger, nullable=False),
-    Column("standing_since_ms", BigInteger, nullable=False),
+    Column("unchanged_since_ms", BigInteger, nullable=False),
     Column("producer_id", BigInteger),  # of that transaction; null: its batches could not be read
     Column("isolation", String),  # read_committed or read_uncommitted; null: not a share group
     Column("lso", BigInteger),  # the LSO at which the following was observed; null: not known

@@ -75,13 +75,13 @@ def count_durations(
     _COUNTERS.write(connection, [(cluster_id, *key, by) for key, by in sorted(grown.items()) if by])
 
 
-def count_detection(connection: Connection, cluster_id: int, standing_since_ms: int, confirmed_at_ms: int) -> None:
+def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: int, confirmed_at_ms: int) -> None:
     """Adds a hanging transaction that was confirmed just now; its partition was first seen stalled at
-    `standing_since_ms`.
+    `stalled_since_ms`.
 
     Call it in the transaction that stores the finding, so that both count once.
     """
-    _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(standing_since_ms, confirmed_at_ms))
+    _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(stalled_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:

@@ -94,7 +94,7 @@ def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> Gro
     return GroupOffset(
         *new[:6],
         observed_at_ms=at_ms,
-        standing_since_ms=at_ms if same is None else same.standing_since_ms,
+        unchanged_since_ms=at_ms if same is None else same.unchanged_since_ms,
         producer_id=new.producer_id,
         isolation=new.isolation,
         lso=old.lso if new.lso is None and old is not None else new.lso,

@@ -158,7 +158,7 @@ def upgrade() -> None:
     _table(
         "data_partitions",
         "cluster_id cluster, topic name, partition int, topic_id text, leader int, leader_epoch int, log_start long,"
-        " last_stable_offset long, high_watermark long, looked_at_ms long, stalled_since_ms long?, why text?,"
+        " last_stable_offset long, high_watermark long, observed_at_ms long, stalled_since_ms long?, why text?,"
         " is_gone bool, answered_at_ms long?, read_at_ms long?, read_lso long?, described bool?, is_whole bool?,"
         " lag_bytes long?, read_why text?, first_base_offset long?, first_producer_id long?, first_producer_epoch int?,"
         " first_is_transactional bool?, first_is_control bool?, first_timestamp_ms long?, first_max_timestamp_ms long?,"
@@ -171,7 +171,7 @@ def upgrade() -> None:
         ["cluster_id", "stalled_since_ms"],
         **where("stalled_since_ms IS NOT NULL"),
     )
-    _table("partition_watch", "cluster_id cluster, looked_at_ms long, not_covered long", key="cluster_id")
+    _table("partition_watch", "cluster_id cluster, observed_at_ms long, not_covered long", key="cluster_id")
     _table(
         "open_entries",
         "cluster_id cluster, topic name, partition int, producer_id long, producer_epoch int, start_offset long,"
@@ -182,8 +182,8 @@ def upgrade() -> None:
     _table(
         "group_offsets",
         "cluster_id cluster, group name, topic name, partition int, committed_offset long, members int?,"
-        " is_unstable bool, observed_at_ms long, standing_since_ms long, producer_id long?, isolation text?, lso long?,"
-        " advances int, has_records_ahead bool?, records_ahead_since_ms long?",
+        " is_unstable bool, observed_at_ms long, unchanged_since_ms long, producer_id long?, isolation text?,"
+        " lso long?, advances int, has_records_ahead bool?, records_ahead_since_ms long?",
         key="cluster_id, group, topic, partition",
         indexes=["cluster_id, topic, partition"],
     )
