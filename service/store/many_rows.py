@@ -30,9 +30,14 @@ def look_up(
     connection: Connection, table: Table, columns: Sequence[str], cluster_id: int, ids: Sequence[bytes]
 ) -> Iterator[Row[*tuple[Any, ...]]]:
     """Yields `columns` of the rows with these ids; `table` has `cluster_id` and `transactional_id`."""
-    statement = backend_of(connection).select_ids(table, columns)
+    statement = _select_ids(connection.dialect, table, tuple(columns))
     for some in batched(ids, _IDS_AT_ONCE):
         yield from connection.execute(statement, {"cluster": cluster_id, "ids": some})
+
+
+@lru_cache(maxsize=64)  # building a statement takes longer than running it
+def _select_ids(dialect: Dialect, table: Table, columns: Sequence[str]) -> Select[Any]:
+    return backend_for(dialect).select_ids(table, columns)
 
 
 def rows_at(
@@ -54,7 +59,7 @@ def rows_at(
         yield from connection.execute(at_places, chosen | {"cluster_id": cluster_id, "places": some})
 
 
-@lru_cache  # building a statement takes longer than running it
+@lru_cache
 def _of_cluster(statement: Select[Any], table: Table) -> Select[Any]:
     return statement.where(table.c.cluster_id == bindparam("cluster_id"))
 

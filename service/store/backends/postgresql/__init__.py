@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -81,7 +80,13 @@ class Postgresql(Backend):
         return copy_in.options(upsert, connection.dialect, rows)
 
     def select_ids(self, table: Table, columns: Sequence[str]) -> Select[Any]:
-        return _select_by_steps(table, tuple(columns))
+        # PostgreSQL's statistics say little about a table that grew by 100,000 rows since they were made, and it would
+        # rather read the whole table. OFFSET keeps the inner query as it is: one step through the index for each id.
+        ids = bindparam("ids", type_=postgresql.ARRAY(LargeBinary))
+        wanted = func.unnest(ids).table_valued("id").render_derived(name="wanted")
+        of_one = table.c.cluster_id == bindparam("cluster"), table.c.transactional_id == wanted.c.id
+        found = select(*(table.c[name] for name in columns)).where(*of_one).offset(0).lateral("found")
+        return select(*found.c).select_from(wanted.join(found, true()))
 
     def lock(self, connection: Connection, work: Lock) -> None:
         connection.exec_driver_sql(_LOCKS[work])
@@ -107,17 +112,6 @@ def _create(url: URL, arguments: dict[str, str | int], **options: Any) -> Engine
         return create(url, arguments, pool_pre_ping=True, **options)
     except ModuleNotFoundError as error:
         raise StoreError(f"store {redact_url(url)}: needs psycopg (pip install 'psycopg[binary]')") from error
-
-
-@lru_cache(maxsize=64)
-def _select_by_steps(table: Table, columns: tuple[str, ...]) -> Select[Any]:
-    # PostgreSQL's statistics say little about a table that grew by 100,000 rows since they were made, and it would
-    # rather read the whole table. OFFSET keeps the inner query as it is: one step through the index for each id.
-    ids = bindparam("ids", type_=postgresql.ARRAY(LargeBinary))
-    wanted = func.unnest(ids).table_valued("id").render_derived(name="wanted")
-    of_one = table.c.cluster_id == bindparam("cluster"), table.c.transactional_id == wanted.c.id
-    found = select(*(table.c[name] for name in columns)).where(*of_one).offset(0).lateral("found")
-    return select(*found.c).select_from(wanted.join(found, true()))
 
 
 BACKEND: Final = Postgresql()
