@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     bindparam,
     create_engine,
+    func,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -96,11 +97,11 @@ class Backend(Protocol):
     @abstractmethod
     def insert(self, table: Table) -> OnConflict: ...
 
-    @abstractmethod
-    def larger(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]: ...
+    def larger(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.greatest(one, other)
 
-    @abstractmethod
-    def smaller(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]: ...
+    def smaller(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.least(one, other)
 
     def bulk_options(self, upsert: Upsert, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Returns the execution options with which the INSERT of these rows is fastest."""

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from sqlalchemy import (
     URL,
-    ColumnElement,
     Connection,
     Engine,
     LargeBinary,
@@ -69,12 +68,6 @@ class Postgresql(Backend):
 
     def insert(self, table: Table) -> postgresql.Insert:
         return postgresql.insert(table)
-
-    def larger(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
-        return func.greatest(one, other)
-
-    def smaller(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
-        return func.least(one, other)
 
     def bulk_options(self, upsert: Upsert, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         return copy_in.options(upsert, connection.dialect, rows)
