@@ -77,7 +77,7 @@ def unknown_text(name: str, revision: str) -> str:
     if _OF_DEVELOPMENT.fullmatch(revision):
         return (
             f"{has}, from before the first release, which this version does not read: move it away, or give --store a"
-            " new one. A new store fills itself from Kafka; what people did, findings and counts stay in the old one"
+            " new one. A new store fills itself from Kafka; keys, audit, history and counts stay in the old one"
         )
     return f"{has}: it is newer than this version of txnscope; update txnscope, or choose another --store"
 
