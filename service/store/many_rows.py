@@ -23,6 +23,8 @@ _PARTITIONS_AT_ONCE: Final = 100
 """Maximum number of partitions in one statement: a server plans each of them, so several statements are faster than a
 longer one."""
 
+_JSON: Final = JSON()
+
 Item = TypeVar("Item")
 
 
@@ -140,7 +142,7 @@ def batched(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 def json_for(connection: Connection) -> Callable[[object], object]:
     """Returns the function that turns a JSON value into what the database's driver takes: `Upsert` bypasses
     SQLAlchemy's own conversion."""
-    return JSON().dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda value: value)
+    return _JSON.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda value: value)
 
 
 @lru_cache(maxsize=256)
