@@ -47,8 +47,8 @@ from service.metrics import create_metrics
 from service.metrics.requests import HttpMetrics
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store import api_keys
+from service.store.data_version import DataVersions
 from service.store.engine import open_reader
-from service.store.moment import Moments
 from service.web.shared.render import answer_errors_of_pages
 
 _MAX_BODY: Final = 1_000_000
@@ -75,8 +75,8 @@ def create_app(
     stalled. `beat` is called once a second while requests are answered.
     """
     engine, watching = open_reader(store_url), open_reader(store_url)
-    moments = Moments(engine)
-    app = _application((engine, watching), moments, version, beat)
+    data_versions = DataVersions(engine)
+    app = _application((engine, watching), data_versions, version, beat)
     app.state.store, app.state.watched_store = Store(engine), Store(watching)
     app.state.store_url = store_url
     asking = Clients(kafka, clusters or {})
@@ -85,7 +85,7 @@ def create_app(
     app.state.access = _access(access or AccessConfig(), operators or {}, app.state.store, store_url)
     app.state.now_ms = now_ms
     app.state.event_feed = EventFeed(app.state.store)
-    app.state.answers = Answers(moments, now_ms)
+    app.state.answers = Answers(data_versions, now_ms)
     app.state.metrics = create_metrics(watching)
     answer_errors_as_problems(app)
     answer_errors_of_pages(app)
@@ -124,7 +124,9 @@ def _access(config: AccessConfig, operators: Mapping[str, str], store: Store, st
     return Access(config.auth, operators, config.hosts, read_keys, partial(record_refusals, store_url))
 
 
-def _application(engines: Iterable[Engine], moments: Moments, version: str, beat: Callable[[], None] | None) -> FastAPI:
+def _application(
+    engines: Iterable[Engine], data_versions: DataVersions, version: str, beat: Callable[[], None] | None
+) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         beating = None if beat is None else asyncio.create_task(_beats(beat))
@@ -134,7 +136,7 @@ def _application(engines: Iterable[Engine], moments: Moments, version: str, beat
         await app.state.access.flush()
         app.state.kafka.close()
         app.state.remediation_kafka.close()
-        moments.close()
+        data_versions.close()
         for engine in engines:
             engine.dispose()
 

@@ -30,6 +30,7 @@ from service.domain.findings.rules import Rules
 from service.domain.findings.rules import parse as parse_rules
 from service.domain.retention_policy import Keep
 from service.domain.retention_policy import parse as parse_keep
+from service.store.backends import DEFAULT_URL
 from service.watched_clusters import STALLED, WatchedCluster, cluster_name, partitions_mode, topic_globs
 from service.watched_clusters import dump as dump_clusters
 from service.watched_clusters import parse as parse_clusters
@@ -72,7 +73,7 @@ class Settings(BaseSettings):
     kafka_config: Path | None = None
     remediation_config: Path | None = None
     cluster: str | None = None
-    store: str = Field(default="sqlite:///txnscope.db", min_length=1, repr=False)
+    store: str = Field(default=DEFAULT_URL, min_length=1, repr=False)
     checkpoint: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=1, le=65535)

@@ -13,6 +13,7 @@ from typing import Final, NoReturn, TypeVar
 from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
+from service.store.backends import DEFAULT_URL
 from spark_jobs.runtime.master import HERE, Master
 from spark_jobs.source.watched import WatchedTopics
 
@@ -55,7 +56,7 @@ def parse(argv: list[str]) -> IngestSettings:
     parser.add_argument("--bootstrap-servers")
     parser.add_argument("--kafka-config", type=Path)
     parser.add_argument("--cluster")
-    parser.add_argument("--store", default=os.environ.get(STORE) or "sqlite:///txnscope.db")
+    parser.add_argument("--store", default=os.environ.get(STORE) or DEFAULT_URL)
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--liveness")
     parser.add_argument("--spark-master")

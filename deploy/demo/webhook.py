@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from service.store.display import printable
+from service.store.escaped_text import printable
 
 MAX_BYTES: Final = 4 * 2**20
 FIRING: Final = "firing"

@@ -12,6 +12,7 @@ from service.cli.version import version
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.states import NAMES
 from service.settings import Settings, flag
+from service.store.backends import URL_FORMS
 
 _HELP: Final = {
     "bootstrap_servers": ("H:P[,…]", "bootstrap brokers (default: bootstrap.servers of --kafka-config)"),
@@ -21,7 +22,7 @@ _HELP: Final = {
         "client.properties of the principal that writes markers (default: that of --kafka-config)",
     ),
     "cluster": ("NAME", "name of the cluster"),
-    "store": ("URL", "sqlite:///FILE or postgresql://HOST/DATABASE"),
+    "store": ("URL", " or ".join(URL_FORMS.values())),
     "checkpoint": ("DIR", "directory for Spark's scratch files"),
     "partitions": ("MODE", "partitions whose batches are read: stalled ones, or all of --topics"),
     "liveness": (
@@ -238,7 +239,7 @@ def _migrate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--rebuild",
         action="store_true",
-        help="make a damaged SQLite store anew: save what can be read, and have the transaction log read again",
+        help="make a damaged file anew: save what can be read, and have the transaction log read again",
     )
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from service.cli.errors import FINE
-from service.store.display import printable, shown_id
+from service.store.escaped_text import printable, shown_id
 
 Row = Callable[[dict[str, Any]], Sequence[object]]
 

@@ -16,9 +16,9 @@ from service.domain.transaction_log.states import EXPIRED as GONE
 from service.metrics import catalogue
 from service.metrics.series import Series
 from service.processes.identity import host_and_pid
-from service.store.display import display_id
-from service.store.rows import counters as stored
-from service.store.rows.counters import AUDITED, CONTRADICTIONS, DECODE_ERRORS
+from service.store.escaped_text import display_id
+from service.store.schema import history as stored
+from service.store.schema.history import AUDITED, CONTRADICTIONS, DECODE_ERRORS
 from service.views.cluster.metric_facts import ClusterFacts
 from service.wire.errors import DecodeError
 
@@ -96,7 +96,7 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
         muted_until_ms = finding.muted_until_ms or 0
         if muted_until_ms > now_ms:
             yield Series(catalogue.HANGING_MUTED_UNTIL, (finding.id,), muted_until_ms / 1000)
-    is_fresh = now_ms - (facts.coverage.looked_at_ms or 0) <= SAMPLE_FRESH_MS
+    is_fresh = now_ms - (facts.coverage.observed_at_ms or 0) <= SAMPLE_FRESH_MS
     judged = facts.coverage.judged if is_fresh else 0
     yield Series(catalogue.PARTITIONS, ("yes",), judged)
     yield Series(catalogue.PARTITIONS, ("no",), facts.coverage.watched - judged)
@@ -135,10 +135,10 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
 def _looked_at(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     status = facts.statuses.get(SourceName.PARTITIONS)
     as_of_ms = (status and status.as_of_ms) or 0
-    looked_at_ms = facts.coverage.looked_at_ms or 0
-    is_fresh = now_ms - looked_at_ms <= COVERED_WITHIN_MS
+    observed_at_ms = facts.coverage.observed_at_ms or 0
+    is_fresh = now_ms - observed_at_ms <= COVERED_WITHIN_MS
     answering = facts.coverage.answering if is_fresh else 0
-    ratio = 0 if facts.coverage.hides_all else _ratio(answering, facts.coverage.watched, looked_at_ms, now_ms)
+    ratio = 0 if facts.coverage.hides_all else _ratio(answering, facts.coverage.watched, observed_at_ms, now_ms)
     yield Series(catalogue.LAST_SUCCESS, (SourceName.PARTITIONS,), as_of_ms / 1000)
     yield Series(catalogue.COVERAGE, (SourceName.PARTITIONS,), ratio)
 

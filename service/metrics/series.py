@@ -10,7 +10,7 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log.outcomes import BATCH, BOUNDS_MS, DETECTION, MARKER, OPEN
 from service.metrics import catalogue
 from service.metrics.catalogue import SERIES_DROPPED, Metric
-from service.store.rows.counters import CONFIRMED, SUM
+from service.store.schema.history import CONFIRMED, SUM
 from service.views.cluster.metric_facts import ClusterFacts
 
 OUTCOMES: Final = ("commit", "abort")

@@ -19,7 +19,7 @@ from service.kafka.metadata import topic_layout
 from service.kafka.transactions import no_coordinator_knows
 from service.remediation.refused import Refused
 from service.remediation.shell import argument
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries import clusters
 from service.store.queries.owners import owners
 

@@ -13,7 +13,7 @@ from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.schema import acknowledgements
 
 _A: Final = acknowledgements.c

@@ -14,7 +14,9 @@ from service.access.actions import Action, Outcome
 from service.domain.partitions.batch_offsets import MarkerType
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
-from service.store.display import printable
+from service.store.backends import backend_of
+from service.store.backends.backend import Lock
+from service.store.escaped_text import printable
 from service.store.schema import audit
 
 OUTCOME_WITHIN_MS: Final = 30_000
@@ -46,7 +48,7 @@ _A = audit.c
 
 def record(engine: Engine, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
     """Adds the attempt, here and to the audit that people read (`service.store.audit_events`). `address`: of the
-    sender. Once this returns, the rows outlive this process; in SQLite a power cut may still take them. No lease is
+    sender. Once this returns, the rows outlive this process; in a file a power cut may still take them. No lease is
     needed: the service writes here when a person asks for a marker.
 
     StoreUnavailable: nothing was written.
@@ -77,8 +79,7 @@ def wait_until_writable(engine: Engine) -> None:
     """Returns once a row could be added now; waits as long as the engine waits for a lock. StoreUnavailable, as
     `record`."""
     with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":  # on SQLite the transaction itself is the lock
-            connection.exec_driver_sql(f"LOCK TABLE {audit.name} IN ROW EXCLUSIVE MODE")
+        backend_of(connection).lock(connection, Lock.AUDIT)
 
 
 def of_subject(

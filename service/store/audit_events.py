@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, or_, select
 
 from service.access.actions import Action, Outcome
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.schema import audit_events, clusters
 
 _LONGEST: Final = 1_000

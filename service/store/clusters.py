@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Engine, or_, select, update
 
+from service.store.backends import backend_of
+from service.store.backends.backend import Lock
 from service.store.errors import ClusterMismatch
 from service.store.many_rows import Upsert
 from service.store.schema import clusters
 
-_BIND_LOCK: Final = 7489071206342  # any number, but the same for every process that binds a name
 _NAMES = Upsert(clusters, columns=("name", "kafka_cluster_id", "bound_at_ms"), key=("name",))
 
 
@@ -20,13 +21,11 @@ def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
     """Returns the store's number of the cluster; a new name is bound to this Kafka cluster id.
 
     ClusterMismatch: the name belongs to another Kafka cluster, or this Kafka cluster was bound to another name first.
-    Stores of earlier versions may have several names for one.
     """
     wanted = or_(clusters.c.name == name, clusters.c.kafka_cluster_id == kafka_cluster_id)
     known = select(clusters.c.id, clusters.c.name, clusters.c.kafka_cluster_id).where(wanted).order_by(clusters.c.id)
     with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_BIND_LOCK})")
+        backend_of(connection).lock(connection, Lock.BIND_CLUSTER)
         rows = connection.execute(known).all()
         if not rows:
             _NAMES.write(connection, [(name, kafka_cluster_id, now_ms)])

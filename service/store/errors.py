@@ -1,6 +1,19 @@
-"""The errors of a store."""
+"""The errors of a store, and how they name it: its URL without passwords."""
 
 from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+SECRETS: Final = ("password", "sslpassword")
+"""Settings that are secret, where the URL has them behind the question mark."""
+
+_IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")
+_CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
+"""Matches, in a text that no parser takes for a URL, everything after the scheme up to the last @."""
 
 
 class StoreError(Exception):
@@ -36,6 +49,15 @@ class OutOfSequence(StoreError):
 
 
 def in_one_line(error: BaseException) -> str:
-    """Returns the error's message in one line, without the statement that PostgreSQL repeats below it."""
-    primary = getattr(getattr(error, "diag", None), "message_primary", None)
-    return " ".join((primary or str(error)).split()) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def redact_url(url: URL) -> str:
+    """Returns the URL with *** for passwords."""
+    return _IN_QUERY.sub(r"\1***", url.render_as_string(hide_password=True))
+
+
+def redact_text(url: str) -> str:
+    """Hides the credentials of a text that is no URL as `redact_url` does. User names go too, because nothing shows
+    where they end."""
+    return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))

@@ -1,6 +1,6 @@
-"""Keys of transactional.ids in the store: the whole id, unless it is too long for PostgreSQL's indexes.
+"""Keys of transactional.ids in the store: the whole id, unless it is too long for the indexes of a database.
 
-PostgreSQL's B-trees hold 2,704 bytes a row at most; an id of Kafka's may have 32,767, a topic beside it 249.
+A B-tree may hold no more than 2,704 bytes a row; an id of Kafka's may have 32,767, a topic beside it 249.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final
 
-from service.store.display import possible_ids
+from service.store.escaped_text import possible_ids
 
 KEY_ID_BYTES: Final = 1_024
 """Number of bytes of an id that its key keeps. An id, or a prefix of one, that is no longer than this is its own

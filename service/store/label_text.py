@@ -20,7 +20,7 @@ _KEPT_BYTES: Final = LABEL_BYTES - len(_MARK.encode()) - DIGEST_DIGITS
 _ALWAYS_FITS: Final = LABEL_BYTES // 4  # characters: none has more than four bytes
 _CUT: Final = re.compile(rf"(?s)(.+){_MARK}[0-9a-f]{{{DIGEST_DIGITS}}}")
 _UNFINISHED: Final = re.compile(r"\\(?:[ux](?:\{[0-9a-f]*)?)?\Z")
-"""Matches the beginning of an escape of `service.store.display` that the cut has parted from its end."""
+"""Matches the beginning of an escape of `service.store.escaped_text` that the cut has parted from its end."""
 
 
 def label_text(text: str) -> str:

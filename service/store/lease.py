@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, Update, bindparam, select, text, update
+from sqlalchemy import Connection, Engine, Row, Update, bindparam, select, update
 
 from service.processes.identity import host_and_pid
+from service.store.backends import backend_of
 from service.store.errors import LeaseLost
 from service.store.many_rows import Upsert
 from service.store.schema import leases
@@ -29,17 +30,6 @@ _IF_HELD: Final = update(leases).where(
 _CHECK: Final = _IF_HELD.values(epoch=bindparam("held_epoch"))
 _RENEW: Final = _IF_HELD.values(renewed_at_ms=bindparam("now_ms"))
 _RELEASE: Final = _IF_HELD.values(released=True)
-
-_END_STOPPED_WRITER: Final = text(
-    "SELECT pg_terminate_backend(session.pid)"
-    " FROM leases JOIN pg_locks writer ON writer.locktype = 'transactionid' AND writer.granted"
-    "  AND writer.transactionid = leases.xmax"
-    " JOIN pg_stat_activity session ON session.pid = writer.pid"
-    " WHERE leases.cluster_id = :cluster_id"
-    "  AND session.usename = current_user AND session.wait_event = 'ClientRead'"
-)
-"""Ends the session that has written to the row and waits for its client, which was stopped in the middle of a
-transaction. The session would keep the row locked for as long."""
 
 
 class Lease(NamedTuple):
@@ -68,9 +58,8 @@ def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
     """Takes the lease if it is free, released or this owner's, or if `expired` is still its newest renewal; else
     returns None. `expired`: the caller has seen no other for EXPIRES_AFTER_MS, or knows that its owner has ended."""
-    if expired is not None and engine.dialect.name == "postgresql":
-        with engine.begin() as connection:
-            connection.execute(_END_STOPPED_WRITER, {"cluster_id": cluster_id})
+    if expired is not None:
+        backend_of(engine).end_stopped_writer(engine, cluster_id)
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()
     with engine.begin() as connection:
         _FREE.write(connection, [(cluster_id, "", 0, now_ms, True)])

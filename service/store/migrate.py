@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from alembic import command
 from alembic.config import Config
@@ -11,39 +13,45 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
-from service.store import trigram_index
-from service.store.errors import StoreError
-from service.store.url import redact_url
+from service.store.backends import backend_of
+from service.store.backends.backend import Lock, Rebuilt
+from service.store.engine import resolve
+from service.store.errors import StoreError, redact_url
 
 _SCRIPTS = Path(__file__).parent / "migrations"
-_UPGRADE_LOCK = 7489071206341  # any number, but the same for every process that upgrades
+_OF_DEVELOPMENT: Final = re.compile(r"00\d\d")
+"""Matches the revisions of stores from before the first release, whose revision is r0001."""
 
 
 def upgrade(engine: Engine) -> None:
     """Applies the missing revisions in one transaction; a second process waits for the first and finds nothing to do.
 
-    StoreError: the store is newer than this version, or the database cannot hold every text, because its encoding is
-    not UTF8.
+    StoreError: the store is newer than this version, or from before the first release, or the database cannot hold
+    every text.
     """
     with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            _check_encoding(connection)
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
+        backend = backend_of(connection)
+        backend.check_texts(connection)
+        backend.lock(connection, Lock.MIGRATE)
         revision = current(connection)
         if revision is not None and not is_known(revision):
-            raise StoreError(newer_text(redact_url(connection.engine.url), revision))
+            raise StoreError(unknown_text(redact_url(connection.engine.url), revision))
         if revision != head():
-            trigram_index.drop(connection)
+            backend.drop_text_index(connection)
         command.upgrade(config(connection), "head")
 
 
-def _check_encoding(connection: Connection) -> None:
-    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
-    if encoding != "UTF8":
-        raise StoreError(
-            f"store {redact_url(connection.engine.url)}: the database's encoding is {encoding}"
-            " and has to be UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-        )
+def rebuild(url: str, now_ms: int) -> Rebuilt:
+    """Makes a damaged store anew from what can be read of it, and keeps the old file. The transaction log is the truth:
+    the job reads it again from its start.
+
+    A service that reads the store goes over to the new file; a job that writes starts again.
+
+    StoreError: no store that can be made anew, or one of a newer version. StoreUnavailable: there is no file, no room
+    for a second one, or another process holds its lock.
+    """
+    backend, parsed = resolve(url)
+    return backend.rebuild(parsed, now_ms)
 
 
 @cache
@@ -63,12 +71,15 @@ def is_known(revision: str) -> bool:
     return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
 
 
-def newer_text(name: str, revision: str) -> str:
+def unknown_text(name: str, revision: str) -> str:
     """Returns the error of a store whose revision is not known. `name`: its URL, redacted."""
-    return (
-        f"store {name} has the tables of revision {revision}: it is newer than this version of"
-        " txnscope; update txnscope, or choose another --store"
-    )
+    has = f"store {name} has the tables of revision {revision}"
+    if _OF_DEVELOPMENT.fullmatch(revision):
+        return (
+            f"{has}, from before the first release, which this version does not read: move it away, or give --store a"
+            " new one. A new store fills itself from Kafka; keys, audit, history and counts stay in the old one"
+        )
+    return f"{has}: it is newer than this version of txnscope; update txnscope, or choose another --store"
 
 
 def config(connection: Connection) -> Config:

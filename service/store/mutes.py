@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 from service.domain.findings.finding import Finding
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
-from service.store.display import display_id, printable
+from service.store.escaped_text import display_id, printable
 from service.store.schema import mutes
 
 MOST: Final = 1_000

@@ -161,18 +161,18 @@ class Retention:
             ended = self._delete_oldest(connection, _F.resolved_at_ms, now_ms - keep.findings)
             with_finding = _A.finding_id.in_(self._found(_F.id))
             audited = self._delete_oldest(connection, _A.at_ms, now_ms - AUDIT_KEPT_MS, kept=with_finding)
-            told = self._delete_oldest(connection, audit_events.c.at_ms, now_ms - AUDIT_KEPT_MS)
-            told += delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
+            others = self._delete_oldest(connection, audit_events.c.at_ms, now_ms - AUDIT_KEPT_MS)
+            others += delete_of_service(connection, now_ms - AUDIT_KEPT_MS, self._rows_at_once)
             waiting = (unended_records.c.seen_at_ms, ended_logs.c.seen_at_ms)
             for time in (*waiting, waiting_decisions.c.read_at_ms, waiting_markers.c.read_at_ms):
-                told += self._delete_oldest(connection, time, history_ms, MARKERS_FOR_ONE) // MARKERS_FOR_ONE
-            told += self._delete_oldest(connection, mutes.c.until_ms, now_ms - AUDIT_KEPT_MS)
-            told += self._delete_oldest(connection, acknowledgements.c.at_ms, now_ms - AUDIT_KEPT_MS)
+                others += self._delete_oldest(connection, time, history_ms, MARKERS_FOR_ONE) // MARKERS_FOR_ONE
+            others += self._delete_oldest(connection, mutes.c.until_ms, now_ms - AUDIT_KEPT_MS)
+            others += self._delete_oldest(connection, acknowledgements.c.at_ms, now_ms - AUDIT_KEPT_MS)
         with self._transaction() as connection:
             producers = self._delete_producer_ids(connection, now_ms - keep.producer_ids)
         pieces = (steps, minutes, volumes, markers // MARKERS_FOR_ONE, of_clusters, gaps, refused, ended, audited)
-        more = max(*pieces, told) >= self._rows_at_once or expired == self._ids_at_once
-        counts = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited + told, more)
+        more = max(*pieces, others) >= self._rows_at_once or expired == self._ids_at_once
+        counts = (steps, minutes, expired, of_clusters, gaps, refused, ended, producers, audited + others, more)
         return DeletedRows(*counts, partition_minutes=volumes, partition_markers=markers)
 
     @contextmanager

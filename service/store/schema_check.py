@@ -6,9 +6,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from service.store import migrate
-from service.store.errors import StoreError
+from service.store.errors import StoreError, redact_url
 from service.store.queries import clusters as read
-from service.store.url import redact_url
 
 
 class SchemaCheck:
@@ -37,6 +36,6 @@ class SchemaCheck:
 
     def _text(self, revision: str | None) -> str:
         if revision is not None and not migrate.is_known(revision):
-            return migrate.newer_text(self._name, revision)
+            return migrate.unknown_text(self._name, revision)
         has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
         return f"store {self._name} {has}; `txnscope migrate` (or `txnscope watch`) migrates it for this version"

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy import Connection
 
 from service.domain.transaction_log import states
-from service.store.display import display_id, possible_ids
+from service.store.escaped_text import display_id, possible_ids
 from service.store.queries import findings, partitions, transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import read_owners

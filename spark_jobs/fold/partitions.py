@@ -25,13 +25,13 @@ _LONG, _INT, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.bool_()
 class _Summary(NamedTuple):
     """The fields of a PartitionsBatch apart from its observations and reads."""
 
-    looked_at_ms: int
+    observed_at_ms: int
     is_full: bool
     not_covered: int
     trouble: str | None
 
 
-_SUMMARY = struct_of(_Summary, {"looked_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
+_SUMMARY = struct_of(_Summary, {"observed_at_ms": _LONG, "is_full": _FLAG, "not_covered": _LONG, "trouble": _TEXT})
 _OBSERVATION_TYPES = (
     dict.fromkeys(OBSERVED, _LONG)
     | dict.fromkeys(("topic", "topic_id", "why", "samples"), _TEXT)
@@ -55,7 +55,7 @@ _READ = struct_of(
 
 def seen_to_rows(seen: PartitionsBatch) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a batch apart from its reads, which become rows by `reads_to_rows`."""
-    summary = _Summary(seen.looked_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
+    summary = _Summary(seen.observed_at_ms, seen.is_full, seen.not_covered, encode_if(seen.trouble))
     yield rows_of("summary", pa.array([summary._asdict()], _SUMMARY))
     if seen.observations:
         columns = {name: list(map(attrgetter(name), seen.observations)) for name in OBSERVED}
@@ -84,7 +84,7 @@ def batches_from_rows(table: pa.Table) -> Iterator[PartitionsBatch]:
             reads += map(_read, facts.to_pylist())
     trouble = decode_if(summary.trouble)
     yield PartitionsBatch(
-        summary.looked_at_ms, tuple(observations), tuple(reads), summary.is_full, summary.not_covered, trouble
+        summary.observed_at_ms, tuple(observations), tuple(reads), summary.is_full, summary.not_covered, trouble
     )
 
 

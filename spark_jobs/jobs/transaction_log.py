@@ -16,7 +16,8 @@ from service.domain.reasons.unread import PartitionsUnreadable
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import TOPIC
-from service.store import late_indexes, trigram_index
+from service.store import late_indexes
+from service.store.backends import backend_of
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.first_read import FirstReadProgress, initial_positions
@@ -89,7 +90,7 @@ class TransactionLogJob:
             if missing:  # one after each batch, so that new records wait for one only
                 late_indexes.build_one(self._engine, missing)
             else:
-                trigram_index.extend(self._engine)
+                backend_of(self._engine).extend_text_index(self._engine)
 
         options = source_options(
             self._client,

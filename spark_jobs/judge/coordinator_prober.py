@@ -14,7 +14,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import TransactionDescription, describe_request, descriptions_in, no_coordinator_knows
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from spark_jobs.judge.kafka_worker import KafkaWorker
 from spark_jobs.runtime.liveness import Liveness
 

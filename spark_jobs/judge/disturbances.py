@@ -44,5 +44,5 @@ def disturbances_at_start(connection: Connection, cluster_id: int, now_ms: int) 
     together with a broker on its node. The start time then counts as the last broker failure. On a store without any
     sample of partitions, no failure is assumed.
     """
-    looked_ms = partitions.looked_at_ms(connection, cluster_id)
+    looked_ms = partitions.observed_at_ms(connection, cluster_id)
     return Disturbances() if looked_ms is None else Disturbances(now_ms)

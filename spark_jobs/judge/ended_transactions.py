@@ -6,7 +6,7 @@ from service.domain.findings.ended_hang import EndedTransaction
 from service.domain.findings.hanging import may_write_unlisted
 from service.domain.partitions.open_entries import Entry, Owner, lists
 from service.domain.transaction_log.states import OPEN, PREPARE_COMMIT
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.wire.errors import DecodeError
 from service.wire.transaction_log import decode_value
 

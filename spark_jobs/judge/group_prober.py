@@ -80,7 +80,7 @@ class GroupProber:
         does, and KafkaFailure if no broker can be asked."""
         with self._reader.connect() as connection:
             ends = partitions.stalled_samples(connection, self._cluster_id)
-            as_of_ms = partitions.looked_at_ms(connection, self._cluster_id) if ends else None
+            as_of_ms = partitions.observed_at_ms(connection, self._cluster_id) if ends else None
             stalled = stalled_partitions(ends, partitions.offsets_partitions(ends), as_of_ms)
             offsets_places = [(OFFSETS_TOPIC, partition) for partition in stalled.offsets]
             entries = partitions.entries(connection, self._cluster_id, offsets_places) if offsets_places else []
@@ -170,7 +170,7 @@ class GroupProber:
         give_up = time.monotonic() + SAMPLE_WAIT_S
         while time.monotonic() < give_up:
             with self._reader.connect() as connection:
-                if (partitions.looked_at_ms(connection, self._cluster_id) or 0) >= after_ms:
+                if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= after_ms:
                     return
             time.sleep(SAMPLE_WAIT_S / 20)
 
@@ -180,7 +180,7 @@ class GroupProber:
         """Returns the partitions by a sample at `answered_ms` or later. Without one, returns those of `ends` that no
         row has passed: of these, the LSO of an earlier sample is as good."""
         with self._reader.connect() as connection:
-            if (partitions.looked_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
+            if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)
         passed = {(row.topic, row.partition) for row in rows if _is_beyond_lso(row, ends)}
         return {place: one for place, one in ends.items() if place not in passed}

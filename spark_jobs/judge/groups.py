@@ -15,9 +15,9 @@ from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry, Relation
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries import partitions
-from service.store.queries.partitions import STALLED_SAMPLES_READ, looked_at_ms, read_affected_groups
+from service.store.queries.partitions import STALLED_SAMPLES_READ, observed_at_ms, read_affected_groups
 from spark_jobs.judge.group_prober import GroupProber
 
 Judged = Iterable[tuple[Entry, Relation]]
@@ -46,7 +46,7 @@ class BlockedGroupObserver:
         """Returns the round's result on blocked groups. `known` includes this round's findings about the blocking
         transactions. A group no longer waits when its partition goes on, or when its coordinator reports so. The store
         has both, however old the last answer is."""
-        as_of_ms = looked_at_ms(connection, self._cluster_id) or 0
+        as_of_ms = observed_at_ms(connection, self._cluster_id) or 0
         found = blocked_group.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {Kind.BLOCKED_GROUP: self.unread(connection)}
         judged_kinds = frozenset({Kind.BLOCKED_GROUP})

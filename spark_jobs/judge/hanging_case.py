@@ -38,7 +38,7 @@ from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample
 from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 from service.kafka.leader_check import CheckedPartition
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from spark_jobs.judge.ended_transactions import may_grow, may_have_grown
 from spark_jobs.judge.partition_prober import CoordinatorAnswers
 

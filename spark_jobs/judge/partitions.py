@@ -172,11 +172,11 @@ class OpenEntryObserver:
     def _unreplicated(self, current: _Round, unread: int) -> RoundResult:
         """Returns the round's result on entries with a marker that is written and not replicated."""
         cases = cases_of(current.shown, RelationKind.UNREPLICATED_MARKER, current.context)
-        looked_at_ms = read_partitions.looked_at_ms(current.connection, self._cluster_id) or 0
+        observed_at_ms = read_partitions.observed_at_ms(current.connection, self._cluster_id) or 0
         return RoundResult(
             tuple(unreplicated(cases, current.context.rules, current.now_ms)),
             frozenset({Kind.UNREPLICATED}),
-            is_log_complete=current.now_ms - looked_at_ms <= SAMPLE_FRESH_MS,
+            is_log_complete=current.now_ms - observed_at_ms <= SAMPLE_FRESH_MS,
             unread={Kind.UNREPLICATED: unread},
         )
 

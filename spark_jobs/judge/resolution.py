@@ -17,7 +17,7 @@ from service.domain.partitions.state import PartitionState
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.store import audit
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries.owners import owners
 from service.views.partitions.judged import JudgedEntry
 from spark_jobs.judge.ended_transactions import ended_of

@@ -28,7 +28,7 @@ from service.domain.worlds.order import Sample, decode
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.transactions import HiddenTransactions
 from service.domain.worlds.verdict import Proof
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.views.partitions.judged import JudgedEntry
 from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.judge.partition_prober import Answers, EntryKey, is_open

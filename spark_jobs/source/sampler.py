@@ -57,7 +57,7 @@ class Sampler:
         self._clocks = {(clock.topic, clock.partition): clock for clock in clocks}
         self._layouts: dict[str, TopicLayout] = {}
         self._layouts_at_ms = self._starts_at_ms = self._full_at_ms = self._reported_at_ms = 0
-        self._looked_at_ms = 0
+        self._observed_at_ms = 0
         self._not_covered = self._next_check = 0
         self._failure: Reason | None = None
         self._rounds = Rounds()
@@ -88,7 +88,7 @@ class Sampler:
             stalled = self._apply_ends(found, asked_at_ms, with_start=with_start)
             if stalled:
                 self._update_log_starts(stalled)
-            self._looked_at_ms, self._failure = asked_at_ms, None
+            self._observed_at_ms, self._failure = asked_at_ms, None
         except KafkaFailure as e:
             self._layouts_at_ms = 0
             self._failure = e.reason
@@ -113,7 +113,7 @@ class Sampler:
             one.reported = look
         self._is_urgent = any(one.urgency(now) is Urgency.NOW for one in self._unreported.values())
         seen = PartitionsBatch(
-            looked_at_ms=self._looked_at_ms,
+            observed_at_ms=self._observed_at_ms,
             observations=(*gone, *looks),
             is_full=is_full,
             not_covered=self._not_covered,
@@ -126,7 +126,7 @@ class Sampler:
         next micro-batch."""
         waiting = [(one.urgency(now_ms), one) for one in self._unreported.values()]
         ready = [(urgency, one) for urgency, one in waiting if urgency >= Urgency.NEXT]
-        ready.sort(key=lambda item: (-item[0], item[1].reported.looked_at_ms if item[1].reported else 0))
+        ready.sort(key=lambda item: (-item[0], item[1].reported.observed_at_ms if item[1].reported else 0))
         chosen = [one for _, one in ready[:REPORTS_AT_ONCE]]
         for one in chosen:
             del self._unreported[one.topic, one.partition]

@@ -160,7 +160,7 @@ class WatchedPartition:
             return Urgency.NONE
         return (
             Urgency.NEXT
-            if since is not None or is_over(reported.looked_at_ms, MOVING_EVERY_MS, now_ms)
+            if since is not None or is_over(reported.observed_at_ms, MOVING_EVERY_MS, now_ms)
             else Urgency.LATER
         )
 
@@ -176,7 +176,7 @@ class WatchedPartition:
             log_start=self.log_start if is_known else -1,
             last_stable_offset=self.last_stable_offset if is_known else -1,
             high_watermark=self.high_watermark if is_known else -1,
-            looked_at_ms=self.seen_at_ms if is_known else now_ms,
+            observed_at_ms=self.seen_at_ms if is_known else now_ms,
             stalled_since_ms=None if is_gone else self.stalled_since_ms,
             why=None if is_gone else self.why,
             is_gone=is_gone,

@@ -20,7 +20,8 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import TOPIC
-from service.store import clusters, lease, migrate, progress, schema, trigram_index
+from service.store import clusters, lease, migrate, progress, schema
+from service.store.backends import backend_of
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions
 from service.store.writers.findings import FindingWriter
@@ -71,7 +72,7 @@ def fill(url: str, ids: int) -> LargeStore:
             [log[0][number].transactional_id for number in range(BUSY_IDS)],
         )
         written = time.perf_counter()
-        while trigram_index.extend(engine):
+        while backend_of(engine).extend_text_index(engine):
             pass
         with engine.begin() as connection:
             _add_history(connection)

@@ -30,10 +30,12 @@ def stalled(engine: Engine, count: int) -> None:
     rows = [
         blank
         | {"cluster_id": 1, "topic": f"t{n % 10}", "partition": n, "topic_id": "T", "is_gone": False, "log_start": 1}
-        | {"last_stable_offset": 100, "high_watermark": 100 + n, "looked_at_ms": NOW_MS, "answered_at_ms": NOW_MS}
+        | {"last_stable_offset": 100, "high_watermark": 100 + n, "observed_at_ms": NOW_MS, "answered_at_ms": NOW_MS}
         | {"stalled_since_ms": NOW_MS - 1_000 * n}
         for n in range(1, count + 1)
     ]
     with engine.begin() as connection:
         connection.execute(insert(schema.data_partitions), rows)
-        connection.execute(insert(schema.partition_watch), {"cluster_id": 1, "looked_at_ms": NOW_MS, "not_covered": 0})
+        connection.execute(
+            insert(schema.partition_watch), {"cluster_id": 1, "observed_at_ms": NOW_MS, "not_covered": 0}
+        )

@@ -84,7 +84,7 @@ class Watched:
             look.leader_epoch,
             look.last_stable_offset,
             look.high_watermark,
-            read_at_ms=look.looked_at_ms,
+            read_at_ms=look.observed_at_ms,
             first=None,
             described=True,
             entries=entries,

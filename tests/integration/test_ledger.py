@@ -14,7 +14,6 @@ from deploy.demo.broker import Broker
 from service.domain.source_state import SourceName
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
-from service.store.rows.counters import AUDITED
 from service.store.schema import (
     counters,
     log_partitions,
@@ -22,6 +21,7 @@ from service.store.schema import (
     partition_minutes,
     source_status,
 )
+from service.store.schema.history import AUDITED
 from tests.helpers.brokers import connect, on
 from tests.helpers.stores import client_of
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal

@@ -19,7 +19,6 @@ from service.app import create_app
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.source_state import SourceName
 from service.kafka.settings import ClientSettings
-from service.store.rows.counters import AUDITED
 from service.store.schema import (
     audited_partitions,
     counters,
@@ -27,6 +26,7 @@ from service.store.schema import (
     log_partitions,
     unended_records,
 )
+from service.store.schema.history import AUDITED
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until
 from tests.integration.application import Ingest, running
 from tests.integration.producers import NULL_LOGGER, create_topics

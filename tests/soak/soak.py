@@ -18,10 +18,10 @@ from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import TOPIC
-from service.store.display import display_id
 from service.store.engine import open_reader
-from service.store.rows.counters import AUDITED
+from service.store.escaped_text import display_id
 from service.store.schema import counters, findings
+from service.store.schema.history import AUDITED
 from tests.benchmarks.figures import percentile
 from tests.benchmarks.watched import Watched, watching
 from tests.helpers.brokers import Cluster

@@ -185,7 +185,7 @@ class Judged:
             log_start=0,
             last_stable_offset=lso,
             high_watermark=hw,
-            looked_at_ms=at_ms,
+            observed_at_ms=at_ms,
             stalled_since_ms=self._stood[1] if self._stood else None,
             samples=encode(self._observer.samples()) if stands else None,
         )

@@ -39,8 +39,8 @@ from service.api.http.problems import (
     describe,
 )
 from service.api.http.threads import OwnThreads
-from service.store.display import printable
 from service.store.errors import StoreError
+from service.store.escaped_text import printable
 
 log = logging.getLogger(__name__)
 

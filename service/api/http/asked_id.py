@@ -12,7 +12,7 @@ from service.api.http.fields import decode_bytes
 from service.api.http.parameters import bytes_of, unusable
 from service.api.http.problems import NO_SUCH_ID, ProblemError
 from service.api.http.store import known_cluster
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries import transactions
 from service.store.queries.clusters import ClusterRow
 from service.store.rows.ids import IdRow

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from service.domain.transaction_log.states import LAST_TIME_MS, NO_TIME, is_time, past_time
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.views.addresses import encode_bytes, id_query
 
 

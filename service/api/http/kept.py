@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from service.access.principal import Grant
 from service.api.http.answers import unless_known
 from service.api.http.principals import principal_of
-from service.store.moment import Moment, Moments
+from service.store.data_version import DataVersion, DataVersions
 
 KEPT_MS: Final = 1_000
 """Longest time for which an answer is kept: what it says about time (ages, sources that stall) is that old."""
@@ -39,7 +39,7 @@ class _Question(NamedTuple):
 
 class _Kept(NamedTuple):
     response: Response
-    moment: Moment
+    version: DataVersion
     at_ms: int
 
 
@@ -47,8 +47,8 @@ class Answers:
     """The answers of one service. Those to the same question are made one at a time, and shared by all who asked before
     it was begun: nobody waits for more than two."""
 
-    def __init__(self, moments: Moments, now_ms: Callable[[], int]) -> None:
-        self._moments, self._now_ms = moments, now_ms
+    def __init__(self, versions: DataVersions, now_ms: Callable[[], int]) -> None:
+        self._versions, self._now_ms = versions, now_ms
         self._kept: dict[_Question, _Kept] = {}
         self._next: dict[_Question, asyncio.Task[Response]] = {}
         self._turns: WeakValueDictionary[_Question, asyncio.Lock] = WeakValueDictionary()
@@ -58,7 +58,7 @@ class Answers:
         is_refresh, grants = REFRESH in request.headers, principal_of(request).grants
         question = _Question(request.url.path, request.url.query, is_refresh, grants)
         kept = self._kept.get(question)
-        if kept is not None and self._is_new(kept) and kept.moment == await self._moment():
+        if kept is not None and self._is_new(kept) and kept.version == await self._version():
             return _copy(kept.response)
         if question not in self._next:
             self._next[question] = asyncio.create_task(self._make(question, request, render))
@@ -68,18 +68,18 @@ class Answers:
         """Waits for the rendering before, and renders if that one does not do."""
         async with self._turns.setdefault(question, asyncio.Lock()):
             del self._next[question]  # who asks from now on may need a newer one
-            moment, at_ms = await self._moment(), self._now_ms()
+            version, at_ms = await self._version(), self._now_ms()
             kept = self._kept.get(question)
-            if kept is not None and kept.moment == moment and self._is_new(kept):
+            if kept is not None and kept.version == version and self._is_new(kept):
                 return kept.response
             response = await render(request)
             self._kept = {question: kept for question, kept in self._kept.items() if self._is_new(kept)}
-            if moment is not None and response.status_code == 200:
-                self._kept[question] = _Kept(_copy(response), moment, at_ms)
+            if version is not None and response.status_code == 200:
+                self._kept[question] = _Kept(_copy(response), version, at_ms)
             return response
 
-    async def _moment(self) -> Moment | None:
-        return await run_in_threadpool(self._moments.current)
+    async def _version(self) -> DataVersion | None:
+        return await run_in_threadpool(self._versions.current)
 
     def _is_new(self, kept: _Kept) -> bool:
         return 0 <= self._now_ms() - kept.at_ms < KEPT_MS

@@ -21,7 +21,7 @@ from service.api.schemas.shape import extended
 from service.domain.findings.kinds import Kind, Status
 from service.store.queries import clusters, findings
 from service.store.queries.findings import FindingCursor, FindingSelection
-from service.store.queries.partitions import looked_at_ms
+from service.store.queries.partitions import observed_at_ms
 
 _TIME_BYTES = 8
 
@@ -81,7 +81,7 @@ def list_hanging(
     """
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     filters = (cluster, "hanging")
-    return _page(request, cluster, selection, filters, limit, cursor, looked_at_ms)
+    return _page(request, cluster, selection, filters, limit, cursor, observed_at_ms)
 
 
 @router.get(

@@ -25,10 +25,10 @@ from service.api.schemas.shape import extended
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.state import PartitionState
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.queries import partitions, transactions
 from service.store.queries.clusters import ClusterRow
-from service.store.queries.partitions import looked_at_ms, read_affected_groups
+from service.store.queries.partitions import observed_at_ms, read_affected_groups
 from service.views.partitions.judged import judge
 
 # the last row's partition; its topic follows
@@ -64,7 +64,7 @@ def list_partitions(
     after = None if cursor is None else _place(unseal(cursor, _HEAD.size, *filters))
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        as_of_ms = looked_at_ms(connection, found.id)
+        as_of_ms = observed_at_ms(connection, found.id)
         rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
         items = _described(connection, found, rows)
     body = Partitions(
@@ -92,7 +92,7 @@ def get_partition(
         if row is None:
             name = f"{printable(topic)[:249]}-{partition}"
             raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {found.name!r} is not watched")
-        as_of_ms = looked_at_ms(connection, found.id)
+        as_of_ms = observed_at_ms(connection, found.id)
         (one,) = _described(connection, found, [row])
     return answer(extended(OnePartition, one, as_of=text_of_time(as_of_ms)), as_of_ms)
 
@@ -145,7 +145,7 @@ def list_groups(
     """
     with store_of(request).read() as connection:
         found = known_cluster(connection, cluster)
-        as_of_ms = looked_at_ms(connection, found.id)
+        as_of_ms = observed_at_ms(connection, found.id)
         groups = read_affected_groups(connection, found.id)
     chosen = (one for one in groups if blocked is None or one.is_blocked == blocked)
     page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)

@@ -22,7 +22,7 @@ from service.api.schemas.shape import extended
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log.states import CODES, EXPIRED, OPEN
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import ClusterRow, coordinators
 from service.store.queries.expiring import ExpiringCursor, read_expiring

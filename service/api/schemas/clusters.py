@@ -16,7 +16,7 @@ from service.api.schemas.transactions import Aborts
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import EXPIRED
 from service.store.queries.clusters import LogPartitionRow
-from service.store.rows.counters import ABORTS, COMMITS
+from service.store.schema.history import ABORTS, COMMITS
 from service.views.cluster.description import Description
 from service.views.cluster.unknowns import Unknown, UnknownKind
 

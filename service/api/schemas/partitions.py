@@ -170,7 +170,7 @@ class Partition(Shape):
             blocked_groups=list(blocked_groups),
             judged=judged.why is None,
             why=text_of(judged.why),
-            observed_at=text_of_time(row.looked_at_ms if row.why is None else row.answered_at_ms),
+            observed_at=text_of_time(row.observed_at_ms if row.why is None else row.answered_at_ms),
             href=partition_link(cluster, row.topic, row.partition),
         )
 

@@ -20,7 +20,7 @@ from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.settings import Settings
-from service.store.display import printable
+from service.store.escaped_text import printable
 
 _PLACE: Final = re.compile(r"(?:(.+)-([0-9]{1,10}))?@([0-9]{1,19})", re.DOTALL)
 _HEADS = ("OFFSETS", "KIND", "PRODUCER ID", "TRANSACTIONAL.ID", "MARKER", "ENDED", "CAUSE")

@@ -9,9 +9,9 @@ from argparse import Namespace
 from service.cli.errors import FINE, store_failures
 from service.clock import wall_clock_ms
 from service.settings import Settings
+from service.store.backends.backend import Rebuilt
 from service.store.engine import open_engine
-from service.store.migrate import upgrade
-from service.store.rebuild import Rebuilt, rebuild
+from service.store.migrate import rebuild, upgrade
 
 
 def run(flags: Namespace, settings: Settings) -> int:

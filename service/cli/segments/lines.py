@@ -13,7 +13,7 @@ from service.domain.partitions.marker_causes import cause_of_marker
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.states import NAMES
 from service.partition_log import piece_of
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.wire.batches import LENGTH_END, Batch, BatchHeader, read_batches
 from service.wire.errors import DecodeError
 from service.wire.records import ABORT, COMMIT, Record, read_control, read_records

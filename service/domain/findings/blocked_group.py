@@ -172,7 +172,7 @@ def _observe(affected: AffectedGroup, cause: StallCause, hold: Evidence, context
         subject=Subject(group=group, topic=topic, partition=partition),
         title=f"{group} {problem}",
         advice=f"{advice} {_outlook(cause)}",
-        evidence=(hold, Evidence(affected.offset.standing_since_ms, _source(affected.offset), _committed(affected))),
+        evidence=(hold, Evidence(affected.offset.unchanged_since_ms, _source(affected.offset), _committed(affected))),
         confidence=affected.confidence,
         self_heals_at_ms=cause.heals_at_ms,
     )

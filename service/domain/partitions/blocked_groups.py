@@ -72,7 +72,7 @@ class GroupOffset(NamedTuple):
     -1: none, or not reported. `members`: None if not reported.
 
     `is_unstable`: an offset for the partition is part of an open transaction (UNSTABLE_OFFSET_COMMIT), and
-    `committed_offset` is the one before. `observed_at_ms`: time at which the answer had arrived. `standing_since_ms`:
+    `committed_offset` is the one before. `observed_at_ms`: time at which the answer had arrived. `unchanged_since_ms`:
     time since which `committed_offset` is known to be the same. `producer_id`: of the open transaction, if its batches
     were read. `isolation`: the level of a share group; None for other groups.
 
@@ -90,7 +90,7 @@ class GroupOffset(NamedTuple):
     members: int | None
     is_unstable: bool
     observed_at_ms: int
-    standing_since_ms: int
+    unchanged_since_ms: int
     producer_id: int | None = None
     isolation: IsolationLevel | None = None
     lso: int | None = None
@@ -100,7 +100,7 @@ class GroupOffset(NamedTuple):
 
     @property
     def unchanged_ms(self) -> int:
-        return self.observed_at_ms - self.standing_since_ms
+        return self.observed_at_ms - self.unchanged_since_ms
 
 
 class LsoSample(NamedTuple):
@@ -158,7 +158,7 @@ class AffectedGroup(NamedTuple):
 
 def waits_ms(one: GroupOffset, since_ms: int | None) -> int:
     """Returns for how long the offset has not moved since the partition stalled at `since_ms`; 0 if it has not."""
-    return 0 if since_ms is None else one.observed_at_ms - max(one.standing_since_ms, since_ms)
+    return 0 if since_ms is None else one.observed_at_ms - max(one.unchanged_since_ms, since_ms)
 
 
 def stalled_since_ms(ends: LsoSample | None, as_of_ms: int) -> int | None:

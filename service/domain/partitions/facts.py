@@ -51,7 +51,7 @@ class PartitionObservation:
     log_start: int
     last_stable_offset: int
     high_watermark: int
-    looked_at_ms: int
+    observed_at_ms: int
     stalled_since_ms: int | None
     why: Reason | None = None
     is_gone: bool = False
@@ -130,7 +130,7 @@ class StalledRead(NamedTuple):
 
 
 class PartitionsBatch(NamedTuple):
-    """Everything that one micro-batch of the sampler read. `looked_at_ms`: the time of its last sample of all watched
+    """Everything that one micro-batch of the sampler read. `observed_at_ms`: the time of its last sample of all watched
     partitions.
 
     `is_full`: `observations` has all watched partitions; any other partition in the store is not watched any more.
@@ -138,7 +138,7 @@ class PartitionsBatch(NamedTuple):
     why not all could be asked; None if all brokers answered.
     """
 
-    looked_at_ms: int
+    observed_at_ms: int
     observations: tuple[PartitionObservation, ...] = ()
     reads: tuple[StalledRead, ...] = ()
     is_full: bool = False

@@ -37,8 +37,8 @@ class ObservedPartition(PartitionObservation):
 class PartitionState(ObservedPartition):
     """The newest observation of a partition and its newest `StalledRead`.
 
-    `looked_at_ms`: the time of the last observation of all partitions, if the partition has not changed since its own;
-    else the time of its own. `read_lso` to `first` are None or False where nothing was read; they are of `read_lso`,
+    `observed_at_ms`: the time of the last observation of all partitions, if the partition has not changed since; else
+    the time of its own. `read_lso` to `first` are None or False where nothing was read; they are of `read_lso`,
     which the LSO may have left since.
     """
 

@@ -90,7 +90,7 @@ class TooManyStalled(Reason):
     """More than `most` partitions are stalled; only `most` of them are judged at once."""
 
     most: int
-    code = "too_many_stand"
+    code = "too_many_stalled"
     sentence = "more than {0.most:,} partitions are stalled: only those stalled longest are judged"
 
 

@@ -25,7 +25,7 @@ class ErrorText(Reason):
     """An error text of a library, of Spark or of a broker, shown to people and never interpreted."""
 
     text: str
-    code = "told"
+    code = "error_text"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _one_line(self.text))
@@ -86,7 +86,7 @@ class UnresponsiveBroker(Reason):
     """The broker leads the partition and does not answer in time."""
 
     broker: int
-    code = "silent_broker"
+    code = "unresponsive_broker"
     sentence = "broker {0.broker} does not answer"
 
 

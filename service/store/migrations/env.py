@@ -6,11 +6,6 @@ from alembic import context
 
 from service.store.schema import metadata
 
-connection = context.config.attributes["connection"]
-context.configure(
-    connection=connection,
-    target_metadata=metadata,
-    render_as_batch=connection.dialect.name == "sqlite",  # SQLite changes a column by copying its table
-)
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():
     context.run_migrations()

@@ -140,7 +140,7 @@ def all_clusters(connection: Connection) -> list[ClusterRow]:
 
 def find_cluster(connection: Connection, name: str) -> ClusterRow | None:
     if "\0" in name:
-        return None  # no name holds it, and PostgreSQL refuses to compare it with one
+        return None  # no name holds it, and a database may refuse to compare it with one
     row = connection.execute(_CLUSTERS.where(clusters.c.name == name)).one_or_none()
     return None if row is None else ClusterRow(*row)
 
@@ -189,7 +189,7 @@ def has_undecodable(connection: Connection, cluster_id: int) -> bool:
 
 
 def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns the cluster's counters that have no label, by name (`service.store.rows.counters`)."""
+    """Returns the cluster's counters that have no label, by name (`service.store.schema.history`)."""
     rows = connection.execute(
         select(counters.c.name, counters.c.value).where(counters.c.cluster_id == cluster_id, counters.c.label == "")
     )

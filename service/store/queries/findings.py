@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.store.acknowledgements import with_acknowledgements
-from service.store.display import possible_ids_of
+from service.store.escaped_text import possible_ids_of
 from service.store.id_key import id_key
 from service.store.mutes import with_mutes
 from service.store.queries.transactions import full_ids
@@ -71,8 +71,8 @@ def read_page(
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
-    """Returns the selection with the id that its text names: the first of `service.store.display.possible_ids_of` that
-    some finding is about, else the text itself."""
+    """Returns the selection with the id that its text names: the first of `possible_ids_of` that some finding is about,
+    else the text itself."""
     if selection.transactional_id is None:
         return selection
     keys = {id_key(one): one for one in possible_ids_of(selection.transactional_id)}

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from service.domain.findings.events import Event
 from service.domain.transaction_log.causes import CauseCode
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.schema import transitions
 
 EVENTS_READ: Final = 10_000

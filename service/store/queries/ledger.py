@@ -14,7 +14,7 @@ _L, _M, _V = log_partitions.c, partition_markers.c, partition_minutes.c
 def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
     """Returns the time at which the partition's end offset was last requested; None: the partition is not tailed."""
     if "\0" in topic:
-        return None  # no topic holds it, and PostgreSQL refuses to compare it with one
+        return None  # no topic holds it, and a database may refuse to compare it with one
     asked_at_ms: int | None = connection.scalar(
         select(_L.end_asked_at_ms).where(
             _L.cluster_id == cluster_id, _L.source == SourceName.LEDGER, _L.topic == topic, _L.partition == partition

@@ -16,7 +16,7 @@ from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, Seen
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.known_log import LogProgress
 from service.domain.transaction_log.states import PREPARE_ABORT, PREPARE_COMMIT, TOPIC
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.many_rows import batched, look_up
 from service.store.queries.judge_inputs import log_progress
 from service.store.schema import (

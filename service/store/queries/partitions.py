@@ -33,8 +33,8 @@ _D, _W, _E, _G = data_partitions.c, partition_watch.c, open_entries.c, group_off
 _FIRST: Final = tuple(c.name for c in data_partitions.c if c.name.startswith("first_"))
 
 _EXISTS = _D.is_gone.is_(False)
-_LOOKED_AT_MS = case(
-    (and_(_D.why.is_(None), _EXISTS, _W.looked_at_ms > _D.looked_at_ms), _W.looked_at_ms), else_=_D.looked_at_ms
+_OBSERVED_AT_MS = case(
+    (and_(_D.why.is_(None), _EXISTS, _W.observed_at_ms > _D.observed_at_ms), _W.observed_at_ms), else_=_D.observed_at_ms
 )
 
 _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)).where(_D.is_gone.is_(False))
@@ -42,19 +42,19 @@ _ENDS = select(_D.topic, _D.partition, *(_D[name] for name in LsoSample._fields)
 
 class PartitionCounts(NamedTuple):
     """The numbers of partitions that are watched, answered recently, are stalled, and exist but are not watched
-    (`not_covered`). `looked_at_ms`: when all of them were last observed; None before the first time. `answered_at_ms`:
-    when any of them last answered; None before the first time."""
+    (`not_covered`). `observed_at_ms`: when all of them were last observed; `answered_at_ms`: when any of them last
+    answered; None before the first time."""
 
     watched: int
     answering: int
     stalled: int
     not_covered: int
-    looked_at_ms: int | None
+    observed_at_ms: int | None
     answered_at_ms: int | None
 
 
 _STATE: Final = tuple(field.name for field in fields(PartitionState) if field.name != "first")
-_COLUMNS = [_LOOKED_AT_MS if name == "looked_at_ms" else _D[name] for name in (*_STATE, *_FIRST)]
+_COLUMNS = [_OBSERVED_AT_MS if name == "observed_at_ms" else _D[name] for name in (*_STATE, *_FIRST)]
 _JOINED = data_partitions.outerjoin(partition_watch, _W.cluster_id == _D.cluster_id)
 _ROWS = select(*_COLUMNS).select_from(_JOINED)
 _OF_CLUSTER = _D.cluster_id == bindparam("cluster_id")
@@ -65,7 +65,7 @@ _STALLED_ENDS = _ENDS.where(_IS_STALLED).order_by(_D.stalled_since_ms).limit(STA
 _ENDS_OF_OFFSETS = _ENDS.where(_OF_CLUSTER, _D.topic == OFFSETS_TOPIC)
 _GONE = _ROWS.where(_OF_CLUSTER, _D.is_gone.is_(True))
 _IS_UNRESPONSIVE = select(exists().where(_OF_CLUSTER, _EXISTS, _D.leader >= 0, _D.why_code != NoPermission.code))
-_LOOKED_AT = select(_W.looked_at_ms).where(_W.cluster_id == bindparam("cluster_id"))
+_OBSERVED_AT = select(_W.observed_at_ms).where(_W.cluster_id == bindparam("cluster_id"))
 _COUNT_GROUPS = select(func.count()).where(_G.cluster_id == bindparam("cluster_id"))
 _ENTRIES = (
     select(*(_E[name] for name in Entry._fields))
@@ -79,9 +79,9 @@ _GROUPS = (
 )
 
 
-def looked_at_ms(connection: Connection, cluster_id: int) -> int | None:
+def observed_at_ms(connection: Connection, cluster_id: int) -> int | None:
     """Returns when all partitions were last observed, whether or not each of them answered; None: never."""
-    return connection.scalar(_LOOKED_AT, {"cluster_id": cluster_id})
+    return connection.scalar(_OBSERVED_AT, {"cluster_id": cluster_id})
 
 
 def stall_clocks(connection: Connection, cluster_id: int) -> list[StallClock]:
@@ -107,7 +107,7 @@ def count_stalled(connection: Connection, cluster_id: int) -> int:
 def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionState | None:
     """Returns the partition; None if it is not known, or gone."""
     if "\0" in topic:
-        return None  # no topic holds it, and PostgreSQL refuses to compare it with one
+        return None  # no topic holds it, and a database may refuse to compare it with one
     at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _EXISTS)
     found = _read(connection, _ROWS.where(at))
     return found[0] if found else None
@@ -152,17 +152,19 @@ def page(
 
 def counts(connection: Connection, cluster_id: int, fresh_since_ms: int) -> PartitionCounts:
     """Returns the counts; `answering` are the partitions that reported their state at `fresh_since_ms` or later."""
-    answers = and_(_D.why.is_(None), fresh_since_ms <= _LOOKED_AT_MS)
+    answers = and_(_D.why.is_(None), fresh_since_ms <= _OBSERVED_AT_MS)
     watched, answering, stalled, answered_at_ms = connection.execute(
         select(func.count(), _count(answers), _count(_D.stalled_since_ms.is_not(None)), func.max(_D.answered_at_ms))
         .select_from(_JOINED)
         .where(_D.cluster_id == cluster_id, _EXISTS)
     ).one()
-    watch = connection.execute(select(_W.looked_at_ms, _W.not_covered).where(_W.cluster_id == cluster_id)).one_or_none()
-    looked_at_ms, not_covered = (None, 0) if watch is None else watch
+    watch = connection.execute(
+        select(_W.observed_at_ms, _W.not_covered).where(_W.cluster_id == cluster_id)
+    ).one_or_none()
+    observed_at_ms, not_covered = (None, 0) if watch is None else watch
     if answering or not watched:
-        answered_at_ms = looked_at_ms
-    return PartitionCounts(watched, answering, stalled, not_covered, looked_at_ms, answered_at_ms)
+        answered_at_ms = observed_at_ms
+    return PartitionCounts(watched, answering, stalled, not_covered, observed_at_ms, answered_at_ms)
 
 
 def entries(
@@ -211,7 +213,7 @@ def read_affected_groups(connection: Connection, cluster_id: int) -> list[Affect
     """Returns the relation of every group on a stalled partition, by group, topic and partition; as many as the watch
     of groups keeps, a few thousand at most."""
     offsets = groups(connection, cluster_id)
-    as_of_ms = looked_at_ms(connection, cluster_id)
+    as_of_ms = observed_at_ms(connection, cluster_id)
     if not offsets or as_of_ms is None:
         return []
     places = sorted({(one.topic, one.partition) for one in offsets})

@@ -1,5 +1,5 @@
-"""Reads the facts that show how far the stored data can be believed: rejects, partitions that do not answer, and the
-times when groups and configs were last asked."""
+"""Reads the facts that show how far the stored data can be believed: rejects, partitions that do not answer, the times
+when groups and configs were last asked, and signs of transactions where there is no transaction log."""
 
 from __future__ import annotations
 
@@ -7,13 +7,27 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from service.domain.reasons.coding import decode
+from service.domain.reasons.coding import decode, decode_if
 from service.domain.reasons.reason import Reason
-from service.store.schema import clusters, data_partitions, group_offsets, rejects
+from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen, is_log_absent
+from service.domain.source_state import SourceName
+from service.store.schema import (
+    clusters,
+    data_partitions,
+    group_offsets,
+    log_partitions,
+    open_entries,
+    rejects,
+    source_status,
+)
 
 REJECTS_READ: Final = 20
 
-_R = rejects.c
+APPEARS_WITHIN_MS: Final = 10_000
+"""Time after which Apache Kafka lists `__transaction_state` to every client: the coordinator of the first transaction
+needs it before the transaction begins."""
+
+_E, _L, _R, _S = open_entries.c, log_partitions.c, rejects.c, source_status.c
 
 
 class RejectRow(NamedTuple):
@@ -115,3 +129,19 @@ def read_unanswered(
         .limit(limit)
     )
     return [UnansweredTopic(topic, decode(why), *more) for topic, why, *more in rows]
+
+
+def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
+    """Returns why there is no transaction log on a cluster whose brokers list none at `now_ms`; None if it may still be
+    created, or was read before. A sign of transactions counts until the log appears, also when they have ended. The job
+    that follows the log asks the coordinators for signs; open transactions that they leave out are on partitions."""
+    of_cluster = (_L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG)
+    if connection.execute(select(_L.partition).where(*of_cluster).limit(1)).first() is not None:
+        return None
+    stored = select(_S.error).where(_S.cluster_id == cluster_id, _S.source == SourceName.TRANSACTION_LOG)
+    known = decode_if(connection.scalar(stored))
+    if is_log_absent(known):
+        return known
+    is_open = select(_E.topic).where(_E.cluster_id == cluster_id, _E.first_seen_ms <= now_ms - APPEARS_WITHIN_MS)
+    seen = connection.execute(is_open.limit(1)).first() is not None
+    return NoTransactionLog(TransactionsSeen.OPEN) if seen else None

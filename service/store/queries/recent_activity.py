@@ -12,9 +12,9 @@ from service.domain.findings.kinds import Status
 from service.domain.transaction_log.minutes import COUNTED_AS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
-from service.store.rows.counters import SUM
 from service.store.rows.findings import finding_of
 from service.store.schema import cluster_minutes, counters, findings, transitions
+from service.store.schema.history import SUM
 
 MOST_STEPS: Final = 50_000
 """Maximum number of aborts for which the causes are looked up (0.1 s of queries). Above this many only the total is

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Select, func, literal_column, or_, select
+from sqlalchemy import Column, ColumnElement, Select, func, or_, select
 
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS, OPEN
-from service.store.display import part_displays, possible_ids_of
+from service.store.escaped_text import part_displays, possible_ids_of
 from service.store.id_key import KEY_ID_BYTES, prefix_end
 from service.store.schema import open_participants, transactional_ids
 
 _T = transactional_ids.c
-_ROW_ID: Final[ColumnElement[int]] = literal_column(f"{transactional_ids.name}.rowid")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -140,16 +138,15 @@ def by_time(
 
 
 def among(
-    row_ids: Sequence[int],
+    may_contain: ColumnElement[bool],
     cluster_id: int,
     selection: Selection,
     segment: Segment,
     after: PageCursor | None,
     limit: int,
 ) -> Select[bytes]:
-    """Returns the statement for the ids in these rows that are in the segment, in its order, following `after`. On
-    SQLite. Sums keep it from walking along an index instead of looking the rows up."""
-    listed = func.json_each(json.dumps(row_ids)).table_valued("value")
+    """Returns the statement for the ids that are in the segment, in its order, following `after`. `may_contain`: a
+    condition that few rows fulfil. Sums keep it from walking along an index instead of looking these up."""
     states = selection.states
     order: list[ColumnElement[Any]] = [_T.transactional_id]
     place: list[ColumnElement[bool]] = []
@@ -163,7 +160,7 @@ def among(
     return (
         select(_T.transactional_id)
         .where(
-            _ROW_ID.in_(select(listed.c.value)),
+            may_contain,
             _T.cluster_id + 0 == cluster_id,
             _state_number().in_(sorted(states)),
             *place,
@@ -194,7 +191,7 @@ def names_ids(selection: Selection) -> bool:
 
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
     """Yields the conditions of the selection. `seeks`: an index may find the prefix. Its ids may be half of all, which
-    PostgreSQL cannot know beforehand."""
+    a database may not know beforehand."""
     if selection.prefix:
         kept = selection.prefix[:KEY_ID_BYTES]
         if not seeks:

@@ -7,11 +7,11 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, select
 
 from service.domain.transaction_log.states import OPEN
-from service.store import trigram_index
-from service.store.display import possible_ids_of
+from service.store.backends import backend_of
+from service.store.escaped_text import possible_ids_of
 from service.store.id_key import KEY_ID_BYTES, full_id, id_key, is_cut
 from service.store.label_text import kept_part, label_text
 from service.store.queries.transaction_pages import (
@@ -54,8 +54,8 @@ class Page(NamedTuple):
 
 
 def find_named(connection: Connection, cluster_id: int, name: bytes) -> IdRow | None:
-    """Returns the row of the id that a text names: the first of `service.store.display.possible_ids_of` with a row,
-    else the id that has this text as its label in metrics; None if there is none."""
+    """Returns the row of the id that a text names: the first of `possible_ids_of` with a row, else the
+    id that has this text as its label in metrics; None if there is none."""
     rows = (find(connection, cluster_id, one) for one in possible_ids_of(name))
     found = next((row for row in rows if row is not None), None)
     return found or _find_labelled(connection, cluster_id, name.decode(errors="replace"))
@@ -95,8 +95,8 @@ def full_ids(connection: Connection, cluster_id: int, keys: Iterable[bytes]) -> 
 
 
 def named_prefix(connection: Connection, cluster_id: int, prefix: bytes) -> bytes:
-    """Returns the beginning of ids that a text names: the first of `service.store.display.possible_ids_of` with which
-    some id begins, else the text itself."""
+    """Returns the beginning of ids that a text names: the first of `possible_ids_of` with which some id begins,
+    else the text itself."""
     readings = possible_ids_of(prefix)
     if len(readings) > 1:
         for one in readings:
@@ -111,16 +111,16 @@ def read_page(
 ) -> Page:
     """Returns at most `limit` rows in the order of `sort` (a key of SORTS), following `after`."""
     selection = _narrowed(selection)
-    row_ids = _containing(connection, selection)
+    may_contain = _containing(connection, selection)
     found: list[tuple[int, IdRow]] = []
     segments = SORTS[sort]
     for number in range(0 if after is None else after.segment, len(segments)):
         begin = after if after is not None and after.segment == number else None
         wanted = limit + 1 - len(found)
-        if row_ids is None:
+        if may_contain is None:
             rows = _read(connection, cluster_id, selection, segments[number], begin, wanted)
         else:
-            statement = among(row_ids, cluster_id, selection, segments[number], begin, wanted)
+            statement = among(may_contain, cluster_id, selection, segments[number], begin, wanted)
             rows = _rows(connection, cluster_id, connection.scalars(statement).all())
         found += [(number, row) for row in rows]
         if len(found) > limit:
@@ -149,12 +149,12 @@ def _narrowed(selection: Selection) -> Selection:
     return selection._replace(states=selection.states & OPEN)
 
 
-def _containing(connection: Connection, selection: Selection) -> list[int] | None:
-    """Returns the row ids of the ids that may contain the wanted text. None: an index helps more that gives the order,
+def _containing(connection: Connection, selection: Selection) -> ColumnElement[bool] | None:
+    """Returns the condition for ids that may contain the wanted text. None: an index helps more that gives the order,
     or the ids of a producer id or a topic."""
     if not selection.text or selection.producer_id is not None or selection.topic is not None:
         return None
-    return trigram_index.find(connection, wanted_parts(selection.text), _FEW)
+    return backend_of(connection).find_texts(connection, wanted_parts(selection.text), _FEW)
 
 
 def _place(number: int, segment: Segment, row: IdRow) -> PageCursor:

@@ -12,6 +12,7 @@ from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
+from service.store.many_rows import json_for
 from service.store.schema import findings
 
 _SUBJECT: Final = tuple(Subject._fields)
@@ -40,7 +41,7 @@ _WORDS: Final = {
 def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
     """Returns the finding as a row, in the order of the table's columns."""
     subject = dict(zip(_SUBJECT, finding.subject, strict=True))
-    bind = _bind_json(connection)
+    bind = json_for(connection)
     values = {
         "cluster_id": cluster_id,
         "evidence": bind([list(one) for one in finding.evidence]),
@@ -72,7 +73,7 @@ def finding_of(row: Any) -> Finding:
             for kind, at_ms, source, text in columns["proofs"] or ()
         ),
         reason=decode_if(columns["reason"]),
-        passed_over=tuple(columns["passed_over"] or ()),
+        passed_over=tuple(columns["passed_over"]),
     )
 
 

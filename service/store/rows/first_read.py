@@ -10,7 +10,7 @@ import numpy as np
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_ID, Array, LoneRuns, Records
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 
 _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None)
 """The columns of `transactional_ids` from `commits` on."""

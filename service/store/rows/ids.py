@@ -10,7 +10,7 @@ from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Run
 from service.domain.transaction_log.id_delta import IdDelta
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.id_key import is_cut
 
 

@@ -34,7 +34,7 @@ class Partitions:
         """Applies an observation; returns False, and changes nothing, if it is older than the stored one."""
         place = seen.topic, seen.partition
         old = self.rows.get(place)
-        if old is not None and seen.looked_at_ms < old.looked_at_ms:
+        if old is not None and seen.observed_at_ms < old.observed_at_ms:
             return False
         known = None if old is None or old.is_gone or old.topic_id != seen.topic_id else old
         row = _row(known, seen, self.watched_ms)
@@ -85,12 +85,12 @@ def _row(known: ObservedPartition | None, seen: PartitionObservation, watched_ms
                 values["log_start"] = known.log_start
             if seen.last_stable_offset < seen.high_watermark:
                 read_at_ms = known.read_at_ms
-        return ObservedPartition(**values, answered_at_ms=seen.looked_at_ms, read_at_ms=read_at_ms)
+        return ObservedPartition(**values, answered_at_ms=seen.observed_at_ms, read_at_ms=read_at_ms)
     if known is None:
         return ObservedPartition(**values)
     answered_at_ms = known.answered_at_ms
     if known.why is None:  # no observation of it since: it was unchanged when all were last observed
-        answered_at_ms = max(known.looked_at_ms, min(watched_ms, seen.looked_at_ms))
+        answered_at_ms = max(known.observed_at_ms, min(watched_ms, seen.observed_at_ms))
     values |= {name: getattr(known, name) for name in _KEPT}
     return ObservedPartition(**values, answered_at_ms=answered_at_ms, read_at_ms=known.read_at_ms)
 

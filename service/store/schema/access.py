@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table
 
-from service.store.schema.base import ROW_ID, cluster_column, metadata
+from service.store.schema.base import ROW_ID, cluster_column, metadata, where
 
 # Keys of `txnscope keys create`. Of a key only its digest is kept (service.access.keys). Rows stay when a key is
 # revoked, so that its name in the audit still means somebody.
@@ -25,8 +25,7 @@ Index(
     "ix_api_keys_valid",
     api_keys.c.name,
     unique=True,
-    sqlite_where=text("revoked_at_ms IS NULL"),
-    postgresql_where=text("revoked_at_ms IS NULL"),
+    **where("revoked_at_ms IS NULL"),
 )
 
 # What people did, or were refused: service.store.audit_events.AuditEvent. Rows are only added; retention deletes them

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, String
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, String, text
+from sqlalchemy.types import TypeEngine
+
+from service.store.backends import backends
 
 metadata = MetaData(
     naming_convention={
@@ -14,11 +19,24 @@ metadata = MetaData(
     }
 )
 
-ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-"""The type of ids that count up: SQLite counts up only a column that is exactly INTEGER."""
+ROW_ID: TypeEngine[int] = BigInteger()
+"""The type of ids that count up."""
 
-NAME = String().with_variant(String(collation="C"), "postgresql")
-"""The type of topic and group names that queries sort by: PostgreSQL sorts them by their bytes, as SQLite does."""
+NAME: TypeEngine[str] = String()
+"""The type of topic and group names that queries sort by: they are sorted by their bytes."""
+
+NUMBERS_ONCE: Final[dict[str, Any]] = {}
+"""Options of a table that never gives a number twice."""
+
+for _name, _backend in backends().items():
+    ROW_ID = ROW_ID.with_variant(_backend.row_id, _name)
+    NAME = NAME.with_variant(_backend.name, _name)
+    NUMBERS_ONCE.update(_backend.numbers_once)
+
+
+def where(condition: str) -> dict[str, Any]:
+    """Returns the options of an index of the rows that fulfil the condition."""
+    return {f"{name}_where": text(condition) for name in backends()}
 
 
 def cluster_column() -> Column[int]:

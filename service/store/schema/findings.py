@@ -15,7 +15,7 @@ from sqlalchemy import (
     Table,
 )
 
-from service.store.schema.base import ROW_ID, cluster_column, metadata
+from service.store.schema.base import NUMBERS_ONCE, ROW_ID, cluster_column, metadata
 
 # One row for each episode of a finding: service.domain.findings.finding.Finding.
 findings = Table(
@@ -55,12 +55,12 @@ findings = Table(
     # remediation
     Column("decision", String),
     Column("command", String),
-    Column("blocked_groups", JSON),  # null: the row was written before this column existed
-    Column("possible", JSON),  # the possible worlds, and the proofs against the others; null: it has none
-    Column("proofs", JSON),
+    Column("blocked_groups", JSON, nullable=False),
+    Column("possible", JSON, nullable=False),  # the possible worlds, and the proofs against the others
+    Column("proofs", JSON, nullable=False),
     Column("reason", String),  # service.domain.reasons; null: no code needs one
     Column("detail", String, nullable=False),  # what follows the title in the summary
-    Column("passed_over", JSON),  # sequences below `counted_to` that may yet be counted; null: none
+    Column("passed_over", JSON, nullable=False),  # sequences below `counted_to` that may yet be counted
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),
     Index(None, "cluster_id", "kind", "status"),
@@ -87,5 +87,5 @@ finding_events = Table(
     Column("finding_id", String, nullable=False),
     Column("event", String, nullable=False),  # service.domain.findings.lifecycle: "opened", "resolved", …
     Column("at_ms", BigInteger, nullable=False),
-    sqlite_autoincrement=True,  # a number is never given twice: listeners resume by it
+    **NUMBERS_ONCE,  # a number is never given twice: listeners resume by it
 )

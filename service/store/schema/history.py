@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -16,6 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from service.domain.transaction_log.minutes import ABORT_WORDS
 from service.store.schema.base import ROW_ID, cluster_column, metadata
 
 # Monotonic counters: they survive restarts, so Prometheus sees no reset.
@@ -28,6 +31,28 @@ counters = Table(
     Column("value", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "name", "label"),
 )
+
+SUM: Final = "sum"
+"""Label of the sum in a histogram. Histograms are counters `open_ms_commit`, `batch_ms_partitions`, … with a label for
+every bucket (service.domain.transaction_log.outcomes), and this one."""
+
+COMMITS: Final = "commits"
+ABORTS: Final = "aborts"
+ABORTED: Final = {word: f"aborts_{word}" for word in ABORT_WORDS}
+EXPIRED: Final = "expired"
+PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
+DECODE_ERRORS: Final = "decode_errors"
+CONTRADICTIONS: Final = "contradictions"
+AUDITED: Final = "audited"
+"""The constants above are names in `counters`. The label of decode_errors is the reason, of audited the result; it is
+empty for the others.
+
+ABORTS grows when a transaction is aborted. The counters of ABORTED grow when its cause is decided, at most some seconds
+later.
+"""
+
+CONFIRMED: Final = "confirmed"
+"""Label of the only outcome of a detection that is counted."""
 
 # Ended transactions of the whole cluster by the minute they were read in: rates without scanning ids.
 cluster_minutes = Table(

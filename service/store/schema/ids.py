@@ -15,11 +15,10 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Table,
-    text,
 )
 
 from service.domain.transaction_log.states import EXPIRABLE, EXPIRED
-from service.store.schema.base import cluster_column, metadata
+from service.store.schema.base import cluster_column, metadata, where
 
 transactional_ids = Table(
     "transactional_ids",
@@ -73,16 +72,14 @@ Index(
     transactional_ids.c.cluster_id,
     transactional_ids.c.started_at_ms,
     transactional_ids.c.transactional_id,
-    sqlite_where=text("started_at_ms IS NOT NULL"),
-    postgresql_where=text("started_at_ms IS NOT NULL"),
+    **where("started_at_ms IS NOT NULL"),
 )
 
 Index(
     "ix_transactional_ids_settles",
     transactional_ids.c.cluster_id,
     transactional_ids.c.settles_at_ms,
-    sqlite_where=text("settles_at_ms IS NOT NULL"),
-    postgresql_where=text("settles_at_ms IS NOT NULL"),
+    **where("settles_at_ms IS NOT NULL"),
 )
 
 # the ids that can expire, in the order in which they will. Ids that have expired are left out: they may be many more
@@ -91,8 +88,7 @@ Index(
     "ix_transactional_ids_expiring",
     transactional_ids.c.cluster_id,
     transactional_ids.c.last_update_ms,
-    sqlite_where=text(CAN_EXPIRE),
-    postgresql_where=text(CAN_EXPIRE),
+    **where(CAN_EXPIRE),
 )
 
 HAS_EXPIRED: Final = f"state = {EXPIRED}"
@@ -101,8 +97,7 @@ Index(
     "ix_transactional_ids_expired",
     transactional_ids.c.cluster_id,
     transactional_ids.c.timestamp_ms,
-    sqlite_where=text(HAS_EXPIRED),
-    postgresql_where=text(HAS_EXPIRED),
+    **where(HAS_EXPIRED),
 )
 
 # The newest records of ids in other log partitions than that of their row in `transactional_ids`: partitions were added
@@ -123,8 +118,7 @@ Index(
     "ix_left_behind_records_open",
     left_behind_records.c.cluster_id,
     left_behind_records.c.started_at_ms,
-    sqlite_where=text("started_at_ms IS NOT NULL"),
-    postgresql_where=text("started_at_ms IS NOT NULL"),
+    **where("started_at_ms IS NOT NULL"),
 )
 
 # The partitions of open transactions; a row is deleted when its transaction completes.

@@ -15,7 +15,7 @@ from sqlalchemy import (
     Table,
 )
 
-from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
+from service.store.schema.base import NAME, NUMBERS_ONCE, ROW_ID, cluster_column, metadata
 
 # service.domain.partitions.ledger.Volume. A partition's first row may be empty: it marks the time when counting began.
 partition_minutes = Table(
@@ -155,5 +155,5 @@ torn_transactions = Table(
     Column("unseen", Integer, nullable=False),
     Column("gone", JSON),  # [[topic, partition, from_offset, seen_at_ms], …]
     Index(None, "cluster_id", "id"),
-    sqlite_autoincrement=True,  # findings count a number once
+    **NUMBERS_ONCE,  # findings count a number once
 )

@@ -13,10 +13,9 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
-    text,
 )
 
-from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata
+from service.store.schema.base import NAME, ROW_ID, cluster_column, metadata, where
 
 # The watched partitions: the newest observation of each (service.domain.partitions.facts.PartitionObservation), and its
 # newest read.
@@ -32,7 +31,7 @@ data_partitions = Table(
     Column("log_start", BigInteger, nullable=False),
     Column("last_stable_offset", BigInteger, nullable=False),
     Column("high_watermark", BigInteger, nullable=False),
-    Column("looked_at_ms", BigInteger, nullable=False),
+    Column("observed_at_ms", BigInteger, nullable=False),
     Column("stalled_since_ms", BigInteger),  # null: the LSO is at the high watermark
     Column("why", String),  # service.domain.reasons: why it did not answer; the numbers are those of `answered_at_ms`
     Column("is_gone", Boolean, nullable=False),
@@ -60,8 +59,7 @@ Index(
     "ix_data_partitions_stalled",
     data_partitions.c.cluster_id,
     data_partitions.c.stalled_since_ms,
-    sqlite_where=text("stalled_since_ms IS NOT NULL"),
-    postgresql_where=text("stalled_since_ms IS NOT NULL"),
+    **where("stalled_since_ms IS NOT NULL"),
 )
 
 # The time when all partitions were last observed, also where nothing had changed.
@@ -69,7 +67,7 @@ partition_watch = Table(
     "partition_watch",
     metadata,
     Column("cluster_id", Integer, ForeignKey("clusters.id"), primary_key=True, autoincrement=False),
-    Column("looked_at_ms", BigInteger, nullable=False),
+    Column("observed_at_ms", BigInteger, nullable=False),
     Column("not_covered", BigInteger, nullable=False),
 )
 
@@ -104,11 +102,11 @@ group_offsets = Table(
     Column("members", Integer),  # null: it could not be asked for
     Column("is_unstable", Boolean, nullable=False),  # an open transaction contains offsets of the group
     Column("observed_at_ms", BigInteger, nullable=False),
-    Column("standing_since_ms", BigInteger, nullable=False),
+    Column("unchanged_since_ms", BigInteger, nullable=False),
     Column("producer_id", BigInteger),  # of that transaction; null: its batches could not be read
     Column("isolation", String),  # read_committed or read_uncommitted; null: not a share group
     Column("lso", BigInteger),  # the LSO at which the following was observed; null: not known
-    Column("advances", Integer, nullable=False, server_default="0"),
+    Column("advances", Integer, nullable=False),
     Column("has_records_ahead", Boolean),  # null: not read
     Column("records_ahead_since_ms", BigInteger),
     PrimaryKeyConstraint("cluster_id", "group", "topic", "partition"),

@@ -25,7 +25,7 @@ clusters = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", String, nullable=False, unique=True),
-    Column("kafka_cluster_id", String, nullable=False),
+    Column("kafka_cluster_id", String, nullable=False, unique=True),
     Column("bound_at_ms", BigInteger, nullable=False),
     Column("counted_since_ms", BigInteger),  # counters and event findings begin here; null before the first start
     Column("described_at_ms", BigInteger),
@@ -79,7 +79,6 @@ source_status = Table(
     Column("source", String, nullable=False),
     Column("as_of_ms", BigInteger, nullable=False),
     Column("error", String),  # service.domain.reasons; null while all is well
-    Column("error_code", String),
     PrimaryKeyConstraint("cluster_id", "source"),
 )
 

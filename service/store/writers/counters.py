@@ -13,7 +13,8 @@ from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.outcomes import BATCH, DETECTION, bucket, duration_between
 from service.store.id_key import id_key
 from service.store.many_rows import Upsert
-from service.store.rows.counters import (
+from service.store.schema import cluster_minutes, counters, rejects
+from service.store.schema.history import (
     ABORTED,
     ABORTS,
     AUDITED,
@@ -25,7 +26,6 @@ from service.store.rows.counters import (
     PRODUCER_IDS_ASSIGNED,
     SUM,
 )
-from service.store.schema import cluster_minutes, counters, rejects
 from service.store.writers.runs import EndedTotals
 
 KEPT_REJECTS: Final = 10_000
@@ -75,13 +75,13 @@ def count_durations(
     _COUNTERS.write(connection, [(cluster_id, *key, by) for key, by in sorted(grown.items()) if by])
 
 
-def count_detection(connection: Connection, cluster_id: int, standing_since_ms: int, confirmed_at_ms: int) -> None:
+def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: int, confirmed_at_ms: int) -> None:
     """Adds a hanging transaction that was confirmed just now; its partition was first seen stalled at
-    `standing_since_ms`.
+    `stalled_since_ms`.
 
     Call it in the transaction that stores the finding, so that both count once.
     """
-    _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(standing_since_ms, confirmed_at_ms))
+    _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(stalled_since_ms, confirmed_at_ms))
 
 
 def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Engine, delete, func, insert, or_, select
 from service.domain.findings.finding import Finding, Key
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change
+from service.store.backends import backend_of
+from service.store.backends.backend import Lock
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.rows.findings import finding_of, row_of
@@ -51,9 +53,7 @@ class FindingWriter:
                 if c.event is not None
             ]
             if events:
-                if connection.dialect.name == "postgresql":
-                    # numbers are given before they are committed, and listeners ask for what follows a number
-                    connection.exec_driver_sql("LOCK TABLE finding_events IN SHARE ROW EXCLUSIVE MODE")
+                backend_of(connection).lock(connection, Lock.NUMBER_EVENTS)
                 connection.execute(insert(finding_events), events)
                 newest = connection.scalar(select(func.max(finding_events.c.sequence))) or 0
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))

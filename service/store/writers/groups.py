@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 from sqlalchemy import Engine, bindparam, delete, select
 
 from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.schema import group_offsets
 
 LONGEST_NAME: Final = 600
-"""Maximum number of characters kept of a group's name: PostgreSQL's index holds 2,704 bytes a row, and Kafka allows
+"""Maximum number of characters kept of a group's name: an index of a server holds 2,704 bytes a row, and Kafka allows
 more."""
 
 _DIGEST: Final = 16
@@ -94,7 +94,7 @@ def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> Gro
     return GroupOffset(
         *new[:6],
         observed_at_ms=at_ms,
-        standing_since_ms=at_ms if same is None else same.standing_since_ms,
+        unchanged_since_ms=at_ms if same is None else same.unchanged_since_ms,
         producer_id=new.producer_id,
         isolation=new.isolation,
         lso=old.lso if new.lso is None and old is not None else new.lso,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import EXPIRED, OPEN
-from service.store.display import printable
+from service.store.escaped_text import printable
 from service.store.many_rows import Upsert, batched, look_up
 from service.store.rows.ids import IdRow
 from service.store.rows.left_behind import Divided, Places, Record, divide
@@ -37,7 +37,9 @@ STATES: Final = Upsert(coordinator_states, add=("ids",))
 _CLOSE = delete(open_participants).where(_O.cluster_id == bindparam("cluster"), _O.transactional_id == bindparam("key"))
 _OTHERS_OF_CLUSTER = select(_L.partition).where(_L.cluster_id == bindparam("cluster")).limit(1)
 _DROP = delete(left_behind_records).where(
-    _L.cluster_id == bindparam("cluster"), _L.transactional_id == bindparam("key"), _L.partition == bindparam("place")
+    _L.cluster_id == bindparam("cluster"),
+    _L.transactional_id == bindparam("key"),
+    _L.partition == bindparam("of_partition"),
 )
 _LONGEST_TOPIC: Final = 249  # Kafka's limit; a longer name, from a broken record, might not fit into the index
 
@@ -109,7 +111,8 @@ class IdRows:
         STATES.write(connection, moved)
         if self._divided:
             counting = [
-                {"cluster": cluster_id, "key": key, "place": self.counting[key].partition} for key in self._divided
+                {"cluster": cluster_id, "key": key, "of_partition": self.counting[key].partition}
+                for key in self._divided
             ]
             connection.execute(_DROP, counting)
             records = chain.from_iterable(self._others[key].values() for key in sorted(self._divided))

@@ -17,7 +17,7 @@ from service.domain.transaction_log.facts import Decided
 from service.domain.transaction_log.states import PREPARE_COMMIT
 from service.store.id_key import id_key
 from service.store.lease import Lease, check
-from service.store.many_rows import Upsert, batched
+from service.store.many_rows import Upsert, batched, json_for
 from service.store.queries.marker_audit import MOST_ENDED_LOGS, Witness
 from service.store.schema import (
     audited_partitions,
@@ -46,12 +46,12 @@ _AUDITED = Upsert(audited_partitions, replace=("from_offset", "gaps", "rejects")
 _ENDED = Upsert(ended_logs)
 _U, _W, _M, _A, _E = unended_records.c, waiting_decisions.c, waiting_markers.c, audited_partitions.c, ended_logs.c
 _DELETE_DECISION = delete(waiting_decisions).where(
-    _W.cluster_id == bindparam("cluster"), _W.log_partition == bindparam("place"), _W.offset == bindparam("at")
+    _W.cluster_id == bindparam("cluster"), _W.log_partition == bindparam("of_partition"), _W.offset == bindparam("at")
 )
 _DELETE_MARKER = delete(waiting_markers).where(
     _M.cluster_id == bindparam("cluster"),
     _M.topic == bindparam("name"),
-    _M.partition == bindparam("place"),
+    _M.partition == bindparam("of_partition"),
     _M.offset == bindparam("at"),
 )
 
@@ -69,7 +69,7 @@ class Torn(NamedTuple):
 class Settled(NamedTuple):
     """The outcome of one comparison.
 
-    - `told`: log partition and offset of all records of the decisions in `results`.
+    - `decided_in`: log partition and offset of all records of the decisions in `results`.
     - `gone`: tailed partitions that are tailed no longer.
     - `begun`: the first offsets of partitions that are compared from now on.
     - `ownerless`: partitions and producer ids whose records without an end may be of a transaction in `results`.
@@ -77,7 +77,7 @@ class Settled(NamedTuple):
     """
 
     results: Mapping[Decision, Result]
-    told: tuple[tuple[int, int], ...] = ()
+    decided_in: tuple[tuple[int, int], ...] = ()
     torn: tuple[Torn, ...] = ()
     used: tuple[SeenMarker, ...] = ()
     gone: tuple[TopicPartition, ...] = ()
@@ -104,8 +104,8 @@ def keep_decisions(
             continue
         others = sum(not audited(topic) and not topic.startswith(_INTERNAL) for topic, _ in places)
         values = (one.partition, one.offset, id_key(one.transactional_id), one.producer_id, one.producer_epoch)
-        told = (one.state == PREPARE_COMMIT, one.start_ms, one.at_ms, _json(connection, tailed), others, now_ms)
-        rows.append((cluster_id, *values, *told, _not_before_ms(steps[one.partition])))
+        decided = (one.state == PREPARE_COMMIT, one.start_ms, one.at_ms, json_for(connection)(tailed), others, now_ms)
+        rows.append((cluster_id, *values, *decided, _not_before_ms(steps[one.partition])))
     _DECISIONS.write(connection, rows)
 
 
@@ -191,7 +191,7 @@ def _keep_ended(connection: Connection, cluster_id: int, topic: str, steps: Mapp
         ).all()
         if not (unended or markers) or len(unended) > MOST_KEPT or len(markers) > MOST_KEPT:
             continue
-        kept = (_json(connection, [list(one) for one in found]) for found in (markers, unended))
+        kept = (json_for(connection)([list(one) for one in found]) for found in (markers, unended))
         rows.append((cluster_id, topic, partition, before.topic_id, now_ms, *kept, begun.gaps, begun.rejects))
     _ENDED.write(connection, rows[: max(room, 0)])
 
@@ -242,7 +242,7 @@ class MarkerAuditWriter:
             _AUDITED.write(connection, begun)
 
     def begin_anew(self, given_up: Collection[Decision]) -> None:
-        """Gives up everything that waits: what is missing on either side cannot be told. Counts it as unseen."""
+        """Gives up everything that waits: what is missing on either side is not known. Counts it as unseen."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             cluster_id = self._lease.cluster_id
@@ -252,12 +252,14 @@ class MarkerAuditWriter:
 
     def _remove(self, connection: Connection, settled: Settled) -> None:
         cluster_id = self._lease.cluster_id
-        if settled.told:
-            keys = [{"cluster": cluster_id, "place": place, "at": at} for place, at in sorted(settled.told)]
+        if settled.decided_in:
+            keys = [
+                {"cluster": cluster_id, "of_partition": number, "at": at} for number, at in sorted(settled.decided_in)
+            ]
             connection.execute(_DELETE_DECISION, keys)
         if settled.used:
             markers = [(*one.topic_partition, one.offset) for one in sorted(settled.used)]
-            names = ("cluster", "name", "place", "at")
+            names = ("cluster", "name", "of_partition", "at")
             connection.execute(_DELETE_MARKER, [dict(zip(names, (cluster_id, *one), strict=True)) for one in markers])
         for topic, partition in settled.gone:
             for table in (unended_records, waiting_markers, audited_partitions):
@@ -304,10 +306,3 @@ class MarkerAuditWriter:
 
 def _plain(markers: Iterable[SeenMarker]) -> list[list[object]]:
     return [[one.topic, one.partition, one.offset, one.is_commit, one.at_ms] for one in markers]
-
-
-def _json(connection: Connection, value: object) -> object:
-    """Returns the value as the database's driver takes JSON: `Upsert` bypasses SQLAlchemy's own conversion."""
-    kind = waiting_decisions.c.participants.type.dialect_impl(connection.dialect)
-    bind = kind.bind_processor(connection.dialect)
-    return value if bind is None else bind(value)

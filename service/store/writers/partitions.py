@@ -43,7 +43,7 @@ _OBSERVATIONS = Upsert(
     data_partitions, columns=("cluster_id", *_OBSERVED, "why_code"), replace=(*_OBSERVED[2:], "why_code")
 )
 _ENTRIES = Upsert(open_entries, replace=Entry._fields[3:], columns=("cluster_id", *Entry._fields))
-_WATCH = Upsert(partition_watch, replace=("looked_at_ms", "not_covered"))
+_WATCH = Upsert(partition_watch, replace=("observed_at_ms", "not_covered"))
 
 
 def _at(table: Table) -> ColumnElement[bool]:
@@ -79,16 +79,16 @@ class PartitionWriter(SourceWriter):
         """
         with self._transaction(before_ms) as connection:
             watched_ms = connection.scalar(
-                select(partition_watch.c.looked_at_ms).where(partition_watch.c.cluster_id == self._cluster_id)
+                select(partition_watch.c.observed_at_ms).where(partition_watch.c.cluster_id == self._cluster_id)
             )
             places = _places(batch)
             before = self._stored(connection, places, watched_ms or NEVER_MS)
             after = Partitions(before.watched_ms, dict(before.rows), {at: dict(e) for at, e in before.entries.items()})
             observations = sum(
-                [after.apply_observation(look) for look in sorted(batch.observations, key=attrgetter("looked_at_ms"))]
+                [after.apply_observation(look) for look in sorted(batch.observations, key=attrgetter("observed_at_ms"))]
             )
             reads = sum([after.apply_read(read) for read in sorted(batch.reads, key=attrgetter("read_at_ms"))])
-            is_newest = batch.looked_at_ms >= before.watched_ms
+            is_newest = batch.observed_at_ms >= before.watched_ms
             if is_newest and batch.is_full:
                 _forget_others(after, batch, self._found(connection), now_ms)
             self._write_rows(connection, before, after)
@@ -140,8 +140,8 @@ class PartitionWriter(SourceWriter):
         return {"of_cluster": self._cluster_id, "of_topic": place[0], "of_partition": place[1]}
 
     def _finish(self, connection: Connection, batch: PartitionsBatch) -> None:
-        _WATCH.write(connection, [(self._cluster_id, batch.looked_at_ms, batch.not_covered)])
-        self._save_status(connection, batch.looked_at_ms, batch.trouble)
+        _WATCH.write(connection, [(self._cluster_id, batch.observed_at_ms, batch.not_covered)])
+        self._save_status(connection, batch.observed_at_ms, batch.trouble)
 
 
 def _places(batch: PartitionsBatch) -> list[TopicPartition] | None:
@@ -160,7 +160,7 @@ def _forget_others(
     named = {(look.topic, look.partition) for look in batch.observations}
     for place in partitions.rows.keys() - named:
         row = partitions.rows[place]
-        if not row.is_gone or (row.looked_at_ms < now_ms - GONE_KEPT_MS and place not in found):
+        if not row.is_gone or (row.observed_at_ms < now_ms - GONE_KEPT_MS and place not in found):
             partitions.forget(place)
 
 

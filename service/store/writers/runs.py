@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from service.domain.transaction_log.facts import LogBatch, Minute, Run, Step
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.id_key import KEY_ID_BYTES, id_key
 
 

@@ -12,6 +12,7 @@ from service.domain.reasons.coding import encode, encode_if
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import is_log_absent
 from service.processes import progress
+from service.store.backends import backend_of
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.progress import Position, drop_positions, save_positions
@@ -21,8 +22,8 @@ from service.store.writers.range_plan import Step
 
 NEVER_MS: Final = 0
 
-_WELL = Upsert(source_status, replace=("as_of_ms", "error", "error_code"))
-_IN_TROUBLE = Upsert(source_status, replace=("error", "error_code"))
+_WELL = Upsert(source_status, replace=("as_of_ms", "error"))
+_IN_TROUBLE = Upsert(source_status, replace=("error",))
 
 RATE_WINDOW_MS: Final = 10_000
 
@@ -47,12 +48,11 @@ class SourceWriter:
         """Begins a transaction under the lease. LeaseLost: stop. StoreUnavailable: try again. `before_ms`: duration of
         the previous batch, which is counted.
 
-        `ahead`: a later transaction stores the progress. PostgreSQL then need not wait for the disk: it writes its log
-        in order, so that transaction is never there without this one.
+        `ahead`: a later transaction stores the progress, so that this one need not wait for the disk.
         """
         with self._engine.begin() as connection:
-            if ahead and connection.dialect.name == "postgresql":
-                connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            if ahead:
+                backend_of(connection).commit_early(connection)
             check(connection, self._lease)
             progress.step()
             count_batch(connection, self._cluster_id, self.source, before_ms)
@@ -62,11 +62,9 @@ class SourceWriter:
         """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble. A
         log that does not exist is as current as it can be: both are written."""
         if trouble is None or is_log_absent(trouble):
-            code = None if trouble is None else trouble.code
-            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble), code)])
+            _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
-            row = (self._cluster_id, self.source, NEVER_MS, encode(trouble), trouble.code)
-            _IN_TROUBLE.write(connection, [row])
+            _IN_TROUBLE.write(connection, [(self._cluster_id, self.source, NEVER_MS, encode(trouble))])
 
 
 def begin_generations(

@@ -19,7 +19,7 @@ from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums, minut
 from service.domain.transaction_log.states import TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
-from service.store.queries.without_log import without_log
+from service.store.queries.pipeline import without_log
 from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import coordinator_states, transactional_ids
 from service.store.writers.counters import count_durations, count_ends, keep_rejects

@@ -16,7 +16,7 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow, StatusRow
 from service.store.queries.findings import FindingCount
-from service.store.rows.counters import CONTRADICTIONS
+from service.store.schema.history import CONTRADICTIONS
 from service.views.cluster import unknowns
 from service.views.cluster.sources import Source, read_stalls, sources_of
 from service.views.cluster.unknowns import Unknown
@@ -51,7 +51,7 @@ NO_RATES: Final = Rates(0, 0.0, 0.0)
 class Description(NamedTuple):
     """A cluster. `as_of_ms`: time of the newest success of any of its sources. `ids`: numbers of ids by state.
     `counts`: of findings, by kind and status. `truncated`: by kind, what was left out because a bound was reached.
-    `ended`: ended transactions by the words of `service.store.rows.counters`. `configs`: value and source by name."""
+    `ended`: ended transactions by the words of `service.store.schema.history`. `configs`: value and source by name."""
 
     cluster: ClusterRow
     as_of_ms: int | None

@@ -93,7 +93,7 @@ def _sampled(
     """Returns the source of the data partitions. They are sampled, so they have no position. A broker that does not
     answer is reported in `error`; the other brokers are still sampled.
     """
-    has_looked = coverage.looked_at_ms is not None
+    has_looked = coverage.observed_at_ms is not None
     return Source(
         name=SourceName.PARTITIONS,
         position=None,
@@ -110,7 +110,7 @@ def _sampled(
 
 def _why(status: StatusRow, coverage: judged_partitions.Coverage) -> str | None:
     """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
-    if coverage.looked_at_ms is None:
+    if coverage.observed_at_ms is None:
         return text_of(status.error) or "no partition has been sampled yet"
     if coverage.hides_all:
         return text_of(status.error) or "no topic is visible: there is none, or DESCRIBE is denied"

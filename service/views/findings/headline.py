@@ -10,7 +10,7 @@ from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.reasons.hanging import HangReason
 from service.domain.worlds.verdict import Decided
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.views import words
 
 _TONES: Final = {Severity.CRITICAL: "critical", Severity.WARNING: "warning", Severity.INFO: "info"}

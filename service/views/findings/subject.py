@@ -10,7 +10,7 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.outlook import Heals, Outlook
 from service.domain.reasons.unread import is_denied
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.views import addresses
 from service.views.partitions.blocking_chain import Link
 

@@ -26,7 +26,7 @@ from service.domain.transaction_log.known_log import KnownLog, known_log, limits
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
 from service.store.queries.owners import owners
-from service.store.queries.partitions import looked_at_ms
+from service.store.queries.partitions import observed_at_ms
 from service.store.schema import data_partitions, findings, partition_watch
 
 MOST_JUDGED: Final = 2_000
@@ -77,12 +77,12 @@ class UnjudgedPartitions(NamedTuple):
 
 class Coverage(NamedTuple):
     """The numbers of partitions that are watched, answered recently, can be judged, are stalled (`blocked`), and exist
-    but are not watched (`not_covered`). `looked_at_ms`: when all were last observed; None before the first time.
+    but are not watched (`not_covered`). `observed_at_ms`: when all were last observed; None before the first time.
     `answered_at_ms`: the same, but if none of them answers any more, when one last did.
     `missing`: why the others cannot be judged, the commonest reasons first. `hides_all`: the cluster has used
     transactions but shows no partition, because Kafka hides topics that may not be described."""
 
-    looked_at_ms: int | None = None
+    observed_at_ms: int | None = None
     watched: int = 0
     answering: int = 0
     judged: int = 0
@@ -123,7 +123,7 @@ def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
 
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
     """Returns each of the rows judged, as of the last observation of all partitions."""
-    as_of_ms = looked_at_ms(connection, cluster_id)
+    as_of_ms = observed_at_ms(connection, cluster_id)
     stalled = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not stalled:
         return [JudgedPartition(row, why=row.why) for row in rows]
@@ -201,7 +201,7 @@ def judged_stalled(connection: Connection, cluster_id: int) -> list[JudgedPartit
 def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPartition] | None = None) -> Coverage:
     """Returns the coverage as of the last observation of all partitions. `judged`: the answer of `judged_stalled`, if
     the caller has it already."""
-    as_of_ms = looked_at_ms(connection, cluster_id)
+    as_of_ms = observed_at_ms(connection, cluster_id)
     if as_of_ms is None:
         return Coverage()
     counts = read_partitions.counts(connection, cluster_id, as_of_ms - SAMPLE_FRESH_MS)
@@ -213,7 +213,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
     if counts.stalled > MOST_JUDGED:
         missing.append(UnjudgedPartitions(TOO_MANY_PARTITIONS, counts.stalled - MOST_JUDGED, ()))
     return Coverage(
-        looked_at_ms=as_of_ms,
+        observed_at_ms=as_of_ms,
         watched=counts.watched,
         answering=counts.answering,
         judged=max(counts.answering - sum(one.partitions for one in missing), 0),

@@ -16,7 +16,7 @@ from service.domain.partitions.offset_spans import SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import OwnDecision, decisions_of_findings, own_decisions
 from service.kafka.client import KafkaClient
 from service.partition_log import logged_transactions
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.decisions import (
     CoordinatorDecisions,

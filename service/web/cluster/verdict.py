@@ -78,9 +78,9 @@ def _not_judged(seen: Seen) -> str:
 def _nothing_hangs(seen: Seen) -> Verdict:
     coverage, links = seen.coverage, seen.links
     is_empty = not coverage.unknown and not links and not seen.ids and not seen.is_log_unread
-    if is_empty and coverage.looked_at_ms is not None:
+    if is_empty and coverage.observed_at_ms is not None:
         return Verdict(EMPTY, "info", "No transactions seen yet.")
-    if coverage.looked_at_ms is None:
+    if coverage.observed_at_ms is None:
         return Verdict(UNKNOWN, "unknown", "Unknown: no partition has been sampled yet.")
     if coverage.hides_all:
         return Verdict(UNKNOWN, "unknown", "Unknown: no topic that its transactions write to is visible.")

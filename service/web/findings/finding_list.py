@@ -19,7 +19,7 @@ from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.outlook import Outlook
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.queries import findings
 from service.store.queries.findings import FindingCursor, FindingSelection
 from service.views.addresses import page_of

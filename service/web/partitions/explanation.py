@@ -11,7 +11,7 @@ from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import decision_text
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import CauseCode, Confidence
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.views.addresses import transaction_page
 from service.views.cause_words import Word, word_of
 from service.views.partitions.offsets import ExplainedOffsets, ExplainedSpan

@@ -50,7 +50,7 @@ class GroupRow(NamedTuple):
     lag_to_lso: int | None
     lag_to_hw: int | None
     members: int | None
-    standing_since_ms: int
+    unchanged_since_ms: int
     is_blocked: bool
     is_pending: bool
     to_go: int | None
@@ -94,7 +94,7 @@ def _row(one: AffectedGroup) -> GroupRow:
         lag_to_lso=_lag(committed, last_stable_offset),
         lag_to_hw=_lag(committed, high_watermark),
         members=one.offset.members,
-        standing_since_ms=one.offset.standing_since_ms,
+        unchanged_since_ms=one.offset.unchanged_since_ms,
         is_blocked=one.is_blocked,
         is_pending=one.is_pending,
         to_go=max(one.stalled_lso - (committed or 0), 0) if one.relation == GroupRelation.WILL_STOP else None,

@@ -17,7 +17,7 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import past_time
-from service.store.display import display_id, printable
+from service.store.escaped_text import display_id, printable
 from service.store.queries import findings as read_findings
 from service.store.queries import partitions
 from service.store.queries.findings import FindingSelection

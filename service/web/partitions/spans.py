@@ -7,7 +7,7 @@ from typing import Final
 
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.open_entries import RelationKind
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.views import words
 from service.views.addresses import transaction_page
 from service.views.partitions.judged import JudgedEntry, JudgedPartition

@@ -13,7 +13,7 @@ from service.api.schemas.transactions import State
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import CODES, EXPIRED, NAMES
-from service.store.display import display_id, printable
+from service.store.escaped_text import display_id, printable
 from service.store.queries.transaction_pages import Selection
 
 SORTS: Final = {

@@ -21,7 +21,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.known_log import KnownLog
 from service.domain.transaction_log.states import is_time
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.id_key import id_key
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import EndedCounts

@@ -23,7 +23,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.deadlines import expires_at_ms
 from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from service.store.id_key import id_key
 from service.store.queries import findings, transactions
 from service.store.queries.clusters import coordinators

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind, Severity
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.stores import client_of, open_id

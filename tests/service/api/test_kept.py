@@ -11,9 +11,9 @@ import pytest
 from fastapi import Request, Response
 
 from service.api.http.kept import KEPT_MS, Answers
+from service.store.data_version import DataVersions
 from service.store.engine import open_reader
 from service.store.errors import StoreUnavailable
-from service.store.moment import Moments
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import NOW_MS, Id, SeededCluster, client_of
 from tests.helpers.waiting import LIMIT_S
@@ -38,7 +38,7 @@ class Service:
         self.status = 200
         self.while_rendering: Callable[[], None] = lambda: None
         self.engine = open_reader(url)
-        self._answers = Answers(Moments(self.engine), lambda: self.now_ms)
+        self._answers = Answers(DataVersions(self.engine), lambda: self.now_ms)
 
     def get(self, *queries: str) -> list[str]:
         """Asks with all queries at once."""

@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from service.api.routes import resolve
 from service.app import create_app
 from service.store.engine import API_WAIT_S
-from service.store.rebuild import rebuild
+from service.store.migrate import rebuild
 from tests.helpers.damaged_pages import PAGE, all_of, overwrite, pages_of
 from tests.helpers.postgres import Postgres
 from tests.helpers.resolving import ResolveApi, resolve_api
@@ -140,8 +140,8 @@ def test_a_file_that_was_cut_is_damaged_too(file: Path) -> None:
         assert serves(client)
 
 
-def test_a_newer_store_is_called_newer(client: TestClient, file: Path) -> None:
-    for revision, says in (("9999", "it is newer than this version of txnscope"), ("0001", "`txnscope migrate`")):
+def test_a_store_of_another_version_is_refused_with_the_remedy(client: TestClient, file: Path) -> None:
+    for revision, says in (("r9999", "update txnscope"), ("0001", "from before the first release.* a new one")):
         with sqlite3.connect(file) as raw:
             raw.execute("UPDATE alembic_version SET version_num = ?", (revision,))
         raw.close()

@@ -15,7 +15,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.store import clusters
-from service.store.display import display_id
+from service.store.escaped_text import display_id
 from tests.helpers.stores import (
     DESCRIPTION,
     INT64_MAX,

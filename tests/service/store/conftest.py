@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,8 @@ from sqlalchemy import Engine
 
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import TOPIC
-from service.store import clusters, lease, progress
+from service.store import clusters, lease, migrate, progress
+from service.store.backends import URL_FORMS
 from service.store.engine import open_engine
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
@@ -23,7 +25,7 @@ from tests.helpers.migrated import migrated
 from tests.helpers.postgres import Postgres
 from tests.service.store.logs import NOW_MS
 
-BACKENDS = ("sqlite", "postgresql")
+BACKENDS = tuple(URL_FORMS)
 
 
 def only_on(backend: str, fixture: str = "url") -> pytest.MarkDecorator:
@@ -67,6 +69,40 @@ class Cluster(NamedTuple):
 def take_over(engine: Engine, cluster_id: int, owner: str = "standby", now_ms: int = NOW_MS) -> Lease | None:
     """Takes the lease from a holder that has not renewed it for long enough."""
     return lease.acquire(engine, cluster_id, owner, now_ms, expired=lease.newest_renewal(engine, cluster_id))
+
+
+_NEXT_REVISION = """import sqlalchemy as sa
+from alembic import op
+
+revision = "r9998"
+down_revision = "{head}"
+
+
+def upgrade():
+    op.add_column("clusters", sa.Column("added", sa.String()))
+"""
+
+
+@pytest.fixture
+def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Once called, this version of the code has one more revision, which it returns."""
+
+    def begin() -> str:
+        scripts = tmp_path / "migrations"
+        shutil.copytree(migrate._SCRIPTS, scripts)
+        (scripts / "versions" / "r9998_next.py").write_text(_NEXT_REVISION.format(head=migrate.head()))
+        monkeypatch.setattr(migrate, "_SCRIPTS", scripts)
+        _forget_scripts()
+        return "r9998"
+
+    yield begin
+    monkeypatch.undo()
+    _forget_scripts()
+
+
+def _forget_scripts() -> None:
+    migrate.head.cache_clear()
+    migrate.is_known.cache_clear()
 
 
 @pytest.fixture(params=BACKENDS)

@@ -52,9 +52,9 @@ class Watched:
         """One batch; all partitions were looked at when the newest of its looks was made, unless `more` says."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
-        looked_at_ms = max((one.looked_at_ms for one in looks), default=NOW_MS)
-        batch = PartitionsBatch(looked_at_ms, looks, reads)._replace(**more)
-        return self.writer.apply(batch, now_ms or batch.looked_at_ms)
+        observed_at_ms = max((one.observed_at_ms for one in looks), default=NOW_MS)
+        batch = PartitionsBatch(observed_at_ms, looks, reads)._replace(**more)
+        return self.writer.apply(batch, now_ms or batch.observed_at_ms)
 
     def row(self, partition: int = 0) -> PartitionState | None:
         with self.cluster.engine.connect() as connection:

@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
 from sqlalchemy import Engine, select
 
 from service.access.actions import Action, Outcome
@@ -16,11 +14,10 @@ from service.access.principal import parse_grants
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
-from service.store import api_keys, audit_events, clusters, mutes, schema
+from service.store import api_keys, audit_events, mutes, schema
 from service.store.audit_events import AuditEvent, AuditSelection
 from service.store.engine import open_engine
 from service.store.errors import StoreError
-from service.store.migrate import config, upgrade
 from service.store.mutes import Wish
 from service.store.retention import AUDIT_KEPT_MS, Retention
 from tests.helpers.findings import observe
@@ -134,37 +131,3 @@ def test_the_longest_mute_that_is_for_a_finding_counts(cluster: Cluster) -> None
         assert mutes.with_mutes(connection, cluster.id + 1, [one]) == [one]
         assert mutes.with_mutes(connection, cluster.id, []) == []
     assert (muted.muted_until_ms, by_rule.muted_until_ms) == (NOW_MS + 9, NOW_MS + 60)
-
-
-def test_attempts_of_an_earlier_version_are_in_the_audit(empty_url: str) -> None:
-    engine = open_engine(empty_url)
-    with engine.begin() as connection:
-        command.upgrade(config(connection), "0011")
-    assert clusters.bind(engine, "orders", "kafka", NOW_MS) == 1
-    values = {
-        "cluster_id": 1,
-        "at_ms": NOW_MS,
-        "finding_id": "f1",
-        "operator": "ann",
-        "dry_run": False,
-        "marker": "ABORT",
-        "topic": "orders",
-        "partition": 3,
-        "producer_id": 7,
-        "producer_epoch": 2,
-        "coordinator_epoch": 5,
-        "start_offset": 100,
-        "outcome": "refused",
-        "error": "no leader",
-    }
-    old = sa.table("audit", *map(sa.column, values))
-    with engine.begin() as connection:
-        connection.execute(old.insert().values(values))
-    upgrade(engine)
-    (one,) = audited(engine, 1)
-    assert one == AuditEvent(NOW_MS, Action.RESOLVE, Outcome.REFUSED, "ann", None, "f1", "ABORT to orders-3: no leader")
-    with engine.begin() as connection:
-        command.downgrade(config(connection), "0011")
-    upgrade(engine)
-    assert len(audited(engine, 1)) == 1
-    engine.dispose()

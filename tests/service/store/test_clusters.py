@@ -5,12 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, select
 
 from service.store import clusters, schema
 from service.store.engine import open_engine
 from service.store.errors import ClusterMismatch
-from service.store.migrate import upgrade
 from tests.helpers.waiting import LIMIT_S
 from tests.service.store.conftest import Cluster, patient
 from tests.service.store.logs import NOW_MS
@@ -33,19 +32,6 @@ def test_a_second_name_for_one_kafka_cluster_is_refused_in_a_line_that_says_what
         " choose --cluster 'our prod' or another --store"
     )
     assert names(engine) == ["our prod"]
-
-
-def test_of_two_names_in_an_older_store_the_one_bound_first_keeps_the_kafka_cluster(engine: Engine) -> None:
-    with engine.begin() as connection:
-        for name, bound_at_ms in (("first", NOW_MS), ("second", NOW_MS - 3_600_000)):  # by a clock an hour behind
-            row = {"name": name, "kafka_cluster_id": "abc", "bound_at_ms": bound_at_ms}
-            connection.execute(insert(schema.clusters).values(row))
-    upgrade(engine)
-    assert clusters.bind(engine, "first", "abc", NOW_MS) == 1
-    with pytest.raises(ClusterMismatch, match="has the name 'first' in this store, not 'second'"):
-        clusters.bind(engine, "second", "abc", NOW_MS)
-    with pytest.raises(ClusterMismatch, match="'second' belongs to Kafka cluster 'abc'"):
-        clusters.bind(engine, "second", "xyz", NOW_MS)
 
 
 def test_a_cluster_that_was_renamed_goes_on_under_its_new_name(engine: Engine) -> None:

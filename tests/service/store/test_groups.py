@@ -79,7 +79,7 @@ def test_whose_transaction_has_a_pending_offset_is_kept(cluster: Cluster, writer
     writer.replace([seen(is_unstable=True, producer_id=1 << 40)], NOW_MS)
     assert [one.producer_id for one in groups(cluster)] == [1 << 40]
     writer.replace([seen(is_unstable=True)], NOW_MS + 9)
-    assert [(one.producer_id, one.standing_since_ms) for one in groups(cluster)] == [(None, NOW_MS)]
+    assert [(one.producer_id, one.unchanged_since_ms) for one in groups(cluster)] == [(None, NOW_MS)]
 
 
 def test_what_is_not_seen_any_more_goes_unless_it_could_not_be_asked(cluster: Cluster, writer: GroupWriter) -> None:
@@ -111,7 +111,7 @@ def test_any_name_kafka_takes_can_be_kept(cluster: Cluster, writer: GroupWriter)
     writer.replace([seen(name) for name in names[1:]], NOW_MS + 5, unasked=names[:1])
     found = groups(cluster)
     assert len({one.group for one in found}) == 4
-    assert {one.standing_since_ms for one in found} == {NOW_MS}
+    assert {one.unchanged_since_ms for one in found} == {NOW_MS}
     assert "nul\\x00" in {one.group for one in found}
 
 

@@ -93,8 +93,8 @@ def test_trouble_is_told_and_as_of_stands_still(cluster: Cluster) -> None:
         return [tuple(r.values()) for r in rows(cluster.engine, schema.source_status, cluster.id)]
 
     cluster.writer.report_trouble(NoBroker("b:9092"))
-    assert status() == [("transaction_state", 0, encode(NoBroker("b:9092")), "no_broker")]
+    assert status() == [("transaction_state", 0, encode(NoBroker("b:9092")))]
     cluster.writer.apply(batch([], read(0, 0)), NOW_MS)
-    assert status() == [("transaction_state", NOW_MS, None, None)]
+    assert status() == [("transaction_state", NOW_MS, None)]
     cluster.writer.apply(batch([], read(0, 0))._replace(trouble=NoLeader()), NOW_MS + 1)
-    assert status() == [("transaction_state", NOW_MS, encode(NoLeader()), "no_leader")]
+    assert status() == [("transaction_state", NOW_MS, encode(NoLeader()))]

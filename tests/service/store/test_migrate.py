@@ -13,12 +13,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, Table, inspect
 
+from service.store import clusters
 from service.store.engine import open_engine, open_reader
 from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import current, head, upgrade
 from service.store.schema import metadata
+from service.store.schema_check import SchemaCheck
 from tests.helpers.postgres import Postgres
 from tests.service.store.conftest import patient
+from tests.service.store.logs import NOW_MS
 
 
 @pytest.fixture
@@ -118,6 +121,26 @@ def test_a_store_of_a_newer_version_is_called_newer_and_is_left_as_it_is(engine:
         upgrade(engine)
     with engine.connect() as connection:
         assert current(connection) == "9999"
+
+
+def test_a_store_from_before_the_first_release_is_refused_with_the_remedy(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0016'")
+    with pytest.raises(StoreError, match=r"revision 0016, from before the first release, .* give --store a new one"):
+        upgrade(engine)
+    with engine.connect() as connection, pytest.raises(StoreError, match="from before the first release"):
+        SchemaCheck(engine).check(connection)
+
+
+def test_an_upgrade_to_the_next_version_keeps_what_there_is(engine: Engine, next_version: Callable[[], str]) -> None:
+    clusters.bind(engine, "orders", "kafka", NOW_MS)
+    revision = next_version()
+    with engine.connect() as connection, pytest.raises(StoreError, match=r"revision r0001; `txnscope migrate`"):
+        SchemaCheck(engine).check(connection)
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert current(connection) == revision
+        assert connection.exec_driver_sql("SELECT name, added FROM clusters").all() == [("orders", None)]
 
 
 def test_an_upgrade_that_fails_leaves_nothing_behind(empty: Engine) -> None:

@@ -87,22 +87,22 @@ def test_of_two_looks_in_one_batch_the_newer_one_stays_whatever_their_order(watc
 
 def test_what_nothing_is_told_of_is_as_it_was_when_all_were_looked_at(watched: Watched) -> None:
     watched.see(look(NOW_MS), look(NOW_MS, 110, partition=1))
-    watched.see(look(NOW_MS + 20_000, partition=1), looked_at_ms=NOW_MS + 20_000)
-    assert watched.there(0).looked_at_ms == NOW_MS + 20_000
+    watched.see(look(NOW_MS + 20_000, partition=1), observed_at_ms=NOW_MS + 20_000)
+    assert watched.there(0).observed_at_ms == NOW_MS + 20_000
     assert counts(watched, NOW_MS + 10_000)[:3] == (2, 2, 2)
     assert counts(watched, NOW_MS + 20_001)[:3] == (2, 0, 2)
 
 
 def test_who_does_not_answer_keeps_numbers_and_stall_and_is_told_apart(watched: Watched) -> None:
     watched.see(look(NOW_MS, samples="[2]"), described(NOW_MS + 1, entry()))
-    watched.see(looked_at_ms=NOW_MS + 4_000)
+    watched.see(observed_at_ms=NOW_MS + 4_000)
     watched.see(silent(NOW_MS + 5_000))
     row = watched.there()
-    assert (row.why, row.leader, row.looked_at_ms) == (NoLeader(), -1, NOW_MS + 5_000)
+    assert (row.why, row.leader, row.observed_at_ms) == (NoLeader(), -1, NOW_MS + 5_000)
     assert (row.log_start, row.last_stable_offset, row.high_watermark) == (10, 100, 110)
     assert (row.stalled_since_ms, row.samples, row.answered_at_ms) == (NOW_MS, "[2]", NOW_MS + 4_000)
     assert (row.read_at_ms, row.first) == (NOW_MS + 1, FIRST)
-    watched.see(looked_at_ms=NOW_MS + 8_000)
+    watched.see(observed_at_ms=NOW_MS + 8_000)
     watched.see(silent(NOW_MS + 9_000, "still none"))
     assert watched.there().answered_at_ms == NOW_MS + 4_000
     assert watched.open() == {7: (NOW_MS + 1, 100)}
@@ -159,7 +159,7 @@ def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched)
         (gone,) = partitions.gone(connection, watched.cluster.id)
         ((left,), _) = partitions.page(connection, watched.cluster.id, None, 10)
     assert left == watched.there(1)
-    assert (gone.topic_id, gone.looked_at_ms, gone.is_gone) == ("T", NOW_MS + 1, True)
+    assert (gone.topic_id, gone.observed_at_ms, gone.is_gone) == ("T", NOW_MS + 1, True)
     watched.see(look(NOW_MS + 3, topic_id="T2"), look(NOW_MS + 3, partition=1))
     assert watched.there().topic_id == "T2"
     watched.see(silent(NOW_MS + 4, is_gone=True))
@@ -178,7 +178,7 @@ def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) 
     assert status(watched) == (SourceName.PARTITIONS, NOW_MS + 1, NoBroker("b:9092"))
     watched.see(look(NOW_MS + 3), trouble=UnresponsiveBroker(2))
     assert status(watched) == (SourceName.PARTITIONS, NOW_MS + 1, UnresponsiveBroker(2))
-    assert counts(watched).looked_at_ms == NOW_MS + 3
+    assert counts(watched).observed_at_ms == NOW_MS + 3
 
 
 def test_the_driver_that_was_replaced_writes_nothing_more(watched: Watched) -> None:

@@ -11,7 +11,8 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import IntegrityError
 
 from service.store import clusters, schema
-from service.store.many_rows import COPIES_FROM, Upsert
+from service.store.backends.postgresql.copy_in import COPIES_FROM
+from service.store.many_rows import Upsert
 from tests.service.store.conftest import only_on
 from tests.service.store.logs import NOW_MS, rows
 

@@ -9,7 +9,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch
 from service.store.queries import clusters
 from service.store.queries.clusters import StatusRow
-from service.store.queries.without_log import APPEARS_WITHIN_MS
+from service.store.queries.pipeline import APPEARS_WITHIN_MS
 from service.views.partitions import judged as judged_partitions
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry, read

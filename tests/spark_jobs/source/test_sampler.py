@@ -105,11 +105,11 @@ def test_the_first_sample_has_all_and_the_next_ones_nothing_until_something_chan
     cluster.topic("__consumer_offsets")
     cluster.look()
     seen = cluster.take().seen
-    assert (seen.is_full, len(seen.observations), seen.trouble, seen.looked_at_ms) == (True, 3, None, T0)
+    assert (seen.is_full, len(seen.observations), seen.trouble, seen.observed_at_ms) == (True, 3, None, T0)
     assert seen.observations[0] == PartitionObservation("__consumer_offsets", 0, "id", 1, 0, 0, 10, 10, T0, None)
     cluster.look(4)
     seen = cluster.take().seen
-    assert (seen.observations, seen.is_full, seen.looked_at_ms) == ((), False, T0 + 4 * TICK)
+    assert (seen.observations, seen.is_full, seen.observed_at_ms) == ((), False, T0 + 4 * TICK)
 
 
 def test_a_sample_is_due_every_second_also_without_news(cluster: Cluster) -> None:
@@ -127,7 +127,7 @@ def test_a_clock_that_is_set_back_stops_nothing(cluster: Cluster) -> None:
     assert cluster.sampler.is_due()
     cluster.look(5)
     seen, requests = cluster.take()
-    assert (seen.is_full, seen.looked_at_ms) == (True, cluster.at_ms - TICK)
+    assert (seen.is_full, seen.observed_at_ms) == (True, cluster.at_ms - TICK)
     assert [look.stalled_since_ms for look in seen.observations] == [since]
     assert len(requests) == 1
 
@@ -137,7 +137,7 @@ def test_all_are_told_again_now_and_then(cluster: Cluster) -> None:
     cluster.look()
     seen = cluster.take().seen
     assert seen.is_full
-    assert [look.looked_at_ms for look in seen.observations] == [T0 + FULL_EVERY_MS]
+    assert [look.observed_at_ms for look in seen.observations] == [T0 + FULL_EVERY_MS]
 
 
 def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> None:
@@ -324,15 +324,15 @@ def test_a_new_leader_is_found_as_soon_as_the_old_one_refuses(cluster: Cluster) 
 def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster: Cluster) -> None:
     cluster.stand("orders", 10, 11)
     cluster.look(5)
-    looked_at_ms = cluster.at_ms - TICK
+    observed_at_ms = cluster.at_ms - TICK
     cluster.take()
     cluster.failure = "no broker of b:9092 answers"
     failure = reason(cluster.failure)
     cluster.look(FULL_EVERY_MS // TICK + 1)
     seen, requests = cluster.take()
-    assert (seen.trouble, seen.looked_at_ms, seen.observations, seen.is_full) == (
+    assert (seen.trouble, seen.observed_at_ms, seen.observations, seen.is_full) == (
         failure,
-        looked_at_ms,
+        observed_at_ms,
         (),
         False,
     )
@@ -359,7 +359,7 @@ def test_a_topic_that_is_deleted_or_created_again_is_told_as_gone(cluster: Clust
         ("orders", "other", False),
     ]
     assert (told[0].last_stable_offset, told[2].last_stable_offset) == (-1, 0)
-    assert told[2].looked_at_ms >= told[1].looked_at_ms
+    assert told[2].observed_at_ms >= told[1].observed_at_ms
     assert cluster.looks(4) == []
 
 

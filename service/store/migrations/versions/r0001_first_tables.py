@@ -1,234 +1,322 @@
-"""The first tables: states and counts, folded from the transaction log."""
+"""The tables of the first release."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+from service.store.schema.base import NAME, NUMBERS_ONCE, ROW_ID, where
+
+revision = "r0001"
 down_revision = None
+
+_TYPES: Final[dict[str, Any]] = {
+    "row_id": ROW_ID,
+    "name": NAME,
+    "cluster": sa.Integer(),
+    "text": sa.String(),
+    "bytes": sa.LargeBinary(),
+    "short": sa.SmallInteger(),
+    "int": sa.Integer(),
+    "long": sa.BigInteger(),
+    "float": sa.Float(),
+    "bool": sa.Boolean(),
+    "json": sa.JSON(),
+}
+
+_ID: Final = (
+    "transactional_id bytes, display text, partition int, generation int, offset long, timestamp_ms long,"
+    " leader_epoch int, state short, producer_id long, producer_epoch int, timeout_ms int, last_update_ms long,"
+    " start_ms long, client_transaction_version short, previous_producer_id long, partition_count int,"
+    " state_since_ms long, started_at_ms long?, last_outcome short?, commits long, aborts_client long,"
+    " aborts_timeout long, aborts_fenced long, aborts_admin long, aborts_unattributed long, abort_offset long?,"
+    " abort_cause text?, abort_confidence text?, abort_is_open bool?, abort_completed_ms long?, abort_counts bool?,"
+    " settles_at_ms long?"
+)
 
 
 def upgrade() -> None:
-
-    op.create_table(
+    _table(
         "clusters",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
-        sa.Column("kafka_cluster_id", sa.String(), nullable=False),
-        sa.Column("bound_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("counted_since_ms", sa.BigInteger(), nullable=True),
-        sa.Column("described_at_ms", sa.BigInteger(), nullable=True),
-        sa.Column("description", sa.JSON(), nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_clusters")),
-        sa.UniqueConstraint("name", name=op.f("uq_clusters_name")),
+        "id int, name text, kafka_cluster_id text, bound_at_ms long, counted_since_ms long?, described_at_ms long?,"
+        " description json?",
+        key="id",
+        unique=["name", "kafka_cluster_id"],
     )
-    op.create_table(
-        "cluster_minutes",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("minute_ms", sa.BigInteger(), nullable=False),
-        sa.Column("commits", sa.BigInteger(), nullable=False),
-        sa.Column("aborts", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_cluster_minutes_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("cluster_id", "minute_ms", name=op.f("pk_cluster_minutes")),
-    )
-    op.create_table(
-        "coordinator_states",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=False),
-        sa.Column("state", sa.SmallInteger(), nullable=False),
-        sa.Column("ids", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["cluster_id"], ["clusters.id"], name=op.f("fk_coordinator_states_cluster_id_clusters")
-        ),
-        sa.PrimaryKeyConstraint("cluster_id", "partition", "state", name=op.f("pk_coordinator_states")),
-    )
-    op.create_table(
-        "counters",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("name", sa.String(), nullable=False),
-        sa.Column("label", sa.String(), nullable=False),
-        sa.Column("value", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_counters_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("cluster_id", "name", "label", name=op.f("pk_counters")),
-    )
-    op.create_table(
-        "data_gaps",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("source", sa.String(), nullable=False),
-        sa.Column("topic", sa.String(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=False),
-        sa.Column("generation", sa.Integer(), nullable=False),
-        sa.Column("from_offset", sa.BigInteger(), nullable=False),
-        sa.Column("to_offset", sa.BigInteger(), nullable=False),
-        sa.Column("reason", sa.String(), nullable=False),
-        sa.Column("seen_at_ms", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_data_gaps_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_data_gaps")),
-    )
-    op.create_table(
-        "leases",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("owner", sa.String(), nullable=False),
-        sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("renewed_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("released", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_leases_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("cluster_id", name=op.f("pk_leases")),
-    )
-    op.create_table(
+    _table("leases", "cluster_id cluster, owner text, epoch long, renewed_at_ms long, released bool", key="cluster_id")
+    _table(
         "log_partitions",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("source", sa.String(), nullable=False),
-        sa.Column("topic", sa.String(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=False),
-        sa.Column("topic_id", sa.String(), nullable=False),
-        sa.Column("generation", sa.Integer(), nullable=False),
-        sa.Column("next_offset", sa.BigInteger(), nullable=False),
-        sa.Column("leader", sa.Integer(), nullable=False),
-        sa.Column("leader_epoch", sa.Integer(), nullable=False),
-        sa.Column("log_start", sa.BigInteger(), nullable=False),
-        sa.Column("counted_from", sa.BigInteger(), nullable=False),
-        sa.Column("end_offset", sa.BigInteger(), nullable=False),
-        sa.Column("end_asked_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("read_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("records", sa.BigInteger(), nullable=False),
-        sa.Column("bytes", sa.BigInteger(), nullable=False),
-        sa.Column("transitions_per_s", sa.Float(), nullable=False),
-        sa.Column("window_started_ms", sa.BigInteger(), nullable=False),
-        sa.Column("window_records", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_log_partitions_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("cluster_id", "source", "topic", "partition", name=op.f("pk_log_partitions")),
+        "cluster_id cluster, source text, topic text, partition int, topic_id text, generation int, next_offset long,"
+        " leader int, leader_epoch int, log_start long, counted_from long, end_offset long, end_asked_at_ms long,"
+        " read_at_ms long, records long, bytes long, transitions_per_s float, window_started_ms long,"
+        " window_records long, witnessed_from long, topic_partitions int?",
+        key="cluster_id, source, topic, partition",
     )
-    op.create_table(
-        "open_participants",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("topic", sa.String(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=False),
-        sa.Column("transactional_id", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_open_participants_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint(
-            "cluster_id", "topic", "partition", "transactional_id", name=op.f("pk_open_participants")
-        ),
-    )
-    op.create_index(
-        op.f("ix_open_participants_cluster_id_transactional_id"),
-        "open_participants",
-        ["cluster_id", "transactional_id"],
-    )
-
-    op.create_table(
-        "producer_ids",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("producer_id", sa.BigInteger(), nullable=False),
-        sa.Column("transactional_id", sa.LargeBinary(), nullable=False),
-        sa.Column("first_seen_ms", sa.BigInteger(), nullable=False),
-        sa.Column("last_seen_ms", sa.BigInteger(), nullable=False),
-        sa.Column("first_epoch", sa.Integer(), nullable=False),
-        sa.Column("last_epoch", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_producer_ids_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("cluster_id", "transactional_id", "producer_id", name=op.f("pk_producer_ids")),
-    )
-    op.create_index(op.f("ix_producer_ids_cluster_id_producer_id"), "producer_ids", ["cluster_id", "producer_id"])
-
-    op.create_table(
+    _table("source_status", "cluster_id cluster, source text, as_of_ms long, error text?", key="cluster_id, source")
+    _table(
         "rejects",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("source", sa.String(), nullable=False),
-        sa.Column("topic", sa.String(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=False),
-        sa.Column("generation", sa.Integer(), nullable=False),
-        sa.Column("offset", sa.BigInteger(), nullable=False),
-        sa.Column("reason", sa.String(), nullable=False),
-        sa.Column("transactional_id", sa.LargeBinary(), nullable=True),
-        sa.Column("key", sa.LargeBinary(), nullable=True),
-        sa.Column("value", sa.LargeBinary(), nullable=True),
-        sa.Column("seen_at_ms", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_rejects_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_rejects")),
-        sa.UniqueConstraint(
-            "cluster_id",
-            "source",
-            "topic",
-            "partition",
-            "generation",
-            "offset",
-            name=op.f("uq_rejects_cluster_id_source_topic_partition_generation_offset"),
-        ),
+        "id row_id, cluster_id cluster, source text, topic text, partition int, generation int, offset long,"
+        " reason text, transactional_id bytes?, key bytes?, value bytes?, seen_at_ms long",
+        key="id",
+        unique=["cluster_id, source, topic, partition, generation, offset"],
+        indexes=["cluster_id, seen_at_ms"],
     )
-    op.create_table(
-        "source_status",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("source", sa.String(), nullable=False),
-        sa.Column("as_of_ms", sa.BigInteger(), nullable=False),
-        sa.Column("error", sa.String(), nullable=True),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_source_status_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("cluster_id", "source", name=op.f("pk_source_status")),
+    _table(
+        "data_gaps",
+        "id row_id, cluster_id cluster, source text, topic text, partition int, generation int, from_offset long,"
+        " to_offset long, reason text, seen_at_ms long, missing long?",
+        key="id",
+        indexes=["cluster_id, seen_at_ms"],
     )
-    op.create_table(
+    _table(
         "transactional_ids",
-        sa.Column("cluster_id", sa.Integer(), nullable=False),
-        sa.Column("transactional_id", sa.LargeBinary(), nullable=False),
-        sa.Column("display", sa.String(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=False),
-        sa.Column("generation", sa.Integer(), nullable=False),
-        sa.Column("offset", sa.BigInteger(), nullable=False),
-        sa.Column("timestamp_ms", sa.BigInteger(), nullable=False),
-        sa.Column("leader_epoch", sa.Integer(), nullable=False),
-        sa.Column("state", sa.SmallInteger(), nullable=False),
-        sa.Column("producer_id", sa.BigInteger(), nullable=False),
-        sa.Column("producer_epoch", sa.Integer(), nullable=False),
-        sa.Column("timeout_ms", sa.Integer(), nullable=False),
-        sa.Column("last_update_ms", sa.BigInteger(), nullable=False),
-        sa.Column("start_ms", sa.BigInteger(), nullable=False),
-        sa.Column("client_transaction_version", sa.SmallInteger(), nullable=False),
-        sa.Column("previous_producer_id", sa.BigInteger(), nullable=False),
-        sa.Column("partition_count", sa.Integer(), nullable=False),
-        sa.Column("state_since_ms", sa.BigInteger(), nullable=False),
-        sa.Column("started_at_ms", sa.BigInteger(), nullable=True),
-        sa.Column("last_outcome", sa.SmallInteger(), nullable=True),
-        sa.Column("commits", sa.BigInteger(), nullable=False),
-        sa.Column("aborts_client", sa.BigInteger(), nullable=False),
-        sa.Column("aborts_timeout", sa.BigInteger(), nullable=False),
-        sa.Column("aborts_fenced", sa.BigInteger(), nullable=False),
-        sa.Column("aborts_admin", sa.BigInteger(), nullable=False),
-        sa.Column("aborts_unattributed", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_transactional_ids_cluster_id_clusters")),
-        sa.PrimaryKeyConstraint("cluster_id", "transactional_id", name=op.f("pk_transactional_ids")),
+        f"cluster_id cluster, {_ID}",
+        key="cluster_id, transactional_id",
+        indexes=["cluster_id, producer_id", "cluster_id, state, last_update_ms", "cluster_id, state, transactional_id"],
     )
     op.create_index(
-        op.f("ix_transactional_ids_cluster_id_last_update_ms"), "transactional_ids", ["cluster_id", "last_update_ms"]
-    )
-    op.create_index(op.f("ix_transactional_ids_cluster_id_partition"), "transactional_ids", ["cluster_id", "partition"])
-    op.create_index(
-        op.f("ix_transactional_ids_cluster_id_producer_id"), "transactional_ids", ["cluster_id", "producer_id"]
-    )
-    op.create_index(
-        op.f("ix_transactional_ids_cluster_id_state_transactional_id"),
+        "ix_transactional_ids_epoch",
         "transactional_ids",
-        ["cluster_id", "state", "transactional_id"],
+        ["cluster_id", "partition", "client_transaction_version", "producer_epoch"],
+    )
+    op.create_index(
+        "ix_transactional_ids_expired", "transactional_ids", ["cluster_id", "timestamp_ms"], **where("state = 200")
+    )
+    op.create_index(
+        "ix_transactional_ids_expiring",
+        "transactional_ids",
+        ["cluster_id", "last_update_ms"],
+        **where("state IN (0, 4, 5)"),
     )
     op.create_index(
         "ix_transactional_ids_open",
         "transactional_ids",
         ["cluster_id", "started_at_ms", "transactional_id"],
-        sqlite_where=sa.text("started_at_ms IS NOT NULL"),
-        postgresql_where=sa.text("started_at_ms IS NOT NULL"),
+        **where("started_at_ms IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_transactional_ids_settles",
+        "transactional_ids",
+        ["cluster_id", "settles_at_ms"],
+        **where("settles_at_ms IS NOT NULL"),
+    )
+    _table(
+        "left_behind_records",
+        f"cluster_id cluster, {_ID}, participants text?",
+        key="cluster_id, transactional_id, partition",
+        indexes=["cluster_id, partition", "cluster_id, producer_id", "cluster_id, state"],
+    )
+    op.create_index(
+        "ix_left_behind_records_open",
+        "left_behind_records",
+        ["cluster_id", "started_at_ms"],
+        **where("started_at_ms IS NOT NULL"),
+    )
+    _table(
+        "open_participants",
+        "cluster_id cluster, topic text, partition int, transactional_id bytes",
+        key="cluster_id, topic, partition, transactional_id",
+        indexes=["cluster_id, transactional_id"],
+    )
+    _table(
+        "producer_ids",
+        "cluster_id cluster, producer_id long, transactional_id bytes, first_seen_ms long, last_seen_ms long,"
+        " first_epoch int, last_epoch int, ended_offset long?, ended_state short?, ended_value bytes?",
+        key="cluster_id, transactional_id, producer_id",
+        indexes=["cluster_id, producer_id"],
+    )
+    _table(
+        "coordinator_states",
+        "cluster_id cluster, partition int, state short, ids long",
+        key="cluster_id, partition, state",
+    )
+    _table("counters", "cluster_id cluster, name text, label text, value long", key="cluster_id, name, label")
+    _table(
+        "cluster_minutes", "cluster_id cluster, minute_ms long, commits long, aborts long", key="cluster_id, minute_ms"
+    )
+    _table(
+        "transitions",
+        "id row_id, cluster_id cluster, transactional_id bytes, partition int, generation int, offset long,"
+        " at_ms long, from_state short, to_state short, producer_id long, producer_epoch int, timeout_ms int,"
+        " duration_ms long?, marker_ms long?, cause text?, confidence text?, note text?, counted bool",
+        key="id",
+        unique=["cluster_id, partition, generation, offset"],
+        indexes=["cluster_id, at_ms", "cluster_id, transactional_id, generation, offset"],
+    )
+    _table(
+        "id_minutes",
+        "cluster_id cluster, transactional_id bytes, minute_ms long, commits long, aborts_client long,"
+        " aborts_timeout long, aborts_fenced long, aborts_admin long, aborts_unattributed long, opened long,"
+        " open_sum_ms long, open_max_ms long, marked long, marker_sum_ms long, marker_max_ms long, first_ms long,"
+        " last_ms long",
+        key="cluster_id, transactional_id, minute_ms",
+        indexes=["cluster_id, minute_ms"],
+    )
+    _table(
+        "data_partitions",
+        "cluster_id cluster, topic name, partition int, topic_id text, leader int, leader_epoch int, log_start long,"
+        " last_stable_offset long, high_watermark long, observed_at_ms long, stalled_since_ms long?, why text?,"
+        " is_gone bool, answered_at_ms long?, read_at_ms long?, read_lso long?, described bool?, is_whole bool?,"
+        " lag_bytes long?, read_why text?, first_base_offset long?, first_producer_id long?, first_producer_epoch int?,"
+        " first_is_transactional bool?, first_is_control bool?, first_timestamp_ms long?, first_max_timestamp_ms long?,"
+        " samples text?, why_code text?",
+        key="cluster_id, topic, partition",
+    )
+    op.create_index(
+        "ix_data_partitions_stalled",
+        "data_partitions",
+        ["cluster_id", "stalled_since_ms"],
+        **where("stalled_since_ms IS NOT NULL"),
+    )
+    _table("partition_watch", "cluster_id cluster, observed_at_ms long, not_covered long", key="cluster_id")
+    _table(
+        "open_entries",
+        "cluster_id cluster, topic name, partition int, producer_id long, producer_epoch int, start_offset long,"
+        " coordinator_epoch int, last_timestamp_ms long, records long?, bytes long?, first_seen_ms long,"
+        " seen_at_ms long",
+        key="cluster_id, topic, partition, producer_id",
+    )
+    _table(
+        "group_offsets",
+        "cluster_id cluster, group name, topic name, partition int, committed_offset long, members int?,"
+        " is_unstable bool, observed_at_ms long, unchanged_since_ms long, producer_id long?, isolation text?,"
+        " lso long?, advances int, has_records_ahead bool?, records_ahead_since_ms long?",
+        key="cluster_id, group, topic, partition",
+        indexes=["cluster_id, topic, partition"],
+    )
+    _table(
+        "audit",
+        "id row_id, cluster_id cluster, at_ms long, finding_id text, operator text, dry_run bool, marker text,"
+        " topic text, partition int, producer_id long, producer_epoch int, coordinator_epoch int, start_offset long,"
+        " outcome text, error text?",
+        key="id",
+        indexes=["cluster_id, at_ms", "cluster_id, topic, partition, producer_id"],
+    )
+    _table(
+        "partition_minutes",
+        "cluster_id cluster, topic name, partition int, minute_ms long, records long, bytes long,"
+        " transactional_records long, commits long, aborts long",
+        key="cluster_id, topic, partition, minute_ms",
+        indexes=["cluster_id, minute_ms"],
+    )
+    _table(
+        "partition_markers",
+        "cluster_id cluster, topic name, partition int, generation int, offset long, producer_id long,"
+        " producer_epoch int, coordinator_epoch int, is_commit bool, at_ms long",
+        key="cluster_id, topic, partition, generation, offset",
+        indexes=["cluster_id, at_ms"],
+    )
+    _table(
+        "unended_records",
+        "cluster_id cluster, topic name, partition int, producer_id long, from_offset long, seen_at_ms long",
+        key="cluster_id, topic, partition, producer_id",
+        indexes=["cluster_id, seen_at_ms"],
+    )
+    _table(
+        "waiting_decisions",
+        "cluster_id cluster, log_partition int, offset long, transactional_id bytes, producer_id long,"
+        " producer_epoch int, is_commit bool, start_ms long, at_ms long, participants json, untailed int,"
+        " read_at_ms long, after_ms long?",
+        key="cluster_id, log_partition, offset",
+        indexes=["cluster_id, read_at_ms"],
+    )
+    _table(
+        "waiting_markers",
+        "cluster_id cluster, topic name, partition int, offset long, producer_id long, producer_epoch int,"
+        " is_commit bool, at_ms long, ends_from long, read_at_ms long",
+        key="cluster_id, topic, partition, offset",
+        indexes=["cluster_id, read_at_ms"],
+    )
+    _table(
+        "audited_partitions",
+        "cluster_id cluster, topic name, partition int, from_offset long, gaps long, rejects long",
+        key="cluster_id, topic, partition",
+    )
+    _table(
+        "ended_logs",
+        "cluster_id cluster, topic name, partition int, topic_id text, seen_at_ms long, markers json, unended json,"
+        " gaps long, rejects long",
+        key="cluster_id, topic, partition, topic_id",
+        indexes=["cluster_id, seen_at_ms"],
+    )
+    _table(
+        "torn_transactions",
+        "id row_id, cluster_id cluster, transactional_id bytes, producer_id long, producer_epoch int, is_commit bool,"
+        " log_partition int, offset long, at_ms long, otherwise json, as_decided json, unseen int, gone json?",
+        key="id",
+        indexes=["cluster_id, id"],
+        **NUMBERS_ONCE,
+    )
+    _table(
+        "findings",
+        "cluster_id cluster, id text, kind text, severity text, status text, confidence text, topic text?,"
+        " partition int?, transactional_id bytes?, producer_id long?, producer_epoch int?, start_offset long?,"
+        " group text?, prefix text?, opened_at_ms long, confirmed_at_ms long?, resolved_at_ms long?, last_seen_ms long,"
+        " count long, reopened bool, resolution text?, owner text?, muted_until_ms long?, title text, advice text,"
+        " evidence json, self_heals_at_ms long?, log_partition int?, counted_to long, decision text?, command text?,"
+        " blocked_groups json, possible json, proofs json, reason text?, detail text, passed_over json",
+        key="cluster_id, id",
+        indexes=["cluster_id, kind, status", "cluster_id, opened_at_ms, id", "cluster_id, resolved_at_ms"],
+    )
+    _table("findings_truncated", "cluster_id cluster, kind text, number long", key="cluster_id, kind")
+    _table(
+        "finding_events",
+        "sequence row_id, cluster_id cluster, finding_id text, event text, at_ms long",
+        key="sequence",
+        **NUMBERS_ONCE,
+    )
+    _table(
+        "api_keys",
+        "id row_id, name text, digest text, roles text, created_at_ms long, created_by text, revoked_at_ms long?,"
+        " revoked_by text?",
+        key="id",
+        unique=["digest"],
+    )
+    op.create_index("ix_api_keys_valid", "api_keys", ["name"], unique=True, **where("revoked_at_ms IS NULL"))
+    _table(
+        "audit_events",
+        "id row_id, cluster_id cluster?, at_ms long, action text, outcome text, who text, address text?,"
+        " subject text?, detail text?, times long",
+        key="id",
+        indexes=["cluster_id, at_ms"],
+    )
+    _table(
+        "mutes",
+        "id row_id, cluster_id cluster, finding_id text?, prefix text?, topic text?, until_ms long, reason text,"
+        " set_at_ms long, set_by text, ended_at_ms long?, ended_by text?",
+        key="id",
+        indexes=["cluster_id, until_ms"],
+    )
+    _table(
+        "acknowledgements",
+        "id row_id, cluster_id cluster, finding_id text, count long, reason text, at_ms long, by text",
+        key="id",
+        indexes=["cluster_id, at_ms", "cluster_id, finding_id"],
     )
 
 
+def _table(
+    name: str, columns: str, *, key: str, unique: Sequence[str] = (), indexes: Sequence[str] = (), **options: bool
+) -> None:
+    """Creates a table. `columns`: the name and type of each; `?`: it may be null."""
+    op.create_table(
+        name,
+        *(_column(*one.split()) for one in columns.split(", ")),
+        sa.PrimaryKeyConstraint(*key.split(", ")),
+        *(sa.UniqueConstraint(*one.split(", ")) for one in unique),
+        *(sa.Index(None, *one.split(", ")) for one in indexes),
+        **options,
+    )
+
+
+def _column(name: str, type_: str) -> sa.Column[Any]:
+    word = type_.rstrip("?")
+    references = [sa.ForeignKey("clusters.id")] if word == "cluster" else []
+    return sa.Column(name, _TYPES[word], *references, nullable=type_.endswith("?"))
+
+
 def downgrade() -> None:
-    op.drop_table("transactional_ids")
-    op.drop_table("source_status")
-    op.drop_table("rejects")
-    op.drop_table("producer_ids")
-    op.drop_table("open_participants")
-    op.drop_table("log_partitions")
-    op.drop_table("leases")
-    op.drop_table("data_gaps")
-    op.drop_table("counters")
-    op.drop_table("coordinator_states")
-    op.drop_table("cluster_minutes")
-    op.drop_table("clusters")
+    raise NotImplementedError("there is no earlier version")

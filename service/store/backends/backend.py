@@ -1,0 +1,155 @@
+"""What the store asks of a database beyond the SQL that all of them share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    String,
+    Table,
+    bindparam,
+    create_engine,
+    func,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.types import TypeEngine
+
+from service.store.errors import SECRETS, StoreError, in_one_line, redact_url
+
+if TYPE_CHECKING:
+    from service.store.many_rows import Upsert
+
+OnConflict: TypeAlias = sqlite.Insert | postgresql.Insert
+"""An INSERT that may have an ON CONFLICT. A database that spells it otherwise has a subclass with a spelling of its
+own."""
+
+
+class Lock(Enum):
+    """Work that one transaction of the whole store does at a time."""
+
+    MIGRATE = auto()
+    BIND_CLUSTER = auto()
+    NUMBER_EVENTS = auto()
+    """Numbers are given before they are committed, and listeners ask for what follows a number."""
+    AUDIT = auto()
+    """Shared by all who add rows; one who gets it could add a row now."""
+
+
+class SalvagedTable(NamedTuple):
+    """The result for one table of a damaged store. `is_whole` False: rows are missing, and nobody knows how many."""
+
+    table: str
+    rows: int
+    is_whole: bool
+
+
+class Rebuilt(NamedTuple):
+    """What was brought over into a new store, and where the old file is now. `counts_go_on` False: it is not known what
+    was counted, so counting begins anew."""
+
+    tables: tuple[SalvagedTable, ...]
+    old_file: str
+    counts_go_on: bool
+
+
+class Backend(Protocol):
+    """One kind of database. Whatever is not abstract fits a database that has nothing special there."""
+
+    data_version: str
+    """A query for a value that stays the same on one connection until the store changes."""
+
+    row_id: TypeEngine[int] = BigInteger()
+    """The type of ids that count up."""
+
+    name: TypeEngine[str] = String()
+    """The type of topic and group names. They are sorted by their bytes."""
+
+    numbers_once: Mapping[str, bool] = {}
+    """Options of a table that never gives a number twice, not even that of a deleted row."""
+
+    @abstractmethod
+    def resolve(self, url: URL) -> URL | None:
+        """Returns the URL with its driver; None if it asks for another one. StoreError: there can be no store."""
+
+    @abstractmethod
+    def open_writer(self, url: URL, *, may_create: bool, wait_s: float) -> Engine:
+        """Returns an engine as `service.store.engine.open_engine` does."""
+
+    @abstractmethod
+    def open_reader(self, url: URL, *, wait_s: float) -> Engine:
+        """Returns an engine as `service.store.engine.open_reader` does."""
+
+    @abstractmethod
+    def rebuild(self, url: URL, now_ms: int) -> Rebuilt:
+        """Makes a damaged store anew as `service.store.migrate.rebuild` does."""
+
+    @abstractmethod
+    def insert(self, table: Table) -> OnConflict: ...
+
+    def larger(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.greatest(one, other)
+
+    def smaller(self, one: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.least(one, other)
+
+    def bulk_options(self, upsert: Upsert, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+        """Returns the execution options with which the INSERT of these rows is fastest."""
+        return {}
+
+    def select_ids(self, table: Table, columns: Sequence[str]) -> Select[Any]:
+        """Selects `columns` of the rows of a cluster (parameter `cluster`) with one of the `ids`, by an index."""
+        among = table.c.transactional_id.in_(bindparam("ids", expanding=True))
+        return select(*(table.c[name] for name in columns)).where(table.c.cluster_id == bindparam("cluster"), among)
+
+    def lock(self, connection: Connection, work: Lock) -> None:
+        """Waits until nobody else does this work, and keeps others from it until the transaction ends. Not needed where
+        writing transactions are alone anyway."""
+        return
+
+    def commit_early(self, connection: Connection) -> None:
+        """Lets the transaction's commit return before the disk has it. A later commit that waits for the disk is never
+        there without this one."""
+        return
+
+    def end_stopped_writer(self, engine: Engine, cluster_id: int) -> None:
+        """Ends the session that has written to the cluster's row of `leases` and waits for its client, which was
+        stopped in the middle of the transaction. It would keep the row locked for as long."""
+        return
+
+    def check_texts(self, connection: Connection) -> None:
+        """Raises StoreError if the database cannot hold every text."""
+        return
+
+    def extend_text_index(self, engine: Engine) -> bool:
+        """Adds some ids to an index for searches in their texts; returns whether there were any to add."""
+        return False
+
+    def drop_text_index(self, connection: Connection) -> None:
+        """Drops that index, if there is one: a migration may make the table of ids anew."""
+        return
+
+    def find_texts(self, connection: Connection, parts: Iterable[str], most: int) -> ColumnElement[bool] | None:
+        """Returns the condition for rows of `transactional_ids` whose texts may contain one of `parts`, ignoring case.
+        None: no index helps, or more than `most` texts fit."""
+        return None
+
+
+def create(url: URL, arguments: Mapping[str, Any], **options: Any) -> Engine:
+    """Returns SQLAlchemy's engine. `arguments`: of the driver. StoreError: the URL has bad ones."""
+    # SQLAlchemy hides the password before the host where it shows an engine, and shows those behind the question mark
+    secret = {name: url.normalized_query[name][-1] for name in SECRETS if name in url.query}
+    try:
+        return create_engine(url.difference_update_query(secret), connect_args={**arguments, **secret}, **options)
+    except (ArgumentError, TypeError, ValueError) as error:
+        raise StoreError(f"store {redact_url(url)}: {in_one_line(error)}") from error

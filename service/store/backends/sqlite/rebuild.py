@@ -1,0 +1,164 @@
+"""Makes a damaged store anew. The transaction log is the truth: the job reads it again from its start. What the log
+does not hold any more (the audit, findings, history, counts) is brought over as far as it can be read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from stat import S_IMODE
+from typing import Final
+
+from alembic import command
+from sqlalchemy import URL
+
+from service.domain.source_state import SourceName
+from service.store import migrate
+from service.store.backends.backend import Rebuilt, SalvagedTable
+from service.store.backends.sqlite.salvage import DamagedFile, columns_of
+from service.store.engine import open_engine
+from service.store.errors import StoreError, StoreUnavailable, redact_url
+
+_LOCK_WAIT_S: Final = 30.0
+_BESIDE: Final = ("-wal", "-shm")
+_REVISIONS: Final = "alembic_version"
+
+_SEQUENCES: Final = "sqlite_sequence"
+
+_CLUSTERS: Final = "clusters"
+_COUNTERS: Final = "counters"
+_POSITIONS: Final = "log_partitions"
+_COUNTED: Final = (
+    _COUNTERS,
+    "transactional_ids",
+    "left_behind_records",
+    "coordinator_states",
+    "open_participants",
+    _POSITIONS,
+)
+"""Tables that begin anew where it is not known what was counted, or how far the log was."""
+
+_LARGEST_CLUSTER_ID: Final = 10_000
+"""A larger number comes from a damaged page."""
+
+
+def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
+    return all(one.is_whole for one in tables if one.table in (_CLUSTERS, _COUNTERS, _POSITIONS))
+
+
+def rebuild(url: URL, now_ms: int) -> Rebuilt:
+    """Makes a new file from what can be read of the old one, puts it in the old one's place, and keeps the old one.
+    Errors as `service.store.migrate.rebuild`."""
+    name, path = redact_url(url), url.database or ""
+    if not Path(path).is_file():
+        raise StoreUnavailable(f"store {name}: there is no such file; `txnscope migrate` creates it")
+    fresh = f"{path}.rebuilt"
+    _remove(fresh)
+    try:
+        with closing(DamagedFile(path, _LOCK_WAIT_S)) as old:
+            tables = _bring_over(old, fresh, name, now_ms)
+            aside = _take_place(fresh, path, now_ms, name)
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"store {name}: {error}") from error
+    finally:
+        _remove(fresh)
+    return Rebuilt(tables, aside, _is_counted(tables))
+
+
+def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[SalvagedTable, ...]:
+    """Copies the tables at the old file's own revision, then migrates them as any store."""
+    revision = old.revision() or migrate.head() or ""
+    if not migrate.is_known(revision):
+        raise StoreError(migrate.unknown_text(name, revision))
+    engine = open_engine(f"sqlite:///{fresh}")
+    try:
+        with engine.begin() as connection:
+            command.upgrade(migrate.config(connection), revision)
+        with closing(sqlite3.connect(fresh)) as new:
+            tables = tuple(_copy(old, new))
+            _prepare_reading(new, tables)
+            _name_lost_clusters(new, now_ms)
+        migrate.upgrade(engine)
+        return tables
+    finally:
+        engine.dispose()  # the last connection moves the whole log into the file
+
+
+def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[SalvagedTable]:
+    named = new.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> ?", (_REVISIONS,)).fetchall()
+    for (table,) in named:
+        if table == _SEQUENCES:  # of the numbers that were given; rows that are copied raise it, deleted ones do not
+            new.execute(f"DELETE FROM {_SEQUENCES}")  # noqa: S608
+        columns = [one for one in old.columns(table) if one in columns_of(new, table)]
+        yield _copy_table(old, new, table, columns) if columns else SalvagedTable(table, 0, is_whole=False)
+        new.commit()
+
+
+def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: Sequence[str]) -> SalvagedTable:
+    """Copies the rows. Rows that break a rule of the table are left out: they come from damaged pages."""
+    names, marks = ", ".join(f'"{one}"' for one in columns), ", ".join("?" * len(columns))
+    insert = f'INSERT OR IGNORE INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - names of our own schema
+    reading = old.rows(table, columns)
+    copied = new.executemany(insert, reading).rowcount
+    return SalvagedTable(table, max(copied, 0), reading.is_whole)
+
+
+def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -> None:
+    """Has the job read the log again from its start: what was counted is not counted again. Ends every lease, because
+    what its holder knows of the store is not true any more."""
+    new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")
+    if _is_counted(tables):
+        new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SourceName.TRANSACTION_LOG,))  # noqa: S608
+    else:
+        for table in _COUNTED:
+            new.execute(f"DELETE FROM {table}")  # noqa: S608
+        new.execute("UPDATE clusters SET counted_since_ms = NULL")
+    new.commit()
+
+
+def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
+    """Gives rows whose cluster could not be read a cluster `lost-N`: their audit and history are still needed."""
+    tables = [table for (table,) in new.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()]
+    for table in tables:
+        if "cluster_id" in columns_of(new, table):
+            new.execute(
+                f"INSERT INTO {_CLUSTERS} (id, name, kafka_cluster_id, bound_at_ms)"  # noqa: S608
+                f" SELECT DISTINCT cluster_id, 'lost-' || cluster_id, 'lost-' || cluster_id, ? FROM {table}"
+                f" WHERE cluster_id BETWEEN 1 AND ? AND cluster_id NOT IN (SELECT id FROM {_CLUSTERS})",
+                (now_ms, _LARGEST_CLUSTER_ID),
+            )
+            new.execute(f"DELETE FROM {table} WHERE cluster_id NOT IN (SELECT id FROM {_CLUSTERS})")  # noqa: S608
+    new.commit()
+
+
+def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
+    """Moves the old file aside with its log, and the new one to its place, for the same users. Returns where the old
+    one is."""
+    _copy_owner(path, fresh)
+    aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_ms / 1000))}"
+    Path(path).rename(aside)
+    for suffix in _BESIDE:  # under its old name the log would be taken for that of the new file
+        with suppress(FileNotFoundError):
+            Path(path + suffix).rename(aside + suffix)
+    if Path(path).exists():
+        raise StoreError(
+            f"store {name}: another process created it anew meanwhile: stop it, and rename {aside} to try again"
+        )
+    Path(fresh).rename(path)
+    return aside
+
+
+def _copy_owner(path: str, fresh: str) -> None:
+    """Gives the new file the owner and the mode of the old one: an administrator may run this for the service."""
+    old = Path(path).stat()
+    with suppress(PermissionError):  # only an administrator can
+        os.chown(fresh, old.st_uid, old.st_gid)
+    Path(fresh).chmod(S_IMODE(old.st_mode))
+
+
+def _remove(path: str) -> None:
+    for one in (path, *(path + suffix for suffix in _BESIDE)):
+        Path(one).unlink(missing_ok=True)

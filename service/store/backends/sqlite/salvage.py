@@ -1,0 +1,100 @@
+"""Reads what can still be read of a damaged SQLite file, row by row around the damage."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from service.store.backends.sqlite.file import is_damaged, store_file
+
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
+_MOST_PROBES: Final = 20_000
+"""Number of attempts to read on behind damage in one table. A damaged page costs two for each bit of a row id."""
+
+
+class DamagedFile:
+    """A SQLite file that may be damaged, opened so that SQLite reads as much of it as it can."""
+
+    def __init__(self, path: str, wait_s: float) -> None:
+        """Takes the write lock if the file still has one, so that nobody writes what would be left behind.
+
+        sqlite3.OperationalError: another process holds the lock for longer than `wait_s`.
+        """
+        self._raw = sqlite3.connect(store_file(path).uri(may_create=False), wait_s, uri=True, isolation_level=None)
+        try:
+            for statement in ("PRAGMA writable_schema = ON", "BEGIN IMMEDIATE"):  # ON: reads a file that was cut, too
+                self._raw.execute(statement)
+        except sqlite3.DatabaseError as error:
+            if not is_damaged(error):
+                self._raw.close()
+                raise
+
+    def revision(self) -> str | None:
+        """Returns the revision of the tables; None if it cannot be read."""
+        try:
+            row = self._raw.execute("SELECT version_num FROM alembic_version").fetchone()
+        except sqlite3.DatabaseError:
+            return None
+        return None if row is None else str(row[0])
+
+    def columns(self, table: str) -> list[str]:
+        """Returns the names of the columns, none if the table's definition cannot be read."""
+        try:
+            return columns_of(self._raw, table)
+        except sqlite3.DatabaseError:
+            return []
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def rows(self, table: str, columns: Sequence[str]) -> Reading:
+        return Reading(self._raw, table, columns)
+
+
+class Reading:
+    """The rows of one table that can be read, in no certain order. `is_whole` is known once all were taken."""
+
+    def __init__(self, raw: sqlite3.Connection, table: str, columns: Sequence[str]) -> None:
+        names = ", ".join(f'"{name}"' for name in columns)
+        self._raw = raw
+        self._query = f'SELECT rowid, {names} FROM "{table}" NOT INDEXED WHERE rowid BETWEEN ? AND ? ORDER BY rowid'  # noqa: S608
+        self._probes = 0
+        self.is_whole = True
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Reads from both ends up to the damage, then does the same on both sides of the middle between them."""
+        open_ranges = [(_FIRST, _LAST)]
+        while open_ranges and self._probes < _MOST_PROBES:
+            first, last = open_ranges.pop()
+            reached = first
+            for rowid, *values in self._until_damage(first, last, ""):
+                reached = rowid + 1
+                yield tuple(values)
+            if self._ended_well:
+                continue
+            self.is_whole = False
+            back = last
+            for rowid, *values in self._until_damage(reached, last, " DESC"):
+                back = rowid - 1
+                yield tuple(values)
+            if reached < back:
+                middle = (reached + back) // 2
+                open_ranges += [(reached, middle), (middle + 1, back)]
+
+    def _until_damage(self, first: int, last: int, order: str) -> Iterator[tuple[Any, ...]]:
+        self._probes += 1
+        self._ended_well = False
+        try:
+            with closing(self._raw.execute(self._query + order, (first, last))) as cursor:
+                yield from cursor
+            self._ended_well = True
+        except sqlite3.DatabaseError:  # whatever SQLite calls it: this part cannot be read
+            return
+
+
+def columns_of(raw: sqlite3.Connection, table: str) -> list[str]:
+    """Returns the names of the table's columns."""
+    return [str(row[1]) for row in raw.execute(f'PRAGMA table_info("{table}")')]

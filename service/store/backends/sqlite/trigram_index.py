@@ -1,0 +1,102 @@
+"""An index of the three-letter pieces of ids' texts, for searches in them.
+
+The job that reads the log extends it behind its batches, so that a first read does not wait for it, and a batch without
+new ids does not pay for it. Searches see every id at any time: those that the index does not hold yet count as found.
+
+On PostgreSQL it would cost a new id a quarter of its time, and a search without it takes half a second with a million
+ids. Who wants it creates it there (docs/running.md), and the same queries use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+_END: Final = "transactional_ids_trigrams_end"
+"""The table of the last row id that is in the index. New ids have ever higher row ids: none is ever deleted."""
+
+_CREATE: Final = (
+    # without the texts and the places in them: what is found has to be compared with the text still
+    "CREATE VIRTUAL TABLE transactional_ids_trigrams USING fts5"
+    "(display, content='transactional_ids', detail=none, columnsize=0, tokenize='trigram')",
+    "CREATE TABLE transactional_ids_trigrams_end (last_row INTEGER NOT NULL)",
+    "INSERT INTO transactional_ids_trigrams_end VALUES (0)",
+)
+_DROP: Final = (
+    "DROP TABLE IF EXISTS transactional_ids_trigrams",
+    "DROP TABLE IF EXISTS transactional_ids_trigrams_end",
+)
+_ENDS: Final = (
+    "SELECT last_row, (SELECT coalesce(max(rowid), 0) FROM transactional_ids) FROM transactional_ids_trigrams_end"
+)
+_EXTEND: Final = (
+    "INSERT INTO transactional_ids_trigrams (rowid, display)"
+    " SELECT rowid, display FROM transactional_ids WHERE rowid > ? AND rowid <= ?"
+)
+_SET_END: Final = "UPDATE transactional_ids_trigrams_end SET last_row = ?"
+_FIND: Final = (
+    "SELECT rowid FROM transactional_ids_trigrams WHERE transactional_ids_trigrams MATCH ?"
+    " UNION ALL SELECT rowid FROM transactional_ids"
+    " WHERE rowid > (SELECT last_row FROM transactional_ids_trigrams_end) LIMIT ?"
+)
+_LENGTH: Final = 3
+_MOST_PIECES: Final = 8
+_AT_ONCE: Final = 100_000
+"""Number of ids that are added in one transaction; for so many, writers wait a quarter of a second."""
+
+
+def extend(engine: Engine) -> bool:
+    """Adds ids that the index does not hold yet, at most _AT_ONCE, and creates it first where it is missing. Returns
+    whether some were added."""
+    with engine.begin() as connection:
+        if not _is_there(connection):
+            if not _is_possible(connection):
+                return False
+            _execute(connection, _CREATE)
+        last_row, newest = connection.exec_driver_sql(_ENDS).one()
+        if newest <= last_row:
+            return False
+        until = min(last_row + _AT_ONCE, newest)
+        connection.exec_driver_sql(_EXTEND, (last_row, until))
+        connection.exec_driver_sql(_SET_END, (until,))
+        return True
+
+
+def drop(connection: Connection) -> None:
+    """Drops the index, if it is there. Needed before the table of ids is made anew, because its row ids change."""
+    _execute(connection, _DROP)
+
+
+def find(connection: Connection, parts: Iterable[str], most: int) -> list[int] | None:
+    """Returns the row ids of all texts that may contain one of `parts`, ignoring case. None: the index does not help,
+    because it is not there, a part is shorter than its pieces, or more than `most` texts fit."""
+    wanted = [_pieces(part) for part in parts]
+    if not all(wanted) or not _is_there(connection):
+        return None
+    expression = " OR ".join(f"({' AND '.join(pieces)})" for pieces in wanted)
+    found = connection.exec_driver_sql(_FIND, (expression, most + 1)).scalars().all()
+    return list(found) if len(found) <= most else None
+
+
+def _is_there(connection: Connection) -> bool:
+    return connection.exec_driver_sql("SELECT 1 FROM sqlite_master WHERE name = ?", (_END,)).first() is not None
+
+
+def _is_possible(connection: Connection) -> bool:
+    """Returns whether this SQLite has FTS5 and its trigrams (3.34)."""
+    modules = connection.exec_driver_sql("SELECT name FROM pragma_module_list").scalars().all()
+    return "fts5" in modules and (connection.dialect.server_version_info or ()) >= (3, 34)
+
+
+def _pieces(part: str) -> list[str]:
+    """Returns some pieces of the text, quoted; none for a short text. Not all pieces: each is a long list to read."""
+    last = len(part) - _LENGTH
+    starts = [last, *range(0, last, _LENGTH)][:_MOST_PIECES] if last >= 0 else []
+    return ['"' + part[start : start + _LENGTH].replace('"', '""') + '"' for start in starts]
+
+
+def _execute(connection: Connection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        connection.exec_driver_sql(statement)

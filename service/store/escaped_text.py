@@ -1,0 +1,130 @@
+r"""Text for the bytes of the log that people can read, search and copy.
+
+There are two notations. Transactional ids (`display_id`) have `\u{9}` for a character and `\x{ff}` for a byte that is
+no UTF-8; no two ids look alike, and a real id hardly ever contains this notation. Other names and whole lines
+(`printable`) have Python's notation, `\t` and `\x85`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_NOTATION: Final = r"(?:x\{([0-9a-fA-F]{2})\}|u\{([0-9a-fA-F]{1,6})\})"
+_ESCAPE: Final = re.compile(rf"\\{_NOTATION}")
+_LOST: Final = re.compile(rf"\A | \Z|(?<= ) |\\(?={_NOTATION})")
+"""Matches characters that print but would get lost in a copy: a space at either end or after a space, and a backslash
+that would read as an escape."""
+_SPACE: Final = "\\u{20}"
+
+_PYTHON: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|([tnr]))")
+_JSON: Final = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f"}
+_BYTE: Final = 0xDC00
+"""Base of the surrogates that represent bytes which are no UTF-8 (PEP 383): byte 0x80 is `_BYTE + 0x80`."""
+
+
+def display_id(raw: bytes) -> str:
+    """Returns the id as text, different for each id. Whatever is not UTF-8, does not print, or would be lost in a copy
+    is escaped.
+
+    A database's text may refuse NUL and lone surrogates, and a terminal should not obey an id.
+    """
+    text = raw.decode("utf-8", "surrogateescape")
+    if text.isprintable() and " " not in text and "\\" not in text:
+        return text
+    text = _LOST.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text)
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def shown_id(text: str | None, b64: str | None) -> str | None:
+    """Returns `transactional_id` of our JSON as people see it. Beside a `transactional_id_b64`, the JSON's text has
+    this form already."""
+    return text if text is None or b64 is not None else display_id(text.encode())
+
+
+def part_displays(part: bytes) -> list[str]:
+    """Returns the texts that this part of an id may have in `display_id` of the whole id. Spaces at the ends of the
+    part are escaped or not depending on the characters beside it."""
+    shown = [display_id(part)]
+    if part.startswith(b" "):
+        shown += [" " + one.removeprefix(_SPACE) for one in shown]
+    if part.endswith(b" "):
+        shown += [one.removesuffix(_SPACE) + " " for one in shown if one.endswith(_SPACE)]
+    return list(dict.fromkeys(shown))
+
+
+def printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def possible_ids(text: str) -> list[bytes]:
+    """Returns the ids that a text may name, each once: first the id with this very text, then the one that `display_id`
+    shows as this text, then those that may have been copied out of raw JSON, raw metrics or a terminal without
+    UTF-8."""
+    if "\\" not in text:
+        return [text.encode()]
+    spellings = [
+        text,
+        _unquoted(text),
+        _PYTHON.sub(lambda match: _of_python(match, is_byte=False), text),
+        _PYTHON.sub(lambda match: _of_python(match, is_byte=True), text),
+    ]
+    texts = [reading for one in spellings for reading in (one, _ESCAPE.sub(_of_escape, one))]
+    return list(dict.fromkeys(_encoded(texts)))
+
+
+def possible_ids_of(raw: bytes) -> list[bytes]:
+    """Returns the `possible_ids` of a text given as bytes; bytes that are no UTF-8 name only themselves."""
+    try:
+        return possible_ids(raw.decode())
+    except UnicodeDecodeError:
+        return [raw]
+
+
+def _escaped(c: str) -> str:
+    code = ord(c)
+    return f"\\x{{{code - _BYTE:02x}}}" if 0xDC80 <= code <= 0xDCFF else f"\\u{{{code:x}}}"
+
+
+def _of_escape(match: re.Match[str]) -> str:
+    byte, character = match.groups()
+    if byte:
+        return _byte(int(byte, 16))
+    code = int(character, 16)
+    return chr(code) if code <= 0x10FFFF else match[0]
+
+
+def _of_python(match: re.Match[str], *, is_byte: bool) -> str:
+    r"""Returns the text of an escape in Python's notation. `is_byte`: `\x80` and above are bytes; else characters."""
+    byte, *longer, letter = match.groups()
+    if letter:
+        return _LETTERS[letter]
+    code = int(byte or longer[0] or longer[1], 16)
+    return _byte(code) if byte and is_byte else chr(code)
+
+
+def _byte(code: int) -> str:
+    return chr(code if code < 0x80 else code + _BYTE)
+
+
+def _unquoted(text: str) -> str:
+    """Returns the text without JSON's escapes, which include those of metrics; a pair of surrogates is one
+    character."""
+    told = _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]), text)
+    try:
+        return told.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        return text
+
+
+def _encoded(texts: list[str]) -> Iterator[bytes]:
+    """Yields the bytes of those texts that can be encoded."""
+    for text in texts:
+        try:
+            yield text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            continue

@@ -1,0 +1,254 @@
+"""A PostgreSQL server that goes away, and writers that meet in it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote
+
+import psutil
+import pytest
+from sqlalchemy import Engine, event
+
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogBatch, Reject
+from service.store import clusters, lease, schema
+from service.store.backends.postgresql.copy_in import COPIES_FROM
+from service.store.engine import open_engine, open_reader
+from service.store.errors import LeaseLost, StoreUnavailable
+from service.store.queries import transactions
+from service.store.writers.transaction_log import TransactionLogWriter
+from spark_jobs.runtime.standby import Standby
+from tests.helpers.paths import ROOT
+from tests.helpers.postgres import Postgres
+from tests.helpers.waiting import LIMIT_S, wait_until_equal
+from tests.service.store.conftest import Cluster, only_on, patient, take_over
+from tests.service.store.logs import NOW_MS, batch, entry, everything, read, transaction
+
+LATER_MS = NOW_MS + 1
+
+
+def large_batch() -> LogBatch:
+    """What is written for it takes COPY as well as single rows."""
+    log = [e for n in range(COPIES_FROM) for e in transaction(3 * n, b"id-%d" % n, start_ms=n, pid=n)]
+    end = len(log)
+    log.append(entry(end, states.ONGOING, b"id-3", pid=3))
+    return batch(log, read(0, end + 1), rejects=[Reject(0, 0, 5, "bad_crc", None, None, b"\x00")])
+
+
+def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
+    """Do it before the statement (or commit) of this number, counted from now; stops, and tells how many there were."""
+    seen = 0
+
+    def on_statement(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            do()
+
+    for name in ("before_cursor_execute", "commit"):
+        event.listen(engine, name, on_statement)
+
+    def stop() -> int:
+        for name in ("before_cursor_execute", "commit"):
+            event.remove(engine, name, on_statement)
+        return seen
+
+    return stop
+
+
+@only_on("postgresql")
+def test_a_connection_lost_before_any_statement_costs_nothing_but_the_attempt(
+    new_cluster: Callable[[], Cluster], postgres: Postgres
+) -> None:
+    calm = new_cluster()
+    count = before_statement(calm.engine, 0, lambda: None)
+    calm.writer.apply(large_batch(), NOW_MS)
+    statements = count()
+    expected = everything(calm.engine, calm.id)
+    assert statements > 10
+    for number in range(1, statements + 1):
+        cluster = new_cluster()
+        stop = before_statement(cluster.engine, number, lambda: cut_off(postgres, cluster.engine))  # noqa: B023
+        with pytest.raises(StoreUnavailable):
+            cluster.writer.apply(large_batch(), NOW_MS)
+        stop()
+        assert cluster.positions() == {}
+        assert cluster.writer.apply(large_batch(), NOW_MS).ended.commits == COPIES_FROM
+        assert everything(cluster.engine, cluster.id) == expected
+
+
+def cut_off(postgres: Postgres, engine: Engine) -> None:
+    postgres.execute(
+        f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{engine.url.database}'"
+    )
+
+
+@pytest.fixture
+def own_server() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> None:
+    with own_server.database() as url:
+        engine, reader = open_engine(url), open_reader(url)
+        number = clusters.bind(engine, "c", "c", NOW_MS)
+        held = lease.acquire(engine, number, "driver", NOW_MS)
+        assert held is not None
+        cluster = Cluster(engine, number, held, TransactionLogWriter(engine, held))
+
+        def commits() -> int:
+            with reader.connect() as connection:
+                row = transactions.find(connection, number, b"pay")
+            return 0 if row is None else row.commits
+
+        cluster.writer.apply(batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
+        assert commits() == 1
+        second = batch(transaction(3, start_ms=2), read(3, 6))
+        stop = before_statement(engine, 5, own_server.stop)  # in the middle of the transaction
+        with pytest.raises(StoreUnavailable):
+            cluster.writer.apply(second, NOW_MS)
+        stop()
+        for call in (lambda: cluster.writer.apply(second, NOW_MS), lambda: lease.renew(engine, held, NOW_MS), commits):
+            with pytest.raises(StoreUnavailable):
+                call()
+
+        own_server.start()
+        assert commits() == 1
+        assert cluster.writer.apply(second, NOW_MS).ended.commits == 1
+        assert commits() == 2
+        assert cluster.writer.apply(second, NOW_MS).skipped == 1
+        reader.dispose()
+        engine.dispose()
+
+
+@only_on("postgresql")
+def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgres: Postgres) -> None:
+    """The standby takes a lease that ran out: what was begun becomes whole, what begins after that is refused."""
+    old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
+    number = clusters.bind(old, "c", "c", NOW_MS)
+    held = lease.acquire(old, number, "driver", NOW_MS)
+    assert held is not None
+    writer = TransactionLogWriter(old, held)
+    with ThreadPoolExecutor(2) as at_once:
+        with blocking.begin() as connection:
+            connection.exec_driver_sql("LOCK TABLE transactional_ids")
+            applied = at_once.submit(writer.apply, batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
+            wait_until_equal(lambda: waiting_for_a_lock(postgres, old), 1, "the writer in the middle")
+            taken = at_once.submit(take_over, standby, number, "standby", LATER_MS)
+            wait_until_equal(lambda: waiting_for_a_lock(postgres, old), 2, "the standby, too")
+        assert applied.result(LIMIT_S).ended.commits == 1
+        new = taken.result(LIMIT_S)
+    assert new is not None
+    assert new.epoch == 2
+    second = batch(transaction(3, start_ms=2), read(3, 6))
+    with pytest.raises(LeaseLost, match="'standby' at epoch 2"):
+        writer.apply(second, LATER_MS)
+    assert TransactionLogWriter(standby, new).apply(second, LATER_MS).ended.commits == 1
+    for one in (old, standby, blocking):
+        one.dispose()
+
+
+@only_on("postgresql")
+@pytest.mark.parametrize("opens", [open_engine, open_reader])
+def test_a_password_behind_the_question_mark_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
+    """The engine does not show it, and passes it on."""
+    password = "m4rk%2Bed"
+    engine = opens(f"{url}{'&' if '?' in url else '?'}password={password}")
+    with engine.connect() as connection:
+        assert connection.connection.dbapi_connection.info.password == "m4rk+ed"  # type: ignore[union-attr]
+    assert "m4rk" not in repr(engine)
+    engine.dispose()
+
+
+def waiting_for_a_lock(postgres: Postgres, engine: Engine) -> int:
+    """The number of sessions in the database of `engine` that do."""
+    waiting = f"datname = '{engine.url.database}' AND wait_event_type = 'Lock'"
+    return int(postgres.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {waiting}")[0][0])
+
+
+@only_on("postgresql")
+def test_of_many_that_want_the_lease_one_gets_it(engine: Engine, url: str) -> None:
+    number = clusters.bind(engine, "c", "c", NOW_MS)
+    engines = [open_engine(patient(url)) for _ in range(4)]
+    with ThreadPoolExecutor(len(engines)) as at_once:
+        asked = [at_once.submit(lease.acquire, one, number, f"driver-{n}", NOW_MS) for n, one in enumerate(engines)]
+        got = [held for held in (one.result(LIMIT_S) for one in asked) if held is not None]
+    assert [held.epoch for held in got] == [1]
+    with engine.connect() as connection:
+        assert connection.scalar(schema.leases.select().with_only_columns(schema.leases.c.owner)) == got[0].owner
+    for one in engines:
+        one.dispose()
+
+
+_STOPS_ITSELF = """
+import os, signal, sys
+from service.store import lease
+from service.store.engine import open_engine
+engine = open_engine(sys.argv[1])
+held = lease.acquire(engine, int(sys.argv[2]), "driver", 0)
+with engine.begin() as connection:
+    lease.check(connection, held)
+    with connection.connection.cursor().copy("COPY rejects FROM STDIN") as copy:
+        if sys.argv[3] == "in COPY":
+            os.kill(os.getpid(), signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@only_on("postgresql")
+@pytest.mark.parametrize("where", ["in COPY", "between two statements"])
+def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine, url: str, where: str) -> None:
+    number = clusters.bind(engine, "c", "c", NOW_MS)
+    standby = open_engine(patient(url))
+    arguments = [sys.executable, "-c", _STOPS_ITSELF, patient(url), str(number), where]
+    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as stopped:
+        try:
+            wait_until_equal(lambda: psutil.Process(stopped.pid).status(), psutil.STATUS_STOPPED, "the writer")
+            taken = take_over(standby, number)
+            assert taken is not None
+            assert taken.epoch == 2
+            stopped.send_signal(signal.SIGCONT)
+            _, said = stopped.communicate(timeout=LIMIT_S)
+        finally:
+            stopped.kill()
+    assert "StoreUnavailable" in said, "what it had begun is gone"
+    with standby.begin() as connection:
+        lease.check(connection, taken)
+    standby.dispose()
+
+
+@only_on("postgresql")
+def test_the_databases_clock_decides_nothing(engine: Engine, url: str, postgres: Postgres) -> None:
+    """Its functions of the time are hidden by others, whose clock jumps by an hour either way."""
+    hidden = "".join(
+        f"CREATE FUNCTION moved.{name}() RETURNS timestamptz LANGUAGE sql AS $$"
+        f" SELECT pg_catalog.{name}() + (SELECT ahead FROM moved.clock) $$;"
+        for name in ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp")
+    )
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA moved; CREATE TABLE moved.clock (ahead interval); {hidden}")
+        connection.exec_driver_sql("INSERT INTO moved.clock VALUES (interval '0')")
+    number = clusters.bind(engine, "c", "c", NOW_MS)
+    options = quote("-c search_path=moved,pg_catalog,public")
+    holder, other = (open_engine(f"{patient(url)}&options={options}") for _ in range(2))
+    held = lease.acquire(holder, number, "driver", NOW_MS)
+    assert held is not None
+    standby = Standby(other, number, "standby", lambda: 0.5)
+    for second, ahead in enumerate(["0", "1 hour", "1 hour", "-1 hour", "-1 hour", "0"] * 5):
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE moved.clock SET ahead = interval '{ahead}'")
+        lease.renew(holder, held, NOW_MS + second)
+        assert standby.acquire(NOW_MS) is None
+    looks = 0
+    while (taken := standby.acquire(NOW_MS)) is None:
+        looks += 1
+    assert (looks / 2, taken.epoch) == (lease.EXPIRES_AFTER_MS / 1000 - 0.5, 2)
+    with pytest.raises(LeaseLost):
+        lease.renew(holder, held, NOW_MS)
+    for one in (holder, other):
+        one.dispose()

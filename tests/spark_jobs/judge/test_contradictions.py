@@ -1,0 +1,108 @@
+"""Readings that contradict each other: nothing is decided any more, it is said once, and counted where all can see."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from service.domain.findings.finding import Finding
+from service.store.errors import StoreUnavailable
+from service.store.writers.findings import FindingWriter, load
+from tests.helpers.builders.entry_facts import facts_of
+from tests.helpers.stores import client_of
+from tests.service.store.conftest import only_on, patient
+from tests.service.store.logs import NOW_MS
+from tests.service.store.looks import entry as open_entry
+from tests.spark_jobs.judge.test_partitions import Lab, a_machine_that_is_never_busy, lab, reader
+
+pytestmark = only_on("sqlite")
+__all__ = ["a_machine_that_is_never_busy", "lab", "reader"]
+
+METRIC = "kafka_txn_decision_contradictions_total"
+
+
+def reads(lab: Lab, decision: str, now_ms: int) -> Finding:
+    """All three looks, and both logs read to that decision."""
+    lab.facts = facts_of(decision, 7, 0, 100, now_ms)
+    return lab.confirmed(now_ms)
+
+
+def contradicted(lab: Lab) -> Finding:
+    reads(lab, "commit", NOW_MS)
+    lab.restart()
+    return reads(lab, "abort", NOW_MS + 10_000)
+
+
+def counted(url: str) -> tuple[float, Any]:
+    """By the page of metrics, and by the cluster in REST, of a service that knows the store alone."""
+    with client_of(patient(url)) as client:
+        page = client.get("/metrics").text
+        body = client.get("/api/v1/clusters/cluster-0").json()
+    (value,) = (line.rpartition(" ")[2] for line in page.splitlines() if line.startswith(f"{METRIC}{{"))
+    return float(value), body["contradictions"]
+
+
+def test_none_is_counted_before_there_is_one(lab: Lab, url: str) -> None:
+    reads(lab, "commit", NOW_MS)
+    assert counted(url) == (0, 0)
+
+
+def test_a_contradiction_is_told_in_one_line_and_counted(lab: Lab, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = contradicted(lab)
+    assert (found.decision, found.command, found.possible) == ("unknown", None, ("commit", "abort", "none"))
+    (line,) = [one.getMessage() for one in caplog.records if "contradict" in one.getMessage()]
+    assert line.startswith("orders-0@100: two readings contradict each other: first its transaction was committed")
+    assert "\n" not in line
+    assert counted(url) == (1, 1)
+
+
+@pytest.mark.parametrize("decision", ["commit", "abort"])
+def test_it_stays_over_a_restart_and_counts_once(
+    lab: Lab, url: str, decision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the next reading would be taken for the first, and the decision would have flipped."""
+    before = contradicted(lab)
+    lab.restart()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        found = reads(lab, decision, NOW_MS + 20_000)
+    assert (found.id, found.decision, found.command) == (before.id, "unknown", None)
+    assert found.evidence[-1].text == before.evidence[-1].text
+    assert not [one for one in caplog.records if "contradict" in one.getMessage()]
+    assert counted(url) == (1, 1)
+
+
+def test_a_producer_that_wrote_again_under_a_higher_epoch_does_not_flip_it(lab: Lab, url: str) -> None:
+    """It is the same entry, under another name: the leader tells the newest epoch alone."""
+    reads(lab, "commit", NOW_MS)
+    lab.restart()
+    lab.entry = open_entry(epoch=1)
+    reads(lab, "abort", NOW_MS + 10_000)
+    lab.restart()
+    reads(lab, "commit", NOW_MS + 20_000)
+    with lab.reader.connect() as connection:
+        found = load(connection, lab.cluster.id, NOW_MS + 30_000).values()
+    assert {one.subject.producer_epoch: one.decision for one in found} == {0: "commit", 1: "unknown"}
+    assert counted(url) == (1, 1)
+
+
+def test_where_the_store_did_not_take_it_it_is_counted_with_the_finding(
+    lab: Lab, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads(lab, "commit", NOW_MS)
+    lab.restart()
+    save = FindingWriter.save
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("locked")
+
+    monkeypatch.setattr(FindingWriter, "save", refuse)
+    with pytest.raises(StoreUnavailable):
+        reads(lab, "abort", NOW_MS + 10_000)
+    monkeypatch.setattr(FindingWriter, "save", save)
+    found = reads(lab, "abort", NOW_MS + 20_000)
+    assert found.decision == "unknown"
+    assert counted(url) == (1, 1)

@@ -1,0 +1,779 @@
+"""Three looks before anything is said to hang: what counts as a look, and what takes a verdict back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, select
+
+from service.access.actions import Outcome
+from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind, Resolution, Status
+from service.domain.findings.rules import Rule, Rules
+from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.open_entries import ADOPTED_AFTER_MS
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import Participants
+from service.domain.worlds.facts import Batches, EntryFacts, FirstBatch
+from service.domain.worlds.markers import Marker
+from service.domain.worlds.transactions import Epochs, LogHistory
+from service.kafka.ends import Ends
+from service.kafka.leader_check import CheckedPartition
+from service.kafka.log_range import BatchesRead
+from service.kafka.metadata import Leader
+from service.kafka.producers import ActiveProducer
+from service.store.audit import Attempt, record
+from service.store.engine import open_reader
+from service.store.schema import counters
+from service.store.schema.history import SUM
+from service.store.writers.findings import FindingWriter, load
+from spark_jobs.judge.disturbances import disturbances_at_start
+from spark_jobs.judge.judge import Judge
+from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
+from spark_jobs.judge.partitions import SOON_MS, OpenEntryObserver
+from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
+from spark_jobs.source.watched import WatchedTopics
+from tests.helpers.builders.entry_facts import facts_of
+from tests.service.store.conftest import Cluster, only_on
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+from tests.service.store.looks import Watched, described, look, silent
+from tests.service.store.looks import entry as open_entry
+
+pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
+
+KEY = EntryKey("orders", 0, 7, 100)
+PLACE = ("orders", 0)
+ENDED_MS = NOW_MS - 60_000
+DETECTION = "detection_ms_confirmed"
+PAYMENTS = (Participants("payments", (0,)),)
+FIRST_BATCH = FirstBatch(0, 0, ENDED_MS, 5, is_first_of_epoch=True)
+NO_TRANSACTION = EntryFacts(
+    LogHistory(0, 10, (), ()), (), 0, Batches(100, 105, Epochs(0, 0), FIRST_BATCH, 5, is_whole=True), -1, leader_epoch=5
+)
+"""The log was read whole, and has no transaction that ended under the producer id."""
+
+
+class Scripted:
+    """Answers what the test says, whatever it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Questions] = []
+        self.ready: list[Answers] = []
+
+    def ask(self, questions: Questions) -> bool:
+        self.asked.append(questions)
+        return True
+
+    def answers(self) -> list[Answers]:
+        ready, self.ready = self.ready, []
+        return ready
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.PARTITIONS_PAUSE_FACTOR", 0)
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+class Lab:
+    """orders-0, where producer id 7 of `pay` (or nobody's) is open at 100, and a partition of the coordinators' log."""
+
+    def __init__(self, cluster: Cluster, reader: Engine) -> None:
+        self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
+        self.rules = Rules((Rule(prefix="pay", owner="payments"),))
+        self.next_offset, self.leader, self.facts, self.entry = 0, 1, NO_TRANSACTION, open_entry()
+        self.restart()
+
+    def restart(self, now_ms: int = NOW_MS, mirrored: tuple[str, ...] = ()) -> None:
+        self.prober = Scripted()
+        with self.reader.connect() as connection:
+            disturbances = disturbances_at_start(connection, self.cluster.id, now_ms)
+        watch = WatchedTopics(mirrored=mirrored)
+        partitions = OpenEntryObserver(self.cluster.id, self.prober, "broker:9092", disturbances, watch)  # type: ignore[arg-type]
+        writer = FindingWriter(self.cluster.engine, self.cluster.lease)
+        self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
+
+    def log(self, now_ms: int, *entries: Entry) -> None:
+        lo, hi = self.next_offset, self.next_offset + len(entries)
+        span = read(lo, hi, end=hi, asked_at_ms=now_ms)._replace(leader=self.leader)
+        self.cluster.writer.apply(batch(entries, span), now_ms)
+        self.next_offset = hi
+
+    def ended(self, now_ms: int, state: int = states.COMPLETE_ABORT) -> None:
+        """The id's transaction, on another partition, is over."""
+        self.log(now_ms, entry(self.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
+
+    def opened(self, now_ms: int) -> None:
+        """Seen open, at the time and again."""
+        self.watched.see(look(now_ms), described(now_ms, self.entry), now_ms=now_ms)
+
+    def round(self, now_ms: int) -> Finding | None:
+        self.log(now_ms)
+        self.judge.round(now_ms)
+        return self.found(now_ms)
+
+    def found(self, now_ms: int) -> Finding | None:
+        return self.kinds(now_ms).get(Kind.HANGING)
+
+    def kinds(self, now_ms: int) -> dict[str, Finding]:
+        """Returns the findings by kind: there is one of a kind at most."""
+        with self.reader.connect() as connection:
+            return {kind: one for (kind, _), one in load(connection, self.cluster.id, now_ms).items()}
+
+    def ends(
+        self,
+        asked_at_ms: int,
+        end: int | None = None,
+        leader: tuple[int, int] | None = None,
+        *,
+        is_open: bool = True,
+        others: tuple[ActiveProducer, ...] = (),
+    ) -> None:
+        """The end of the log, and a look after that; `others` are open there, too."""
+        log_ends = {0: self.next_offset if end is None else end}
+        leaders = {} if leader is None else {0: leader}
+        seen = _seen(asked_at_ms, is_open)
+        seen = seen._replace(open=(*seen.open, *others))
+        answers = Answers(asked_at_ms, log_ends, leaders, seen={PLACE: seen})
+        self._add_facts(answers, asked_at_ms, is_open)
+        self.prober.ready.append(answers)
+
+    def seen(
+        self,
+        asked_at_ms: int,
+        *,
+        is_open: bool = True,
+        markers: tuple[Marker, ...] = (),
+        topic_id: str = "T",
+        broker_failure_at_ms: int | None = None,
+        log_start: int = 10,
+    ) -> None:
+        answers = Answers(
+            seen={PLACE: _seen(asked_at_ms, is_open, topic_id, log_start)}, broker_failure_at_ms=broker_failure_at_ms
+        )
+        self._add_facts(answers, asked_at_ms, is_open)
+        if not is_open:
+            answers.ended[KEY] = BatchesRead(markers, (), 111, True, 0)
+        self.prober.ready.append(answers)
+
+    def _add_facts(self, answers: Answers, asked_at_ms: int, is_open: bool) -> None:
+        """Adds the facts, if they were asked for."""
+        asked = self.prober.asked[-1].facts.get(KEY) if self.prober.asked else None
+        if is_open and asked is not None:
+            history = self.facts.history if asked.transactional_id else None
+            answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
+
+    def two_looks(self, now_ms: int = NOW_MS) -> None:
+        """Shows the entry open, and the end of the log after that; no round has judged the second look yet."""
+        self.ended(now_ms)
+        self.opened(now_ms)
+        self.round(now_ms + 1_000)
+        self.ends(now_ms + 1_500)
+
+    def confirmed(self, now_ms: int = NOW_MS) -> Finding:
+        """All three looks, a second apart."""
+        self.two_looks(now_ms)
+        self.round(now_ms + 2_000)
+        self.seen(now_ms + 2_500)
+        found = self.round(now_ms + 3_000)
+        assert found is not None
+        return found
+
+
+def _seen(asked_at_ms: int, is_open: bool, topic_id: str = "T", log_start: int = 10) -> CheckedPartition:
+    there = (ActiveProducer(7, 0, 1, -1, 3, 100),) if is_open else ()
+    ends = Ends(log_start, 100 if is_open else 111, 110 if is_open else 111, 0)
+    return CheckedPartition(*PLACE, topic_id, asked_at_ms, Leader(1, 5), ends, True, there)
+
+
+@pytest.fixture
+def lab(cluster: Cluster, reader: Engine) -> Lab:
+    cluster.start({0: 0})
+    return Lab(cluster, reader)
+
+
+def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
+    found = lab.confirmed()
+    assert (found.status, found.severity, found.confidence) == ("confirmed", "critical", "likely")
+    s = found.subject
+    assert (s.topic, s.partition, s.transactional_id, s.producer_id, s.start_offset) == ("orders", 0, b"pay", 7, 100)
+    assert found.owner == "payments"
+    assert (found.decision, found.possible) == ("none", ("none",))
+    assert [one.kind for one in found.proofs] == ["completeness"]
+    with lab.reader.connect() as connection:
+        counted = connection.execute(
+            select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
+        ).all()
+    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO stood there since NOW_MS
+
+
+def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -> None:
+    """Its producer ids are another cluster's. The topic is not sampled any more, and the entry stays open for good."""
+    lab.confirmed()
+    lab.restart(NOW_MS + 4_000, mirrored=("ord*",))
+    found = lab.round(NOW_MS + 4_500)
+    assert found is not None
+    assert (found.status, found.resolution) == (Status.RESOLVED, Resolution.NOT_HANGING)
+    lab.ends(NOW_MS + 5_000)
+    found = lab.round(NOW_MS + 5_500)
+    assert found is not None
+    assert (found.status, found.reopened) == (Status.RESOLVED, 0)
+
+
+def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> None:
+    """The transaction log can be read later than the partition on a slow machine."""
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 500) is None
+    found = lab.confirmed(NOW_MS + 1_000)
+    assert (found.status, found.subject.transactional_id) == ("confirmed", b"pay")
+    assert found.owner == "payments"
+
+
+def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 1_000) is None
+    assert lab.prober.asked[0].log_partitions == {0}
+    lab.ends(NOW_MS + 1_500)
+    found = lab.round(NOW_MS + 2_000)
+    assert found is not None
+    assert (found.status, found.confirmed_at_ms) == ("candidate", None)
+
+
+def test_the_end_of_the_log_counts_only_with_a_look_that_still_shows_it_open(lab: Lab) -> None:
+    """Its transaction may have ended, as the log shows, after the row was stored: then nothing hung."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.prober.ready.append(Answers(NOW_MS + 1_500, {0: lab.next_offset}))
+    lab.seen(NOW_MS + 1_900)
+    assert lab.round(NOW_MS + 2_000) is None
+    asked = lab.prober.asked[-1]
+    assert asked.log_partitions == {0}
+    assert KEY in asked.entries, "looked at again, though that was done a moment ago"
+    lab.ends(NOW_MS + 2_500, is_open=False)
+    assert lab.round(NOW_MS + 3_000) is None
+
+
+def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_000)
+    assert lab.round(NOW_MS + 2_000) is None
+
+
+def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
+    """What lies before it may be the transaction that ends the entry."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.log(NOW_MS + 2_500, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 2_000, at_ms=NOW_MS - 2_000))
+    assert lab.round(NOW_MS + 3_000) is None  # it lists orders-0: its marker will close the entry
+
+
+def test_a_look_at_the_partition_from_before_the_second_look_does_not_confirm(lab: Lab) -> None:
+    lab.two_looks()
+    lab.seen(NOW_MS + 1_900)
+    found = lab.round(NOW_MS + 2_000)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_candidate_that_its_producer_adds_after_all_does_not_hang(lab: Lab) -> None:
+    lab.two_looks()
+    found = lab.round(NOW_MS + 2_000)
+    assert found is not None
+    assert found.status == "candidate"
+    lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
+    found = lab.round(NOW_MS + 2_800)
+    assert found is not None
+    assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
+
+
+def test_the_third_look_is_asked_for_once_the_log_is_read_and_not_all_the_time_before(lab: Lab) -> None:
+    """Each look costs its leader a question; hundreds may wait at once."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
+    lab.prober.asked.clear()
+    lab.round(NOW_MS + 2_000)
+    assert all(KEY not in one.entries for one in lab.prober.asked)
+    lab.log(NOW_MS + 2_100, entry(lab.next_offset, states.EMPTY, b"another", pid=8))
+    lab.round(NOW_MS + 2_200)
+    assert KEY in lab.prober.asked[-1].entries
+
+
+def test_the_next_round_comes_when_the_end_of_the_log_may_be_asked_for(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    for at_ms, next_ms in ((ADD_IN_FLIGHT_MS - 100, ADD_IN_FLIGHT_MS), (ADD_IN_FLIGHT_MS, ADD_IN_FLIGHT_MS + SOON_MS)):
+        lab.round(NOW_MS + at_ms)
+        assert lab.judge.next_round_ms(NOW_MS + at_ms) == NOW_MS + next_ms
+
+
+def test_a_client_is_waited_for_while_its_transaction_before_is_completed(lab: Lab) -> None:
+    """Meanwhile AddPartitionsToTxn is refused (CONCURRENT_TRANSACTIONS), and the client asks again."""
+    lab.log(NOW_MS, entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=ENDED_MS, at_ms=NOW_MS, topics=PAYMENTS))
+    lab.opened(NOW_MS)
+    for after_ms in range(1_000, 10_000, 500):
+        lab.ends(NOW_MS + after_ms - 100)
+        assert lab.round(NOW_MS + after_ms) is None
+    completed_ms = NOW_MS + 10_000
+    lab.log(completed_ms, entry(lab.next_offset, states.COMPLETE_COMMIT, start_ms=ENDED_MS, at_ms=completed_ms))
+    for after_ms in (100, 300, ADD_IN_FLIGHT_MS):
+        lab.ends(completed_ms + after_ms - 50)
+        assert lab.round(completed_ms + after_ms) is None
+    lab.ends(completed_ms + 100 + ADD_IN_FLIGHT_MS)
+    found = lab.round(completed_ms + 200 + ADD_IN_FLIGHT_MS)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_transaction_that_was_complete_a_moment_ago_may_have_kept_a_client_waiting(lab: Lab) -> None:
+    completed_ms = NOW_MS + 400
+    lab.log(NOW_MS + 500, entry(lab.next_offset, states.COMPLETE_COMMIT, start_ms=ENDED_MS, at_ms=completed_ms))
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 500)
+    lab.ends(completed_ms + ADD_IN_FLIGHT_MS - 1)
+    assert lab.round(completed_ms + ADD_IN_FLIGHT_MS) is None
+    lab.ends(completed_ms + ADD_IN_FLIGHT_MS)
+    found = lab.round(completed_ms + ADD_IN_FLIGHT_MS + 100)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> None:
+    """The entry hangs on a partition that none of its transactions lists."""
+    lab.opened(NOW_MS)
+    found = None
+    for n in range(12):
+        at_ms = NOW_MS + 250 * n
+        prepared = entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=at_ms - 50, at_ms=at_ms, topics=PAYMENTS)
+        lab.log(at_ms, prepared)
+        lab.ends(at_ms - 10)
+        found = lab.round(at_ms)
+    assert found is not None
+    assert found.status == "confirmed"
+
+
+def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + ADD_IN_FLIGHT_MS - 100) is None
+    assert not any(questions.log_partitions for questions in lab.prober.asked)
+    lab.ends(NOW_MS + ADD_IN_FLIGHT_MS - 50)
+    assert lab.round(NOW_MS + ADD_IN_FLIGHT_MS) is None
+    assert lab.prober.asked[-1].log_partitions == {0}
+
+
+def told_when_nobody_can_be_waiting(lab: Lab) -> None:
+    """Not by the looks that would do otherwise."""
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    assert lab.round(NOW_MS + 2_000) is None
+    told_after_the_wait(lab)
+
+
+def told_after_the_wait(lab: Lab) -> None:
+    lab.opened(NOW_MS + CLIENT_WAITS_MS)
+    lab.ends(NOW_MS + CLIENT_WAITS_MS)
+    found = lab.round(NOW_MS + CLIENT_WAITS_MS + 500)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab) -> None:
+    """Its AddPartitionsToTxn may be on the way for as long as request.timeout.ms; the next one knows nothing."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.judge.round(NOW_MS)
+    lab.leader = 2
+    found = lab.round(NOW_MS + 1_000)
+    for at_ms in (NOW_MS + 2_000, NOW_MS + CLIENT_WAITS_MS - 2_000):
+        lab.ends(at_ms)
+        lab.opened(at_ms)
+        found = lab.round(at_ms + 500)
+        assert found is None
+    told_after_the_wait(lab)
+
+
+def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> None:
+    """Whatever it asks next may go to that one: who leads what, who its coordinator is."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
+    told_when_nobody_can_be_waiting(lab)
+
+
+def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> None:
+    """The node that ended the other process may have been a broker's, too."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.restart(NOW_MS)
+    told_when_nobody_can_be_waiting(lab)
+
+
+def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: Lab) -> None:
+    lab.two_looks()
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_500, broker_failure_at_ms=NOW_MS + 2_400)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert found.status == "candidate"
+
+
+def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: Lab) -> None:
+    """Since when it leads is not known yet, nor whether somebody waits for the one before."""
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500, leader=(2, 0))
+    assert lab.round(NOW_MS + 2_000) is None
+    lab.ends(NOW_MS + 2_500, leader=(1, 0))
+    assert lab.round(NOW_MS + 3_000) is not None
+
+
+def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
+    lab.two_looks()
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_600, is_open=False, markers=(Marker(110, 0, NOW_MS + 2_500, False),))
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "not_hanging")
+    again = lab.round(NOW_MS + 4_000)  # the store still shows what was seen before that
+    assert again is not None
+    assert (again.status, again.reopened) == ("resolved", False)
+
+
+def test_an_orphan_needs_all_of_the_log(lab: Lab) -> None:
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_100)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert (found.status, found.confidence, found.subject.transactional_id) == ("confirmed", "certain", None)
+    assert found.decision == "none"
+    assert found.command == (
+        "kafka-transactions.sh --bootstrap-server broker:9092 abort --topic orders --partition 0 --start-offset 100"
+    )
+
+
+def orphan(lab: Lab) -> Finding:
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 1_000)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_100)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    return found
+
+
+def test_an_orphan_may_be_of_an_id_that_the_cleaner_has_removed(lab: Lab) -> None:
+    span = read(0, 9, end=9, asked_at_ms=NOW_MS - 1)._replace(missing=4, hole_end=6)
+    lab.cluster.writer.apply(batch((), span), NOW_MS - 1)
+    lab.next_offset = 9
+    found = orphan(lab)
+    assert (found.status, found.decision, found.command) == ("confirmed", "unknown", None)
+    assert found.possible == ("commit", "abort", "none")
+    assert "whose transactional.id is not known" in found.summary
+    assert "records of __transaction_state-0 in [0, 6) are gone" in found.evidence[-1].text
+
+
+def test_an_orphan_may_be_of_an_id_that_cannot_be_decoded(lab: Lab) -> None:
+    lab.log(NOW_MS - 1, entry(0, states.UNKNOWN, b"odd"))
+    found = orphan(lab)
+    assert (found.status, found.confidence) == ("confirmed", "likely")
+    assert (found.decision, found.command) == ("unknown", None)
+
+
+def test_what_was_decided_stays_over_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> None:
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    assert lab.confirmed().decision == "commit"
+    lab.restart()
+    now_ms = NOW_MS + 10_000
+    lab.opened(now_ms)
+    found = lab.round(now_ms + 1_000)
+    assert found is not None
+    assert (found.status, found.decision, found.possible) == ("confirmed", "commit", ("commit",))
+    assert found.proofs
+    assert found.command is None
+
+
+def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    lab.restart()
+    lab.facts = facts_of("abort", 7, 0, 100, NOW_MS)
+    found = lab.confirmed(NOW_MS + 10_000)
+    assert (found.decision, found.command) == ("unknown", None)
+    assert "contradict each other" in found.evidence[-1].text
+
+
+def test_records_of_a_committed_transaction_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
+    """Its abort would destroy them."""
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    began_ms = NOW_MS + 4_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 1_000, at_ms=began_ms))
+    lab.opened(began_ms)
+    lab.round(began_ms + 1_000)
+    taken = lab.kinds(began_ms + 1_000)[Kind.ADOPTED]
+    assert (taken.status, taken.severity) == ("confirmed", "critical")
+    assert "An abort of the present transaction destroys them" in taken.advice
+
+
+def taken_over(lab: Lab) -> int:
+    """Returns a time at which records of a committed transaction are in an entry that the next one will end."""
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    began_ms = NOW_MS + 4_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 3_500, at_ms=began_ms))
+    lab.opened(began_ms)
+    lab.round(began_ms + 100)
+    return began_ms + 1_000
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_an_abort_of_the_transaction_that_took_committed_records_over_loses_them(lab: Lab, is_restarted: bool) -> None:
+    at_ms = taken_over(lab)
+    if is_restarted:
+        lab.restart(at_ms)
+    lab.round(at_ms)
+    assert KEY in lab.prober.asked[-1].entries, "followed to its end"
+    lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
+    lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=False),))
+    lab.round(at_ms + 1_100)
+    lost = lab.kinds(at_ms + 1_100)[Kind.LOST_RECORDS]
+    assert (lost.status, lost.severity, lost.subject.transactional_id) == ("confirmed", "critical", b"pay")
+    assert lost.subject.start_offset == 100
+    assert "another transaction of its producer id" in lost.detail
+
+
+def test_its_commit_loses_nothing(lab: Lab) -> None:
+    at_ms = taken_over(lab)
+    lab.round(at_ms)
+    lab.watched.see(look(at_ms + 500, 111, 111), now_ms=at_ms + 500)
+    lab.seen(at_ms + 1_000, is_open=False, markers=(Marker(110, 0, at_ms + 900, is_commit=True),))
+    lab.round(at_ms + 1_100)
+    assert Kind.LOST_RECORDS not in lab.kinds(at_ms + 1_100)
+
+
+@pytest.mark.parametrize(("decision", "is_lost"), [("commit", True), ("abort", False)])
+def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab, decision: str, is_lost: bool) -> None:
+    lab.facts = facts_of(decision, 7, 0, 100, NOW_MS)
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit=False),))
+    lab.round(NOW_MS + 5_000)
+    assert (Kind.LOST_RECORDS in lab.kinds(NOW_MS + 5_000)) is is_lost
+
+
+def test_committed_records_under_a_present_transaction_are_found_without_a_hang(lab: Lab) -> None:
+    """The client went on at once. What stays open for five seconds is read."""
+    start_ms = NOW_MS - 1_000
+    for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(NOW_MS, entry(lab.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
+    lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=start_ms, at_ms=start_ms))
+    lab.facts = facts_of("commit", 7, 0, 100, ENDED_MS)
+    lab.opened(NOW_MS)
+    lab.round(NOW_MS + 100)
+    assert not lab.prober.asked, "a transaction of the usual length"
+    at_ms = NOW_MS + ADOPTED_AFTER_MS
+    lab.opened(at_ms)
+    lab.round(at_ms)
+    assert KEY in lab.prober.asked[-1].facts
+    lab.seen(at_ms + 100)
+    lab.round(at_ms + 200)
+    found = lab.kinds(at_ms + 200)
+    assert Kind.HANGING not in found
+    assert (found[Kind.ADOPTED].status, found[Kind.ADOPTED].severity) == ("confirmed", "critical")
+
+
+def test_records_that_had_no_owner_stay_older_than_the_transaction_that_takes_them_over(lab: Lab) -> None:
+    """Whatever the clocks say: it began a second after they were seen first."""
+    lab.two_looks()
+    lab.round(NOW_MS + 2_000)
+    lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
+    lab.round(NOW_MS + 2_800)
+    lab.opened(NOW_MS + 3_000)
+    lab.round(NOW_MS + 3_100)
+    assert lab.kinds(NOW_MS + 3_100)[Kind.ADOPTED].status == "confirmed"
+
+
+def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
+    """Who waits for it to end sees that a moment later."""
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000)
+    lab.prober.asked.clear()
+    lab.round(NOW_MS + 4_100)
+    assert not lab.prober.asked, "looked at a moment ago"
+    lab.watched.see(look(NOW_MS + 4_200, 111, 111), now_ms=NOW_MS + 4_200)
+    lab.round(NOW_MS + 4_300)
+    assert KEY in lab.prober.asked[-1].entries
+
+
+@pytest.mark.parametrize(("is_commit", "how"), [(True, "foreign_commit"), (False, "foreign_abort")])
+def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: str) -> None:
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit),))
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert (found.status, found.resolution, found.severity) == ("resolved", how, "critical")
+
+
+def test_a_marker_by_hand_for_a_transaction_that_was_seen_open_before_its_commit_is_no_coordinators(lab: Lab) -> None:
+    """KAFKA-20734: the commit is complete, and look 2 has read that; the coordinator writes no marker after it."""
+    lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
+    lab.opened(NOW_MS)
+    assert lab.round(NOW_MS + 500) is None
+    for state in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(NOW_MS + 1_000, entry(lab.next_offset, state, start_ms=NOW_MS - 500, at_ms=NOW_MS + 1_000))
+    lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
+    lab.round(NOW_MS + 1_100)
+    lab.ends(NOW_MS + 1_500)
+    lab.round(NOW_MS + 2_000)
+    lab.seen(NOW_MS + 2_500)
+    found = lab.round(NOW_MS + 3_000)
+    assert found is not None
+    assert found.status == "confirmed"
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, True),))
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_commit")
+
+
+def closed_while_the_log_is_behind(lab: Lab) -> int:
+    """Its producer goes on under the same epoch, and its next transaction may have taken the records over."""
+    lab.confirmed()
+    closed_ms = NOW_MS + 12_000
+    for at_ms in (closed_ms, closed_ms + 500):
+        lab.seen(at_ms, is_open=False, markers=(Marker(110, 0, closed_ms - 100, True),))
+        lab.judge.round(at_ms + 100)
+        found = lab.found(at_ms + 100)
+        assert found is not None
+        assert found.status == "confirmed"
+    return closed_ms
+
+
+def test_whose_a_marker_was_is_said_when_the_log_is_read_past_it(lab: Lab) -> None:
+    closed_ms = closed_while_the_log_is_behind(lab)
+    began_ms = closed_ms - 1_000
+    for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        lab.log(closed_ms + 900, entry(lab.next_offset, state, start_ms=began_ms, at_ms=began_ms + 500))
+    lab.seen(closed_ms + 1_000, is_open=False, markers=(Marker(110, 0, closed_ms - 100, True),))
+    found = lab.round(closed_ms + 1_100)
+    assert found is not None
+    assert (found.status, found.resolution, found.severity) == ("resolved", "adopted", "critical")
+
+
+def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
+    at_ms = closed_while_the_log_is_behind(lab) + LOG_WAIT_MS
+    lab.seen(at_ms, is_open=False, markers=(Marker(110, 0, at_ms, True),))
+    lab.judge.round(at_ms + 100)
+    found = lab.found(at_ms + 100)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "healed")
+
+
+@pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
+def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab, log_start: int) -> None:
+    """DescribeProducers knows of it before the high watermark does, which was asked for a moment earlier, too."""
+    lab.confirmed()
+    lab.seen(NOW_MS + 4_000, is_open=False, log_start=log_start)
+    found = lab.round(NOW_MS + 4_500)
+    assert found is not None
+    assert found.status == "confirmed"
+    its_end = (Marker(110, 0, NOW_MS + 3_990, False),)
+    lab.seen(NOW_MS + 5_000, is_open=False, markers=its_end, log_start=log_start)
+    found = lab.round(NOW_MS + 5_500)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+
+
+@pytest.mark.parametrize(("log_start", "resolution"), [(10, "healed"), (105, "retention")])
+def test_what_ends_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log_start: int, resolution: str) -> None:
+    lab.confirmed()
+    for at_ms in (4_000, 4_000 + MARKER_WAIT_MS):
+        lab.seen(NOW_MS + at_ms, is_open=False, log_start=log_start)
+        found = lab.round(NOW_MS + at_ms + 100)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", resolution)
+
+
+def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
+    found = lab.confirmed()
+    written = Attempt(
+        NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN
+    )
+    record(lab.cluster.engine, lab.cluster.id, written)
+    lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, False),))
+    resolved = lab.round(NOW_MS + 5_000)
+    assert resolved is not None
+    assert resolved.resolution == "our_marker"
+
+
+def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
+    lab.confirmed()
+    began_ms = NOW_MS + 20_000
+    lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=began_ms, at_ms=began_ms))
+    found = lab.round(began_ms + 1_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "adopted")
+    assert Kind.ADOPTED not in lab.kinds(began_ms + 1_000), "it was not seen since: its end may have been missed"
+    seen_ms = began_ms + ADOPTED_AFTER_MS + 1
+    lab.opened(seen_ms)
+    lab.round(seen_ms)
+    assert Kind.ADOPTED in lab.kinds(seen_ms)
+
+
+def test_a_deleted_topic_ends_it(lab: Lab) -> None:
+    lab.confirmed()
+    lab.watched.see(look(NOW_MS + 4_000, -1, -1, is_gone=True, stalled_since_ms=None), now_ms=NOW_MS + 4_000)
+    found = lab.round(NOW_MS + 5_000)
+    assert found is not None
+    assert found.resolution == "topic_deleted"
+
+
+def test_a_restart_neither_forgets_nor_takes_anything_back(lab: Lab) -> None:
+    before = lab.confirmed()
+    lab.restart()
+    lab.opened(NOW_MS + 10_000)
+    lab.round(NOW_MS + 10_000)
+    lab.ends(NOW_MS + 10_500)
+    found = lab.round(NOW_MS + 11_000)
+    assert found is not None
+    assert (found.id, found.status, found.confirmed_at_ms) == (before.id, "confirmed", before.confirmed_at_ms)
+
+
+def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) -> None:
+    lab.confirmed()
+    lab.watched.see(look(NOW_MS + 9_000, 120, 120), now_ms=NOW_MS + 9_000)
+    lab.restart()
+    lab.round(NOW_MS + 10_000)
+    assert KEY in lab.prober.asked[-1].entries
+    lab.seen(NOW_MS + 10_100, is_open=False, markers=(Marker(110, 0, NOW_MS + 8_000, False),))
+    found = lab.round(NOW_MS + 11_000)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+
+
+def test_where_the_log_stands_still_nothing_hangs(lab: Lab) -> None:
+    lab.ended(NOW_MS)
+    lab.opened(NOW_MS)
+    assert lab.judge.round(NOW_MS + 60_000) == 0
+    assert lab.found(NOW_MS + 60_000) is None

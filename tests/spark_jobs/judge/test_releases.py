@@ -1,0 +1,97 @@
+"""Why a marker is missing is said only of brokers of which it is known: what a bug does depends on their release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.domain.worlds.transactions import LogHistory, Range
+from service.store.clusters import describe
+from tests.helpers.builders.entry_facts import facts_of
+from tests.service.store.conftest import only_on
+from tests.service.store.logs import NOW_MS
+from tests.service.store.looks import entry as open_entry
+from tests.spark_jobs.judge.test_partitions import NO_TRANSACTION, Lab, a_machine_that_is_never_busy, lab, reader
+
+pytestmark = only_on("sqlite")
+__all__ = ["a_machine_that_is_never_busy", "lab", "reader"]
+
+OF_44, OF_43, OF_42, OF_39, LATER = 33, 30, 28, 21, 34
+SAYS_SO = "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 skip the marker of a partition without a leader (KAFKA-20734)"
+SAYS_IF = f"{SAYS_SO}; whether these do is not known"
+
+
+def of_levels(*levels: int | None) -> list[dict[str, Any]]:
+    return [
+        {"id": n, "host": f"kafka-{n}", "port": 9092, "newest_metadata_version": level}
+        for n, level in enumerate(levels)
+    ]
+
+
+def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
+    """What the finding says of why it hangs."""
+    if brokers is not None:
+        described = {"brokers": brokers, "features": {}, "configs": {}}
+        describe(lab.cluster.engine, lab.cluster.id, described, NOW_MS)
+    lab.facts = facts_of(decision, 7, 0, 100, NOW_MS)
+    found = lab.confirmed()
+    assert found.decision == decision
+    text, _, _ = found.evidence[-1].text.partition(" Decision:")
+    return text
+
+
+@pytest.mark.parametrize("decision", ["commit", "abort"])
+@pytest.mark.parametrize(
+    ("brokers", "said"),
+    [
+        (of_levels(OF_43, OF_43), SAYS_SO),
+        (of_levels(OF_44), SAYS_SO),
+        (of_levels(OF_42, OF_43), SAYS_SO),
+        (of_levels(OF_42, OF_39), None),
+        (of_levels(LATER), SAYS_IF),
+        (of_levels(OF_39, LATER), SAYS_IF),
+        (of_levels(OF_42, None), SAYS_IF),
+        (of_levels(), SAYS_IF),
+        ([{"id": 1, "host": "kafka-1", "port": 9092}], SAYS_IF),
+        (None, SAYS_IF),
+    ],
+    ids=[
+        "4.3",
+        "4.4",
+        "one of 4.3",
+        "older",
+        "later than is known",
+        "one later than is known",
+        "one not told",
+        "no broker",
+        "told by an older txnscope",
+        "not described",
+    ],
+)
+def test_a_bug_is_named_only_where_the_brokers_have_it(
+    lab: Lab, decision: str, brokers: list[dict[str, Any]] | None, said: str | None
+) -> None:
+    told = cause(lab, decision, brokers)
+    assert told.startswith("its marker was never written here")
+    if said is None:
+        assert "KAFKA-20734" not in told
+    else:
+        assert said in told
+        assert ("not known" in told) == (said == SAYS_IF)
+
+
+@pytest.mark.parametrize("coordinator_epoch", [-1, 3], ids=["no marker yet", "behind a marker"])
+def test_what_the_logs_do_not_tell_has_no_cause(lab: Lab, coordinator_epoch: int) -> None:
+    """A committed transaction may have written it: then it is not late, and its partition was added."""
+    lab.facts = NO_TRANSACTION._replace(history=LogHistory(0, 10, (), (Range(0, 5),)))
+    lab.entry = open_entry(coordinator_epoch=coordinator_epoch)
+    found = lab.confirmed()
+    assert found.decision == "unknown"
+    assert found.evidence[-1].text.startswith("why it hangs is not known.")
+
+
+def test_what_no_transaction_wrote_was_never_added_or_came_late(lab: Lab) -> None:
+    found = lab.confirmed()
+    assert found.decision == "none"
+    assert found.evidence[-1].text.startswith("written after the marker of its transaction, or without adding the")

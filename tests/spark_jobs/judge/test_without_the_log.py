@@ -1,0 +1,358 @@
+"""Without the coordinators' log: what a coordinator says twice is likely at most, and what is hidden proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine
+
+from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_MS
+from service.domain.findings.kinds import Kind
+from service.domain.partitions.open_entries import DescribedOwner
+from service.domain.reasons.reason import text_of
+from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
+from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogBatch
+from service.domain.transaction_log.states import TOPIC
+from service.domain.worlds.markers import Marker
+from service.store.engine import open_reader
+from service.store.queries import partitions
+from service.store.writers.findings import load
+from service.views.partitions import judged as judged_partitions
+from spark_jobs.judge.hanging_case import ASK_AGAIN_MS
+from spark_jobs.judge.partition_prober import Answers, CoordinatorAnswers
+from tests.helpers.reasons import denied
+from tests.service.store.conftest import Cluster, only_on
+from tests.service.store.logs import NOW_MS, entry
+from tests.service.store.looks import described, look, silent
+from tests.service.store.looks import entry as open_entry
+from tests.spark_jobs.judge.test_partitions import KEY, PLACE, Lab
+
+pytestmark = only_on("sqlite")  # the reads have their own tests on both databases
+
+DENIED = denied(TOPIC)
+DONE = DescribedOwner(b"pay", 1, states.COMPLETE_ABORT, 7, 0, ())
+ONGOING = DONE._replace(state=states.ONGOING, partitions=(PLACE,))
+ABSENT = NoTransactionLog(TransactionsSeen.LISTED)
+S = 1_000
+
+
+@pytest.fixture(autouse=True)
+def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
+    monkeypatch.setattr("spark_jobs.judge.judge.PARTITIONS_PAUSE_FACTOR", 0)
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
+
+
+class Blind(Lab):
+    """As the lab, where the log may not be read: it has one record, and that is all that is known of it."""
+
+    def denied(self, now_ms: int = NOW_MS) -> None:
+        self.cluster.writer.report_trouble(DENIED)
+
+    def absent(self, now_ms: int) -> None:
+        """The brokers list no log, and transactional ids."""
+        self.cluster.writer.apply(LogBatch((), (), (), ABSENT), now_ms)
+
+    def at(self, now_ms: int) -> str | None:
+        """A round in which the log is not read: what is said to hang, in one word."""
+        self.judge.round(now_ms)
+        found = self.found(now_ms)
+        return None if found is None else found.status
+
+    def coordinator_answers(self, at_ms: int, told: DescribedOwner | None) -> None:
+        """Asked for and answered at once."""
+        self.prober.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: told})))
+
+    def heard_and_seen(self, at_ms: int, told: DescribedOwner | None) -> None:
+        self.coordinator_answers(at_ms, told)
+        self.seen(at_ms)
+
+    def told_likely(self, now_ms: int = NOW_MS) -> None:
+        """Found to hang, 2.1 s after `now_ms`."""
+        self.denied(now_ms)
+        self.opened(now_ms)
+        assert self.at(now_ms + S) is None
+        self.coordinator_answers(now_ms + S + 1, DONE)
+        assert self.at(now_ms + S + 100) is None
+        self.heard_and_seen(now_ms + 2 * S, DONE)
+        assert self.at(now_ms + 2 * S + 100) == "confirmed"
+
+    def relation(self, now_ms: int) -> tuple[str, str | None]:
+        """What is said of the entry where people ask."""
+        self.watched.see(look(now_ms), now_ms=now_ms)
+        with self.reader.connect() as connection:
+            rows = partitions.stalled(connection, self.cluster.id)
+            (partition,) = judged_partitions.judge(connection, self.cluster.id, rows)
+        (one,) = partition.entries
+        return one.relation.kind, text_of(partition.why)
+
+
+@pytest.fixture
+def lab(cluster: Cluster, reader: Engine) -> Blind:
+    cluster.start({0: 5})
+    return Blind(cluster, reader)
+
+
+@pytest.fixture
+def other(cluster: Cluster, reader: Engine) -> Blind:
+    """A cluster whose brokers have no log."""
+    return Blind(cluster, reader)
+
+
+def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind) -> None:
+    other.absent(NOW_MS)
+    other.opened(NOW_MS)
+    assert other.at(NOW_MS + S) is None
+    other.coordinator_answers(NOW_MS + S + 1, DONE)
+    other.at(NOW_MS + S + 100)
+    other.heard_and_seen(NOW_MS + 2 * S, DONE)
+    assert other.at(NOW_MS + 2 * S + 100) == "confirmed"
+    found = other.found(NOW_MS + 3 * S)
+    assert found is not None
+    assert (found.confidence, found.decision, found.command) == ("likely", "unknown", None)
+
+
+@pytest.mark.parametrize("told", [ONGOING._replace(partitions=()), ONGOING._replace(state=states.PREPARE_COMMIT), None])
+def test_without_any_log_an_open_transaction_may_end_what_it_does_not_list(
+    other: Blind, told: DescribedOwner | None
+) -> None:
+    """Only coordinators of Apache Kafka are known to list every partition, offsets of groups included."""
+    other.absent(NOW_MS)
+    other.opened(NOW_MS)
+    for after_ms in range(S, 60 * S, S):
+        assert other.at(NOW_MS + after_ms) is None
+        other.heard_and_seen(NOW_MS + after_ms + 1, told)
+    word, why = other.relation(NOW_MS + 60 * S)
+    assert (word, why is not None and str(ABSENT) in why) == ("unknown", True)
+
+
+def test_a_coordinator_that_twice_will_not_end_it_makes_it_likely(lab: Blind) -> None:
+    lab.told_likely()
+    found = lab.found(NOW_MS + 3 * S)
+    assert found is not None
+    assert (found.confidence, found.decision, found.command) == ("likely", "unknown", None)
+    assert found.subject.transactional_id == b"pay"
+    assert found.owner == "payments"
+    texts = [(one.source, one.text) for one in found.evidence]
+    assert (
+        "DescribeTransactions, broker 1",
+        "pay is CompleteAbort and does not list the partition, asked twice",
+    ) in texts
+    assert "find out from the application" in found.advice
+    assert "orphan" not in repr(found.evidence)
+    assert lab.relation(NOW_MS + 4 * S) == ("hanging", None)
+
+
+def test_before_it_is_confirmed_it_is_unknown_and_names_the_permission(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.at(NOW_MS + S)
+    word, why = lab.relation(NOW_MS + 5 * S)
+    assert word == "unknown"
+    assert why is not None
+    assert str(DENIED) in why
+
+
+def test_while_a_broker_is_silent_nothing_is_said(lab: Blind) -> None:
+    """Its client may be waiting for that one before it adds the partition."""
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
+    for after_ms in range(S, CLIENT_WAITS_MS, S):
+        assert lab.at(NOW_MS + after_ms) is None
+        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE)
+    lab.at(NOW_MS + CLIENT_WAITS_MS)
+    lab.heard_and_seen(NOW_MS + CLIENT_WAITS_MS + 1, DONE)
+    assert lab.at(NOW_MS + CLIENT_WAITS_MS + S) == "confirmed"
+
+
+def test_an_id_that_is_hidden_is_never_said_to_hang(lab: Blind) -> None:
+    """Kafka leaves it out, and its transaction may be the healthiest."""
+    lab.denied()
+    lab.opened(NOW_MS)
+    for after_ms in range(S, 60 * S, S):
+        assert lab.at(NOW_MS + after_ms) is None
+        lab.heard_and_seen(NOW_MS + after_ms + 1, None)
+    assert lab.relation(NOW_MS + 60 * S)[0] == "unknown"
+
+
+def test_a_transaction_that_lists_the_partition_will_end(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    for after_ms in range(S, 60 * S, S):
+        assert lab.at(NOW_MS + after_ms) is None
+        lab.heard_and_seen(
+            NOW_MS + after_ms + 1, ONGOING if after_ms < 30 * S else ONGOING._replace(state=states.PREPARE_COMMIT)
+        )
+
+
+@pytest.mark.parametrize("between", [ONGOING, None])
+def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | None) -> None:
+    """A client that was early is accepted in between; a coordinator that moves is not heard for a while."""
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.at(NOW_MS + S)
+    for n, told in enumerate((DONE, between, DONE)):
+        lab.heard_and_seen(NOW_MS + (2 + n) * S, told)
+        assert lab.at(NOW_MS + (2 + n) * S + 100) is None
+
+
+def test_a_coordinator_that_completes_a_transaction_adds_no_partition_meanwhile(lab: Blind) -> None:
+    """The coordinator refuses (CONCURRENT_TRANSACTIONS), and a client that was early asks again."""
+    lab.denied()
+    lab.opened(NOW_MS)
+    for after_ms in range(S, 20 * S, S):
+        assert lab.at(NOW_MS + after_ms) is None
+        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE._replace(state=states.PREPARE_COMMIT))
+    for after_ms in (20 * S, 26 * S):
+        lab.at(NOW_MS + after_ms)
+        lab.heard_and_seen(NOW_MS + after_ms + 1, DONE)
+    assert lab.at(NOW_MS + 27 * S) == "confirmed"
+
+
+def test_two_answers_within_a_moment_are_one(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.at(NOW_MS + S)
+    lab.coordinator_answers(NOW_MS + S + 1, DONE)
+    lab.at(NOW_MS + S + 100)
+    lab.heard_and_seen(NOW_MS + S + ADD_IN_FLIGHT_MS, DONE)
+    assert lab.at(NOW_MS + 2 * S) is None
+
+
+def test_a_look_at_the_partition_from_before_the_second_answer_does_not_confirm(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.at(NOW_MS + S)
+    lab.coordinator_answers(NOW_MS + S + 1, DONE)
+    lab.at(NOW_MS + S + 100)
+    lab.coordinator_answers(NOW_MS + 2 * S, DONE)
+    lab.seen(NOW_MS + 2 * S - 1)
+    assert lab.at(NOW_MS + 3 * S) == "candidate"
+
+
+def test_a_partition_that_may_not_be_asked_any_more_confirms_nothing(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.at(NOW_MS + S)
+    lab.coordinator_answers(NOW_MS + S + 1, DONE)
+    lab.at(NOW_MS + S + 100)
+    lab.heard_and_seen(NOW_MS + 2 * S, DONE)
+    (answers,) = lab.prober.ready[-1:]
+    answers.seen[PLACE] = answers.seen[PLACE]._replace(described=False, open=())
+    assert lab.at(NOW_MS + 3 * S) == "candidate"
+
+
+def test_an_answer_from_before_the_entry_was_known_is_none(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    lab.at(NOW_MS + S)
+    lab.coordinator_answers(NOW_MS + S, DONE)
+    lab.at(NOW_MS + S + 100)
+    lab.heard_and_seen(NOW_MS + 2 * S, DONE)
+    assert lab.at(NOW_MS + 3 * S) is None
+
+
+def test_coordinators_are_not_asked_while_the_log_is_being_read(lab: Blind) -> None:
+    lab.opened(NOW_MS)
+    lab.at(NOW_MS + S)
+    assert lab.prober.asked == []
+
+
+def test_long_transactions_are_asked_about_seldom_and_their_partitions_not_at_all(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    for after_ms in range(0, 20 * ASK_AGAIN_MS, 250):
+        asked = len(lab.prober.asked)
+        lab.at(NOW_MS + S + after_ms)
+        if len(lab.prober.asked) > asked:
+            lab.coordinator_answers(NOW_MS + S + after_ms + 1, ONGOING)
+    assert 15 <= len(lab.prober.asked) <= 21
+    assert not any(one.entries or one.log_partitions or one.facts for one in lab.prober.asked)
+
+
+def test_a_transaction_of_the_same_producer_takes_it_over(lab: Blind) -> None:
+    lab.told_likely()
+    lab.heard_and_seen(NOW_MS + 9 * S, ONGOING)
+    lab.at(NOW_MS + 10 * S)
+    found = lab.found(NOW_MS + 10 * S)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "adopted")
+    lab.heard_and_seen(NOW_MS + 16 * S, ONGOING)
+    assert lab.at(NOW_MS + 17 * S) == "resolved"
+
+
+def test_whose_the_marker_was_that_ends_it_is_not_said(lab: Blind) -> None:
+    lab.told_likely()
+    lab.seen(NOW_MS + 4 * S, is_open=False, markers=(Marker(110, 0, NOW_MS + 3 * S, False),))
+    lab.at(NOW_MS + 5 * S)
+    found = lab.found(NOW_MS + 5 * S)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "healed")
+
+
+def test_a_restart_goes_on_with_it_also_when_the_id_is_hidden_by_then(lab: Blind) -> None:
+    lab.told_likely()
+    before = lab.found(NOW_MS)
+    lab.restart()
+    lab.denied(NOW_MS + 10 * S)
+    lab.opened(NOW_MS + 10 * S)
+    for after_ms in (11 * S, 13 * S, 15 * S):
+        lab.heard_and_seen(NOW_MS + after_ms, None)
+        assert lab.at(NOW_MS + after_ms + 100) == "confirmed"
+    found = lab.found(NOW_MS + 16 * S)
+    assert before is not None
+    assert found is not None
+    assert found.id == before.id
+    assert KEY in lab.prober.asked[-1].entries
+    lab.seen(NOW_MS + 17 * S, is_open=False, markers=(Marker(110, 0, NOW_MS + 16 * S, False),))
+    assert lab.at(NOW_MS + 18 * S) == "resolved"
+
+
+def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
+    """The permission was granted: all looks are made again, and the finding is the same."""
+    lab.told_likely()
+    before = lab.found(NOW_MS)
+    now_ms = NOW_MS + 20 * S
+    ended_ms = NOW_MS - 60 * S  # the epoch is another one since, and the record at the LSO is younger
+    lab.log(now_ms, entry(0, states.COMPLETE_ABORT, start_ms=ended_ms, at_ms=ended_ms, epoch=1))
+    lab.watched.see(look(now_ms), described(now_ms, open_entry()), now_ms=now_ms)
+    lab.judge.round(now_ms)
+    lab.ends(now_ms + 100)
+    lab.round(now_ms + 200)
+    lab.seen(now_ms + 300)
+    found = lab.round(now_ms + S)
+    assert before is not None
+    assert found is not None
+    assert (found.id, found.status, found.confidence) == (before.id, "confirmed", "certain")
+    assert found.decision == "none"
+    assert found.command is not None
+
+
+def test_a_log_that_may_be_read_again_and_lists_it_ends_the_finding(lab: Blind) -> None:
+    lab.told_likely()
+    now_ms = NOW_MS + 20 * S
+    lab.log(now_ms, entry(0, states.ONGOING, start_ms=now_ms, at_ms=now_ms))
+    lab.opened(now_ms)
+    found = lab.round(now_ms + 100)
+    assert found is not None
+    assert (found.status, found.resolution) == ("resolved", "adopted")
+
+
+def test_what_is_missing_is_the_log_and_no_topic_that_stands(lab: Blind) -> None:
+    lab.denied()
+    lab.opened(NOW_MS)
+    for after_ms in (S, 20 * S, 40 * S):
+        lab.opened(NOW_MS + after_ms)
+        lab.at(NOW_MS + after_ms)
+    with lab.reader.connect() as connection:
+        gaps = [s.topic for (kind, s) in load(connection, lab.cluster.id, NOW_MS) if kind == Kind.COVERAGE_GAP]
+    assert gaps == [TOPIC]
