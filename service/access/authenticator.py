@@ -53,7 +53,7 @@ class Authenticator:
     def __init__(self, config: AuthConfig, operators: Mapping[str, str], read_keys: ReadKeys) -> None:
         writes = frozenset({Grant(Role.OPERATOR)})
         self._operators = {digest_of(key): Principal(name, KEY, writes) for name, key in operators.items()}
-        people = {one.name: (one.password, Principal(one.name, PASSWORD, one.grants)) for one in config.basic}
+        people = {name: (one.password, Principal(name, PASSWORD, one.roles)) for name, one in config.basic.items()}
         self._passwords = Passwords(people)
         self._keys = _StoredKeys(read_keys) if config.keys else None
         self._tokens = None if config.oidc is None else Tokens(config.oidc)
