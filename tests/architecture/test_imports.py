@@ -76,7 +76,7 @@ def test_spark_jobs_use_the_rooms_they_may() -> None:
 
 def test_executors_load_neither_web_framework_nor_database() -> None:
     """What a worker imports to run a task: the sources and all below them."""
-    heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic'}"
+    heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic', 'httpx2'}"
     sources = "spark_jobs.source.transaction_log, spark_jobs.source.partitions, spark_jobs.source.ledger"
     code = f"import sys, {sources}; print({heavy} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
