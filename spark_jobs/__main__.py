@@ -19,6 +19,7 @@ from pathlib import Path
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.processes import lifeline
 from service.processes.linux import descendants
+from service.settings import SettingsError
 from service.store.errors import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
 from spark_jobs.runtime import fork_server
 from spark_jobs.runtime.java import JavaNotFound
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
     except (KafkaUnavailable, KafkaRefused, StoreUnavailable, StoreDamaged) as e:
         log.error("%s", e)
         return CANNOT_REACH
-    except (KafkaFailure, StoreError, JavaNotFound, BadLiveness) as e:
+    except (SettingsError, KafkaFailure, StoreError, JavaNotFound, BadLiveness) as e:
         log.error("%s", e)
         return CONFIGURATION
 

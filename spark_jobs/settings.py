@@ -1,27 +1,19 @@
-"""The flags of `python -m spark_jobs`, the application that `txnscope ingest` and `txnscope watch` start."""
+"""The settings of the application, made from the document that `txnscope ingest` or `txnscope watch` passes to it."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import NoReturn
 
 from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
-from service.store.backends import DEFAULT_URL
+from service.settings import Settings, load
 from spark_jobs.runtime.master import HERE, Master
-from spark_jobs.source.watched import WatchedTopics
-
-STORE: Final = "TXNSCOPE_STORE"
-"""Environment variable with the store's URL: it may hold a password, which a command line would show to everybody."""
-
-SPARK_CONF: Final = "TXNSCOPE_SPARK_CONF"
-"""Environment variable with settings of Spark's as JSON, which may hold passwords, too."""
+from spark_jobs.source.reader_settings import ReaderSettings, WatchedTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +32,31 @@ class IngestSettings:
     liveness: str | None = None
     master: Master = HERE
 
+    @classmethod
+    def of(cls, settings: Settings) -> IngestSettings:
+        """Returns the settings of the only cluster in `settings`. Raises SettingsError, BadClientConfig."""
+        one = settings.of_one_cluster()
+        client = ClientSettings.load(one.bootstrap_servers, one.kafka_config)
+        master = Master(one.spark_master, tuple(one.spark_conf.items()))
+        return cls(
+            client=client if master.is_local else client.portable(),  # executors have none of our files
+            cluster=one.cluster,
+            store=one.store,
+            checkpoint=one.checkpoint,
+            rules=Rules(tuple(table.rule for table in one.rules)),
+            keep=one.keep.keep,
+            watch=WatchedTopics(one.topics, one.mirrored),
+            tails=one.partitions == "all",
+            liveness=one.liveness,
+            master=master,
+        )
 
-_T = TypeVar("_T")
+    @property
+    def reader(self) -> ReaderSettings:
+        """The part that Spark's readers need, wherever they run: neither the store nor Spark's own settings."""
+        return ReaderSettings(
+            client=self.client, watch=self.watch, full_history_prefixes=self.rules.kept_prefixes, tails=self.tails
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,52 +64,9 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"txnscope ingest: {message}\n")
 
 
-def parse(argv: list[str]) -> IngestSettings:
-    """Parses the flags. Raises SystemExit(2) with one line for a bad flag, BadClientConfig for a bad file or
-    address."""
+def parse(argv: Sequence[str]) -> IngestSettings:
+    """Reads the settings. `argv` may choose one of several clusters: `--cluster NAME`. Raises SystemExit(2) with one
+    line for another flag, SettingsError, and BadClientConfig for a bad file or address."""
     parser = _Parser(prog="python -m spark_jobs", allow_abbrev=False)
-    parser.add_argument("--bootstrap-servers")
-    parser.add_argument("--kafka-config", type=Path)
     parser.add_argument("--cluster")
-    parser.add_argument("--store", default=os.environ.get(STORE) or DEFAULT_URL)
-    parser.add_argument("--checkpoint", type=Path)
-    parser.add_argument("--liveness")
-    parser.add_argument("--spark-master")
-    parser.add_argument("--rules", type=_json(Rules.load), default=Rules())  # the command line has read the file
-    parser.add_argument("--keep", type=_json(Keep.load), default=Keep())
-    parser.add_argument("--partitions", choices=("stalled", "all"), default="stalled")
-    parser.add_argument("--topics", nargs="+", default=[])
-    parser.add_argument("--mirrored", nargs="+", default=[])
-    flags = parser.parse_args(argv)
-    tails = flags.partitions == "all"
-    if tails and not flags.topics:
-        parser.error("partitions: all needs --topics: it reads every byte of these topics")
-    client = ClientSettings.load(flags.bootstrap_servers, flags.kafka_config)
-    master = Master(flags.spark_master, _spark_conf())
-    return IngestSettings(
-        client=client if master.is_local else client.portable(),  # executors have none of our files
-        cluster=flags.cluster,
-        store=flags.store,
-        checkpoint=flags.checkpoint,
-        rules=flags.rules,
-        keep=flags.keep,
-        watch=WatchedTopics(tuple(flags.topics), tuple(flags.mirrored)),
-        tails=tails,
-        liveness=flags.liveness,
-        master=master,
-    )
-
-
-def _spark_conf() -> tuple[tuple[str, str], ...]:
-    conf: dict[str, str] = json.loads(os.environ.get(SPARK_CONF) or "{}")
-    return tuple(conf.items())
-
-
-def _json(load: Callable[[str], _T]) -> Callable[[str], _T]:
-    def read(text: str) -> _T:
-        try:
-            return load(text)
-        except (ValueError, TypeError, AttributeError):
-            raise argparse.ArgumentTypeError("not the settings that `txnscope ingest` passes as JSON") from None
-
-    return read
+    return IngestSettings.of(load(vars(parser.parse_args(argv))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import secrets
@@ -28,6 +27,7 @@ from deploy.demo.webhook import Notice, Webhook
 from deploy.demo.workload.app import App
 from deploy.demo.workload.clients import PATIENCE_S
 from deploy.demo.workload.workload import Workload, WorkloadError
+from service.http_client import NoAnswer, send
 
 SEED = 1
 READY_TIMEOUT_S = PATIENCE_S + 60.0  # applications give up first: they can name what they waited for
@@ -193,12 +193,8 @@ class DemoEnvironment:
 
 def _get(port: int, path: str) -> tuple[int | None, bytes]:
     """Returns status and body of a GET; (None, nothing) if there is no answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except (OSError, http.client.HTTPException):
+        answer = send("GET", f"http://127.0.0.1:{port}{path}", {}, timeout_s=5, most_bytes=None)
+    except NoAnswer:
         return None, b""
-    finally:
-        connection.close()
+    return answer.status, answer.body

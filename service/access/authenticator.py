@@ -56,7 +56,8 @@ class Authenticator:
             digest_of(key): Principal(name, PrincipalKind.KEY, writes) for name, key in operators.items()
         }
         people = {
-            one.name: (one.password, Principal(one.name, PrincipalKind.PASSWORD, one.grants)) for one in config.basic
+            name: (one.password, Principal(name, PrincipalKind.PASSWORD, one.roles))
+            for name, one in config.basic.items()
         }
         self._passwords = Passwords(people)
         self._keys = _StoredKeys(read_keys) if config.keys else None

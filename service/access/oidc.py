@@ -8,8 +8,8 @@ import secrets
 import ssl
 import threading
 import time
-import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import jwt
@@ -18,6 +18,7 @@ from jwt import PyJWKClient, PyJWKClientError, PyJWTError
 from service.access.configuration import Oidc
 from service.access.principal import Principal, PrincipalKind
 from service.access.refused import BadCredentials
+from service.http_client import NoAnswer, send
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures with a public key only: with HS256, whoever has the public key could sign."""
@@ -111,13 +112,16 @@ class Tokens:
     def _discover(self, trusted: ssl.SSLContext) -> str:
         address = self._config.issuer.rstrip("/") + _DISCOVERY
         try:
-            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=trusted))
-            with opener.open(address, timeout=_TIMEOUT_S) as answer:
-                found = json.load(answer)
+            answer = send(
+                "GET", address, {}, timeout_s=_TIMEOUT_S, tls=lambda: trusted, most_redirects=10, with_proxies=True
+            )
+            if answer.status != HTTPStatus.OK:
+                raise PyJWKClientError(f"{address} answers {answer.status}")
+            found = json.loads(answer.body)
             if found["issuer"] != self._config.issuer:
                 raise PyJWKClientError(f"{address} is about another issuer")
             return str(found["jwks_uri"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (NoAnswer, ValueError, KeyError, TypeError) as error:
             raise PyJWKClientError(f"{address}: {_line(error)}") from None
 
     def _mark(self, token: str) -> bytes:

@@ -92,7 +92,7 @@ def parse_grant(text: Any) -> Grant:
 def parse_grants(texts: Any) -> frozenset[Grant]:
     """Reads a list of grants. ValueError with one line for anything else, and for an empty list."""
     if not isinstance(texts, Sequence) or isinstance(texts, str) or not texts:
-        raise ValueError('roles: not a list like ["viewer", "operator@orders"]')
+        raise ValueError('not a list like ["viewer", "operator@orders"]')
     return frozenset(parse_grant(text) for text in texts)
 
 

@@ -38,22 +38,6 @@ def tls_of(settings: Settings) -> ReloadingTls | None:
         raise CommandFailed(f"--tls-cert: {error}") from None
 
 
-def service_arguments(settings: Settings) -> list[str]:
-    """Returns the flags with which another process serves as these settings say, without what is secret."""
-    arguments = ["--host", settings.host, "--port", str(settings.port)]
-    files = {
-        "--tls-cert": settings.tls_cert,
-        "--tls-key": settings.tls_key,
-        "--tls-client-ca": settings.tls_client_ca,
-        "--remediation-config": settings.remediation_config,
-    }
-    for flag, file in files.items():
-        arguments += [] if file is None else [flag, str(file)]
-    if settings.allowed_hosts:
-        arguments += ["--allowed-hosts", *settings.allowed_hosts]
-    return [*arguments, *(["--insecure"] if settings.insecure else ())]
-
-
 def _is_local(host: str) -> bool:
     """Returns whether only this machine reaches the host; also for one that does not exist, which cannot be bound."""
     try:

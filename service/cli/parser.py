@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from service.access.actions import Action
+from service.cli.completion import SHELLS, PrintCompletion
 from service.cli.errors import USAGE
 from service.cli.version import version
 from service.domain.findings.kinds import Kind, Severity, Status
@@ -117,6 +118,12 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"txnscope {version()}")
+    top.add_argument(
+        "--completion",
+        choices=SHELLS,
+        action=PrintCompletion,
+        help="print a script with which this shell completes commands and flags",
+    )
     # not required: argparse would report the missing command before a flag that does not exist
     top.set_defaults(command=None)
     subparsers = top.add_subparsers(metavar="COMMAND")

@@ -1,24 +1,25 @@
-"""Asks the service over REST, with nothing but the standard library."""
+"""Asks the service over REST."""
 
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
+import ssl
 from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from http import HTTPStatus
-from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from service.cli.credentials import key_of, tls_context
 from service.cli.errors import UNREACHABLE, USAGE, CommandFailed
+from service.http_client import Answer, NoAnswer, send
 from service.settings import Settings
 
 _TIMEOUT_S: Final = 35  # the service itself waits 30 s for its store
 _WRITE_TIMEOUT_S: Final = 75  # then for brokers, and for its store again (service.api.routes.resolve)
+_MOST_REDIRECTS: Final = 10
 _PAGE: Final = 200
 """Maximum number of items that the service returns in one page."""
 
@@ -50,7 +51,7 @@ _RESOLUTION: Final = frozenset(
 """The field names above distinguish our answers from those of another server."""
 
 
-class NoAnswer(CommandFailed):
+class NotReached(CommandFailed):
     """The failure of a request to which no answer came. `was_refused`: the connection was refused, so the service was
     not asked.
     """
@@ -64,14 +65,8 @@ class Service:
     """The service at `url`, and one cluster of it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._url = settings.url
-        self._cluster = settings.cluster
+        self._settings, self._url, self._cluster = settings, settings.url, settings.cluster
         self._key = key_of(settings)
-        # never through a proxy of the environment: the service is on this machine or beside it
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-        if self._url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=tls_context(settings)))
-        self._opener = urllib.request.build_opener(*handlers)
         self._answered_at = datetime.now(UTC)
 
     def transaction(self, transactional_id: str) -> dict[str, Any]:
@@ -141,7 +136,7 @@ class Service:
         path = f"/clusters/{cluster}/findings/{one}/resolve"
         try:
             return self._known(self._ask(path, {"dry_run": dry_run}, key), _RESOLUTION)
-        except NoAnswer as error:
+        except NotReached as error:
             if dry_run or error.was_refused:
                 raise
             raise CommandFailed(
@@ -226,7 +221,7 @@ class Service:
         return answer
 
     def _foreign(self) -> CommandFailed:
-        return NoAnswer(f"{self._url} (--url) answers, but is not txnscope")
+        return NotReached(f"{self._url} (--url) answers, but is not txnscope")
 
     def _get(self, path: str) -> Any:
         return self._ask(path)
@@ -239,34 +234,43 @@ class Service:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers |= {"Content-Type": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self._url}/api/v1{path}", data, headers, method=method)  # noqa: S310 - http(s), checked
         if shown := key or self._key:
-            request.add_unredirected_header("Authorization", f"Bearer {shown}")  # a redirect must not get the key
+            headers |= {"Authorization": f"Bearer {shown}"}
         is_read = body is None and method is None
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S if is_read else _WRITE_TIMEOUT_S) as response:
-                self._answered_at = _date(response.headers["Date"])
-                return None if response.status == HTTPStatus.NO_CONTENT else json.load(response)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._refusal(error) from None
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-            refused = isinstance(reason, ConnectionRefusedError)
-            raise NoAnswer(f"no answer from {self._url} (--url): {text}", was_refused=refused) from None
+            # never through a proxy of the environment: the service is on this machine or beside it
+            answer = send(
+                method or ("GET" if body is None else "POST"),
+                f"{self._url}/api/v1{path}",
+                headers,
+                None if body is None else json.dumps(body).encode(),
+                timeout_s=_TIMEOUT_S if is_read else _WRITE_TIMEOUT_S,
+                tls=lambda: self._tls,
+                most_bytes=None,
+                most_redirects=_MOST_REDIRECTS,
+            )
+        except NoAnswer as error:
+            raise NotReached(f"no answer from {self._url} (--url): {error}", was_refused=error.was_refused) from None
+        if not 200 <= answer.status < 300:
+            raise self._refusal(answer)
+        self._answered_at = _date(answer.headers.get("Date"))
+        try:
+            return None if answer.status == HTTPStatus.NO_CONTENT else json.loads(answer.body)
         except ValueError:
             raise self._foreign() from None
 
-    def _refusal(self, error: urllib.error.HTTPError) -> CommandFailed:
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context(self._settings)
+
+    def _refusal(self, answer: Answer) -> CommandFailed:
         """Returns the failure for a request that the service cannot answer, with the service's own words (RFC 9457)."""
         try:
-            problem = json.load(error)
+            problem = json.loads(answer.body)
             text = str(problem.get("detail") or problem["title"])
-        except (ValueError, AttributeError, KeyError, OSError):
-            return NoAnswer(f"{self._url} (--url) answers {error.code}, and is not txnscope")
-        return CommandFailed(" ".join(text.split()), USAGE if error.code < 500 else UNREACHABLE)
+        except (ValueError, AttributeError, KeyError):
+            return NotReached(f"{self._url} (--url) answers {answer.status}, and is not txnscope")
+        return CommandFailed(" ".join(text.split()), USAGE if answer.status < 500 else UNREACHABLE)
 
 
 def _date(header: str | None) -> datetime:

@@ -6,7 +6,6 @@ Operators have such a file already for Kafka's own tools; the keys are those of 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -95,15 +94,6 @@ class ClientSettings:
             properties = self._resolved()
         servers = bootstrap_servers or properties.get(keys.SERVERS, "")
         return tuple(f"{self._name}: {note}" for note in _notes(properties, servers))
-
-    def to_json(self) -> str:
-        """Returns the settings as text for another process (Spark passes options on as strings)."""
-        return json.dumps([self.bootstrap_servers, self.properties, self.file and str(self.file)])
-
-    @classmethod
-    def from_json(cls, text: str) -> ClientSettings:
-        servers, properties, file = json.loads(text)
-        return cls(tuple(servers), tuple((key, value) for key, value in properties), file and Path(file))
 
     def portable(self) -> ClientSettings:
         """Returns the same settings for other machines: without names of files, and with the values of config

@@ -32,14 +32,14 @@ class LedgerJob:
 
     def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
         self._queries, self._engine = queries, engine
-        self._client, self._watch = settings.client, settings.watch
+        self._reader, self._watch = settings.reader, settings.watch
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """Runs the query as `TransactionLogJob.run` does."""
         writer = LedgerWriter(self._engine, lease)
         with store_failures(writer):
             positions = self._positions(lease)
-            options = ledger_options(self._client, self._watch, positions, POLL_MS, HEARTBEAT_MS, part.pulse)
+            options = ledger_options(self._reader, positions, POLL_MS, HEARTBEAT_MS, part.pulse)
             sink = StoreSink(batches_from_rows, writer.apply, part.step)
             self._queries.run(SourceName.LEDGER, LedgerSource, options, sink, ending)
 

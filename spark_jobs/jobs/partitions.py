@@ -34,7 +34,7 @@ class PartitionsJob:
     ) -> None:
         """`wake_judge` is set when reads of stalled partitions have been stored."""
         self._queries, self._engine, self._scratch, self._wake_judge = queries, engine, scratch, wake_judge
-        self._client, self._watch = settings.client, settings.watch
+        self._reader = settings.reader
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """Runs the query as `TransactionLogJob.run` does."""
@@ -48,7 +48,7 @@ class PartitionsJob:
             clocks = self._clocks(lease)
             with TemporaryDirectory(prefix="windows-", dir=self._scratch, ignore_cleanup_errors=True) as folder:
                 window_file = str(Path(folder) / "windows.db")
-                options = sampler_options(self._client, self._watch, clocks, TICK_MS, window_file, part.pulse)
+                options = sampler_options(self._reader, clocks, TICK_MS, window_file, part.pulse)
                 sink = StoreSink(batches_from_rows, apply, part.step)
                 self._queries.run(SourceName.PARTITIONS, PartitionsSource, options, sink, ending)
 

@@ -44,8 +44,8 @@ class TransactionLogJob:
     name = SourceName.TRANSACTION_LOG
 
     def __init__(self, queries: Queries, settings: IngestSettings, engine: Engine) -> None:
-        self._queries, self._engine, self._client = queries, engine, settings.client
-        self._kept, self._history_ms = settings.rules.kept_prefixes, settings.keep.history
+        self._queries, self._engine, self._reader = queries, engine, settings.reader
+        self._history_ms = settings.keep.history
         self._unreadable: PartitionsUnreadable | None = None
         self._absent: Reason | None = None
         self._audited = settings.watch.tails if settings.tails else None
@@ -53,7 +53,7 @@ class TransactionLogJob:
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
         """Runs the query until `ending` is set. Raises what ended it otherwise: a StoreError, a KafkaFailure, Spark's
         own exception, or StillStoring."""
-        kept = tuple(prefix.encode() for prefix in self._kept)
+        kept = tuple(prefix.encode() for prefix in self._reader.full_history_prefixes)
         writer = TransactionLogWriter(
             self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept, audited=self._audited
         )
@@ -73,7 +73,7 @@ class TransactionLogJob:
 
     def _run(self, writer: TransactionLogWriter, lease: Lease, ending: threading.Event, part: Part) -> None:
         positions = initial_positions(
-            self._engine, lease, SourceName.TRANSACTION_LOG, TOPIC, self._client, wall_clock_ms()
+            self._engine, lease, SourceName.TRANSACTION_LOG, TOPIC, self._reader.client, wall_clock_ms()
         )
         shown = FirstReadProgress(positions.values())
         if shown.left >= LATE_INDEXES_FROM:
@@ -92,16 +92,7 @@ class TransactionLogJob:
             else:
                 backend_of(self._engine).extend_text_index(self._engine)
 
-        options = source_options(
-            self._client,
-            positions,
-            POLL_MS,
-            HEARTBEAT_MS,
-            self._kept,
-            part.pulse,
-            self._unreadable,
-            with_decisions=self._audited is not None,
-        )
+        options = source_options(self._reader, positions, POLL_MS, HEARTBEAT_MS, part.pulse, self._unreadable)
         sink = StoreSink(batches_from_rows, apply, part.step)
         self._queries.run(SourceName.TRANSACTION_LOG, TransactionLogSource, options, sink, ending)
 

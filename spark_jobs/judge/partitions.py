@@ -45,7 +45,7 @@ from spark_jobs.judge.partition_prober import (
 )
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
 from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, entry_key, key_of, owned_entries
-from spark_jobs.source.watched import EVERYTHING, WatchedTopics
+from spark_jobs.source.reader_settings import EVERYTHING, WatchedTopics
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,14 @@ from pyspark.sql.types import StructType
 from service.clock import wall_clock_ms
 from service.domain.partitions.ledger import TopicRange
 from service.domain.reasons.reason import Reason
-from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity
 from spark_jobs.source.admission import into_tasks
 from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.ledger_requests import LedgerBrokers
+from spark_jobs.source.reader_settings import OPTION, ReaderSettings
 from spark_jobs.source.stream_reader import PlanningReader
-from spark_jobs.source.watched import WatchedTopics
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,15 @@ class LedgerTask(InputPartition):
 class LedgerReader(PlanningReader[LedgerPlan]):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._settings = ClientSettings.from_json(options["client"])
-        self._watch = WatchedTopics(*map(tuple, json.loads(options["watch"])))
+        settings = ReaderSettings.model_validate_json(options[OPTION])
+        self._client, self._watch = settings.client, settings.watch
         self._positions = {
             topic: log_identity.from_json(text) for topic, text in json.loads(options["positions"]).items()
         }
         self._cores = int(options["cores"])
 
     def planner(self) -> LedgerPlanner:
-        return LedgerPlanner(LedgerBrokers(self._settings), self._watch, self._positions, wall_clock_ms)
+        return LedgerPlanner(LedgerBrokers(self._client), self._watch, self._positions, wall_clock_ms)
 
     def tasks(self, plan: LedgerPlan) -> Sequence[LedgerTask]:
         tasks = into_tasks(plan.ranges, self._cores)
@@ -53,7 +52,7 @@ class LedgerReader(PlanningReader[LedgerPlan]):
         assert isinstance(partition, LedgerTask)
         if partition.trouble is not None:
             yield trouble_to_rows(partition.trouble)
-        yield from read_tails(self._settings, partition.ranges, wall_clock_ms)
+        yield from read_tails(self._client, partition.ranges, wall_clock_ms)
 
 
 class LedgerSource(DataSource):
@@ -71,8 +70,7 @@ class LedgerSource(DataSource):
 
 
 def ledger_options(
-    settings: ClientSettings,
-    watch: WatchedTopics,
+    settings: ReaderSettings,
     positions: Mapping[str, Mapping[int, log_identity.LogPosition]],
     poll_ms: int,
     heartbeat_ms: int,
@@ -83,8 +81,7 @@ def ledger_options(
     `positions`: by topic; `pulse`: a file that is touched at each step.
     """
     return {
-        "client": settings.to_json(),
-        "watch": json.dumps(watch),
+        **settings.option,
         "positions": json.dumps({topic: log_identity.to_json(of_topic) for topic, of_topic in positions.items()}),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),

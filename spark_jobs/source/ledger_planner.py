@@ -20,8 +20,9 @@ from spark_jobs.source.admission import Limits, admit, shares
 from spark_jobs.source.ledger_requests import LedgerRequests, RecordSizes
 from spark_jobs.source.log_identity import LogObservation, LogPosition, unanswered_reason
 from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to
+from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import Place
-from spark_jobs.source.watched import WatchedTopics, is_over
+from spark_jobs.source.watched import is_over
 
 BUDGET: Final = 32 << 20
 """Approximate bytes of one micro-batch. Its contents are written in one transaction."""

@@ -20,15 +20,14 @@ from pyspark.sql.types import StructType
 
 from service.clock import wall_clock_ms
 from service.domain.partitions.facts import PartitionsBatch, StallClock
-from service.kafka.settings import ClientSettings
 from service.processes.progress import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
 from spark_jobs.fold.rows import SCHEMA
 from spark_jobs.runtime.direct_batches import DirectBatches
+from spark_jobs.source.reader_settings import OPTION, ReaderSettings
 from spark_jobs.source.requests import Brokers, ReadRequest, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
-from spark_jobs.source.watched import WatchedTopics
 
 TOO_LATE_MS: Final = 10_000
 """Age from which a task reports its sample without reading from brokers: the next sample is fresher."""
@@ -49,8 +48,8 @@ class PartitionsReader(DataSourceStreamReader):
     go to the driver directly, but for one now and then."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._settings = ClientSettings.from_json(options["client"])
-        self._watch = WatchedTopics(*map(tuple, json.loads(options["watch"])))
+        settings = ReaderSettings.model_validate_json(options[OPTION])
+        self._client, self._watch = settings.client, settings.watch
         self._clocks = [StallClock(*clock) for clock in json.loads(options["clocks"])]
         self._cores = int(options["cores"])
         self._tick_s = int(options["tickms"]) / 1000
@@ -69,7 +68,7 @@ class PartitionsReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """Blocks until there is a sample worth a micro-batch, and returns its number."""
         if self._sampler is None:
-            self._brokers = Brokers(self._settings)
+            self._brokers = Brokers(self._client)
             self._sampler = Sampler(self._brokers, self._watch, self._clocks, wall_clock_ms)
         while True:
             wait = self._next_look_at - time.monotonic()
@@ -101,7 +100,7 @@ class PartitionsReader(DataSourceStreamReader):
         with heard_by(self._step):
             yield from partition.seen
             if partition.requests and wall_clock_ms() - partition.planned_at_ms < TOO_LATE_MS:
-                yield reads_to_rows(read_stalled(self._settings, partition.requests, self._window_file, wall_clock_ms))
+                yield reads_to_rows(read_stalled(self._client, partition.requests, self._window_file, wall_clock_ms))
 
     def stop(self) -> None:
         if self._brokers is not None:
@@ -123,8 +122,7 @@ class PartitionsSource(DataSource):
 
 
 def sampler_options(
-    settings: ClientSettings,
-    watch: WatchedTopics,
+    settings: ReaderSettings,
     clocks: Iterable[StallClock],
     tick_ms: int,
     window_file: str,
@@ -135,8 +133,7 @@ def sampler_options(
     `window_file`: see `read_stalled`; `pulse`: a file that is touched at each step.
     """
     return {
-        "client": settings.to_json(),
-        "watch": json.dumps(watch),
+        **settings.option,
         "clocks": json.dumps(list(clocks)),
         "tickms": str(tick_ms),
         "windowfile": window_file,

@@ -33,20 +33,19 @@ from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
 from spark_jobs.fold.transitions import Scope
 from spark_jobs.source.admission import split_by_size
 
-clients: dict[str, KafkaClient] = {}
+clients: dict[ClientSettings, KafkaClient] = {}
 
 
 def shared_client(settings: ClientSettings) -> KafkaClient:
     """Returns this process's client for the cluster, made on first use. Raises KafkaUnavailable or KafkaRefused."""
-    key = settings.to_json()
-    if key not in clients:
-        clients[key] = KafkaClient(settings)
-    return clients[key]
+    if settings not in clients:
+        clients[settings] = KafkaClient(settings)
+    return clients[settings]
 
 
 def close_client(settings: ClientSettings) -> None:
     """Closes the client of the cluster; the next call of `shared_client` makes a new one."""
-    if stale := clients.pop(settings.to_json(), None):
+    if stale := clients.pop(settings, None):
         stale.close()
 
 

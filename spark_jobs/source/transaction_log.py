@@ -16,12 +16,12 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import PartitionsUnreadable
 from service.domain.transaction_log.facts import RangeRead
 from service.domain.transaction_log.states import TOPIC
-from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity
 from spark_jobs.source.admission import Limits, into_tasks
 from spark_jobs.source.planner import LogPlanner, Plan
 from spark_jobs.source.reader import read_ranges
+from spark_jobs.source.reader_settings import OPTION, ReaderSettings
 from spark_jobs.source.stream_reader import PlanningReader
 
 
@@ -36,17 +36,17 @@ class LogTask(InputPartition):
 class TransactionLogReader(PlanningReader[Plan]):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._settings = ClientSettings.from_json(options["client"])
+        settings = ReaderSettings.model_validate_json(options[OPTION])
+        self._client, self._with_decisions = settings.client, settings.tails
+        self._history_prefixes = tuple(prefix.encode() for prefix in settings.full_history_prefixes)
         self._positions = log_identity.from_json(options["positions"])
-        self._history_prefixes = tuple(prefix.encode() for prefix in json.loads(options["historyprefixes"]))
-        self._with_decisions = bool(json.loads(options["decisions"]))
         self._limits = Limits(records=int(options["records"]))
         self._cores = int(options["cores"])
         unreadable = decode_if(options["unreadable"] or None)
         self._unreadable = unreadable if isinstance(unreadable, PartitionsUnreadable) else None
 
     def planner(self) -> LogPlanner:
-        return LogPlanner(self._settings, TOPIC, self._positions, self._limits, wall_clock_ms, self._unreadable)
+        return LogPlanner(self._client, TOPIC, self._positions, self._limits, wall_clock_ms, self._unreadable)
 
     def tasks(self, plan: Plan) -> Sequence[LogTask]:
         tasks = into_tasks(plan.ranges, self._cores)
@@ -57,7 +57,7 @@ class TransactionLogReader(PlanningReader[Plan]):
         if partition.trouble is not None:
             yield trouble_to_rows(partition.trouble)
         yield from read_ranges(
-            self._settings, TOPIC, partition.ranges, self._history_prefixes, with_decisions=self._with_decisions
+            self._client, TOPIC, partition.ranges, self._history_prefixes, with_decisions=self._with_decisions
         )
 
 
@@ -76,30 +76,23 @@ class TransactionLogSource(DataSource):
 
 
 def source_options(
-    settings: ClientSettings,
+    settings: ReaderSettings,
     positions: dict[int, log_identity.LogPosition],
     poll_ms: int,
     heartbeat_ms: int,
-    history_prefixes: Sequence[str] = (),
     pulse: str = "",
     unreadable: PartitionsUnreadable | None = None,
-    *,
-    with_decisions: bool = False,
 ) -> dict[str, str]:
     """Returns the options of the source in the form in which Spark passes them on (strings, keys in lower case).
 
-    `history_prefixes`: prefixes of ids; of these ids every transition is handed over. `pulse`: a file that is touched
-    at each step. `unreadable`: the partitions that ended the query before. `with_decisions`: the decisions of
-    coordinators are handed over, too.
+    `pulse`: a file that is touched at each step. `unreadable`: the partitions that ended the query before.
     """
     return {
-        "client": settings.to_json(),
+        **settings.option,
         "positions": log_identity.to_json(positions),
         "records": json.dumps(Limits().records),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),
         "pulse": pulse,
-        "historyprefixes": json.dumps(list(history_prefixes)),
         "unreadable": encode_if(unreadable) or "",
-        "decisions": json.dumps(with_decisions),
     }

@@ -1,11 +1,10 @@
-"""Selects the topics to watch, and holds one watched partition: its newest sample, and the time its stall began."""
+"""Holds one watched partition: its newest sample, and the time its stall began."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
 from service.domain.partitions.facts import PartitionObservation, StallClock
 from service.domain.reasons.reason import Reason
@@ -16,32 +15,6 @@ from service.kafka.ends import Ends
 from service.kafka.metadata import Leader
 from spark_jobs.source.requests import ReadRequest
 from spark_jobs.source.samples import Rounds, Samples
-
-_INTERNAL: Final = "__"
-
-
-class WatchedTopics(NamedTuple):
-    """Globs of topic names. `topics`: to watch; none means all. `mirrored`: not to watch, because they are copied from
-    another cluster with its producer ids, which mean nothing in this one."""
-
-    topics: tuple[str, ...] = ()
-    mirrored: tuple[str, ...] = ()
-
-    def covers(self, topic: str) -> bool:
-        is_wanted = not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
-        return is_wanted and not self.mirrors(topic)
-
-    def mirrors(self, topic: str) -> bool:
-        """Returns True if the topic is declared as copied from another cluster."""
-        return any(fnmatchcase(topic, glob) for glob in self.mirrored)
-
-    def tails(self, topic: str) -> bool:
-        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed; the transaction
-        log has its own source."""
-        return self.covers(topic) and not topic.startswith(_INTERNAL)
-
-
-EVERYTHING: Final = WatchedTopics()
 
 STALL_MS: Final = 200
 """Time for which the LSO must have stayed at one offset below the high watermark before a partition is stalled: a bit

@@ -87,14 +87,14 @@ def test_pages_and_commands_use_no_route() -> None:
 
 def test_spark_jobs_use_the_rooms_they_may() -> None:
     judged = "service.views.partitions.judged"  # the application judges partitions as pages do
-    rooms = ("service.wire", "service.kafka", "service.domain", "service.store", "service.processes", "service.clock")
+    rooms = [f"service.{room}" for room in ("wire", "kafka", "domain", "store", "processes", "clock", "settings")]
     used = [i for i in imports("spark_jobs") if within(i[1], "service") and i[1] != "service"]
     assert [i for i in used if not within(i[1], *rooms, judged) and i[1] not in judged] == []
 
 
 def test_executors_load_neither_web_framework_nor_database() -> None:
     """What a worker imports to run a task: the sources and all below them."""
-    heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic'}"
+    heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic', 'httpx2'}"
     sources = "spark_jobs.source.transaction_log, spark_jobs.source.partitions, spark_jobs.source.ledger"
     code = f"import sys, {sources}; print({heavy} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

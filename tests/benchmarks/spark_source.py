@@ -26,6 +26,7 @@ from spark_jobs.runtime.master import Master
 from spark_jobs.runtime.scratch import scratch_folder
 from spark_jobs.runtime.session import TASK_TRIES, start_spark
 from spark_jobs.source.log_identity import LogPosition
+from spark_jobs.source.reader_settings import ReaderSettings
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options
 from tests.benchmarks.process_tree import MARK, ProcessTree
 from tests.integration.application import log_ends
@@ -59,7 +60,7 @@ def main(bootstrap: str, tasks: int) -> None:
     with scratch_folder() as scratch, tempfile.TemporaryDirectory(prefix="txnscope-bench-") as checkpoint:
         spark = start_spark(scratch, lambda _jvm: None, Master(f"local[{tasks},{TASK_TRIES}]"))
         spark.dataSource.register(TransactionLogSource)
-        options: dict[str, Any] = dict(source_options(client, positions, POLL_MS, HEARTBEAT_MS))
+        options: dict[str, Any] = dict(source_options(ReaderSettings(client=client), positions, POLL_MS, HEARTBEAT_MS))
         options |= {"direct": str(scratch), "cores": str(tasks)}
         query = (
             spark.readStream.format(TransactionLogSource.name())

@@ -95,7 +95,7 @@ def test_variables_are_settings_and_can_be_used(
     assert settings.bootstrap_servers == "kafka:9092"
     assert settings.kafka_config is None
     assert settings.cluster is None
-    assert settings.keep == DEFAULT
+    assert settings.keep.keep == DEFAULT
     assert not settings.operators
 
 

@@ -195,7 +195,7 @@ def _read(inputs: Sequence[Input]) -> LogBatch:
             Fetched(w.partition, 0, inputs[w.partition].hi, 0, _from(inputs[w.partition], w.offset)) for w in wanted
         ]
 
-    with patch.object(reader, "fetch", answer), patch.dict(reader.clients, {SETTINGS.to_json(): None}):
+    with patch.object(reader, "fetch", answer), patch.dict(reader.clients, {SETTINGS: None}):
         rows = list(reader.read_ranges(SETTINGS, "topic", ranges, history_prefixes=(b"bad",)))
     (batch,) = batches_from_rows(pa.Table.from_batches(rows))
     assert [r.partition for r in batch.ranges] == [r.partition for r in ranges]

@@ -19,6 +19,9 @@ from tests.helpers.processes import command_of, with_environment
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 from tests.integration.application import Ingest
 
+MARK: Final = "TXNSCOPE_TEST_WATCH"
+"""Environment variable of the processes of a `Watch`."""
+
 SUPERVISOR: Final = "supervisor"
 DRIVER: Final = "driver"
 JVM: Final = "JVM"
@@ -46,12 +49,13 @@ class Watch(Ingest):
 
     def start(self, module: str = "service.cli") -> Watch:
         self.port = getattr(self, "port", None) or free_port()
-        self._run(module, "watch", *self._flags, "--port", str(self.port), *self.more)
+        flags = [*self._flags, "--port", str(self.port), *self.more]
+        self._run(module, "watch", *flags, environment={MARK: self.url})
         return self
 
     def processes(self) -> list[psutil.Process]:
-        """Returns the processes that have our store in their environment, oldest first."""
-        return with_environment("TXNSCOPE_STORE", self.url)
+        """Returns our processes, oldest first: the supervisor and all below it."""
+        return with_environment(MARK, self.url)
 
     def victim(self, kind: str) -> psutil.Process:
         """Returns the process of this kind; if there are several, such as workers, the newest. Waits until there is

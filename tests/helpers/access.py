@@ -80,7 +80,7 @@ def guarded_app(
     for name, roles in WHO.items():
         api_keys.create(cluster.engine, name, keys[name], parse_grants(roles), "tests", NOW_MS)
     if auth is None:
-        auth = AuthConfig(keys=True, basic=(Person("ann", HASHED, parse_grants(["operator@orders"])),))
+        auth = AuthConfig(keys=True, basic={"ann": Person(password=HASHED, roles=parse_grants(["operator@orders"]))})
     yield create_app(url, "1.2.3", None, operators, lambda: NOW_MS, access=AccessConfig(auth, hosts)), keys, cluster
     cluster.close()
     other.close()

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from service.cli.parser import parse
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TOPIC
@@ -22,6 +23,7 @@ from service.kafka.client import KafkaClient
 from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.settings import ClientSettings
+from service.settings import for_ingest, load
 from service.store.engine import open_reader
 from service.store.errors import StoreUnavailable
 from service.store.schema import (
@@ -51,20 +53,28 @@ class Stored:
 
 
 class Ingest:
-    """`python -m spark_jobs` on `store`, with its log in `directory`; `more` arguments as it takes them. `host`: where
-    it runs (default: here)."""
+    """`python -m spark_jobs` on `store`, with its log in `directory`; `more` flags, as `txnscope ingest` takes them.
+    `rules`: as in a file of settings. `host`: where it runs (default: here)."""
 
     def __init__(
-        self, bootstrap: str, directory: Path, *more: str, name: str = "test", host: Host | None = None
+        self,
+        bootstrap: str,
+        directory: Path,
+        *more: str,
+        name: str = "test",
+        host: Host | None = None,
+        rules: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self.host = host
+        self.host, self.rules = host, rules
         self.bootstrap, self.directory, self.more, self.name = bootstrap, directory, more, name
         self.url = f"sqlite:///{directory}/txnscope.db"
         self.log = directory / "ingest.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, module: str = "spark_jobs") -> Ingest:
-        self._run(module, *self._flags, *self.more)
+        flags = vars(parse(["ingest", *self._flags, *self.more]))
+        settings = load({name: flags[name] for name in flags["command"].settings} | {"rules": self.rules})
+        self._run(module, environment=for_ingest(settings))
         return self
 
     @property
@@ -72,12 +82,12 @@ class Ingest:
         where = ["--bootstrap-servers", self.bootstrap, "--store", self.url, "--cluster", self.name]
         return [*where, "--checkpoint", str(self.directory / "checkpoint")]
 
-    def _run(self, module: str, *arguments: str) -> None:
+    def _run(self, module: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 cwd=ROOT,
-                env=os.environ | (self.host.environment if self.host else {}),
+                env=os.environ | (self.host.environment if self.host else {}) | (environment or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

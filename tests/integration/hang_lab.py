@@ -17,7 +17,6 @@ from fastapi.testclient import TestClient
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.findings.rules import Rule, Rules
 from service.domain.worlds.verdict import Decided
 from service.store.schema import findings
 from tests.helpers.brokers import free_port
@@ -199,14 +198,14 @@ class HangLab(NamedTuple):
         }
 
 
-RULES = Rules((Rule(prefix=LONG, long_after_ms=1_000, owner="reports"),))
+RULES = ({"prefix": LONG, "long_after": "1s", "owner": "reports"},)
 
 
 @contextmanager
 def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> Iterator[HangLab]:
     """The application starts in `directory`, beside a broker that runs; `bootstrap`: of all, if there are more."""
     _create_the_log(broker)
-    app = Ingest(bootstrap or broker.bootstrap, directory, "--rules", RULES.dump(), name=CLUSTER)
+    app = Ingest(bootstrap or broker.bootstrap, directory, name=CLUSTER, rules=RULES)
     with (
         running(app),
         Connection(broker.bootstrap, threading.Event()) as connection,

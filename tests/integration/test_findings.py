@@ -13,7 +13,6 @@ from confluent_kafka import KafkaException, Producer
 
 from service.domain.findings.churn import MIN_STARTS, RANDOM_IDS, START_MS
 from service.domain.findings.kinds import Kind, Resolution
-from service.domain.findings.rules import Rule, Rules
 from service.store.schema import findings
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import describe_transaction, on
@@ -32,7 +31,7 @@ PROPERTIES = {
     "transactional.id.expiration.ms": EXPIRE_MS,
     "transaction.remove.expired.transaction.cleanup.interval.ms": 1_000,
 }
-RULES = Rules((Rule(prefix="batch-", long_after_ms=3_000, owner="reports"),))
+RULES = ({"prefix": "batch-", "long_after": "3s", "owner": "reports"},)
 
 
 def begin(bootstrap: str, name: str, timeout_ms: int = 60_000) -> Producer:
@@ -69,7 +68,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
     bootstrap = make_broker(version, **PROPERTIES).bootstrap
     create_topic(bootstrap, TOPIC)
     time_out_together(bootstrap, "before-our-time")
-    with running(Ingest(bootstrap, tmp_path, "--rules", RULES.dump())) as app:
+    with running(Ingest(bootstrap, tmp_path, rules=RULES)) as app:
         app.wait_until_read()
         with load(bootstrap, TOPIC, ["healthy"], 0.5):  # all the time, or its id would expire too
             long_one = begin(bootstrap, "batch-1", OPEN_MS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import traceback
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from service.access.authenticator import Authenticator, _given
-from service.access.configuration import parse as parse_auth
+from service.access.configuration import AuthConfig
 from service.access.passwords import Hashed, Passwords
 from service.api.http.kafka import Kafka
 from service.app import create_app
@@ -26,7 +25,8 @@ from service.settings import SettingsError, for_service, load
 from service.store.engine import open_engine, open_reader
 from service.store.errors import StoreError
 from spark_jobs.runtime.master import Master
-from spark_jobs.settings import parse as parse_ingest
+from spark_jobs.settings import IngestSettings
+from tests.helpers.reader_options import option_of, through_spark
 
 MARK: Final = "m4rk3d-s3cr3t-0f-th3-t3st"
 LOGIN: Final = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{MARK}";'
@@ -61,11 +61,9 @@ def provided(file: Path, jaas_config: str) -> ClientSettings:
     return ClientSettings.load("127.0.0.1:1", file)
 
 
-def ingest_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("TXNSCOPE_STORE", STORE)
-    monkeypatch.setenv("TXNSCOPE_SPARK_CONF", json.dumps({"spark.ssl.keyPassword": MARK}))
+def ingest_of(file: Path) -> IngestSettings:
     file.write_text(PROPERTIES)
-    return parse_ingest(["--bootstrap-servers", "127.0.0.1:1", "--kafka-config", str(file)])
+    return IngestSettings.of(load(SETTINGS | {"bootstrap_servers": "127.0.0.1:1", "kafka_config": file}))
 
 
 SETTINGS: Final = {
@@ -79,19 +77,20 @@ HASH: Final = repr(Hashed.parse(SETTINGS["auth"]["basic"]["ann"]["password"]).ha
 
 
 def settings() -> Any:
-    return load(SETTINGS)  # type: ignore[arg-type]
+    return load(SETTINGS)
 
 
 HOLDERS: Final[dict[str, Callable[[Path, pytest.MonkeyPatch], Any]]] = {
     "settings": lambda _, __: settings(),
-    "settings of ingest": ingest_of,
+    "settings of ingest": lambda file, _: ingest_of(file),
+    "settings of readers": lambda file, _: ingest_of(file).reader,
     "Spark's master": lambda _, __: Master("local", (("spark.ssl.keyPassword", MARK),)),
     "client settings": lambda file, _: client_of(file),
     "client settings, pickled": lambda file, _: pickle.loads(pickle.dumps(client_of(file))),
-    "client settings, as Spark has them": lambda file, _: ClientSettings.from_json(client_of(file).to_json()),
+    "client settings, as Spark has them": lambda file, _: through_spark(client_of(file)),
     "a connection of the service": lambda file, _: Kafka(client_of(file)),
     "client settings, of a provider": lambda file, _: provided(file, LOGIN),
-    "what Spark gets of a provider": lambda file, _: provided(file, LOGIN).to_json(),
+    "what Spark gets of a provider": lambda file, _: option_of(provided(file, LOGIN)),
     "a JAAS login": lambda _, __: jaas.parse(LOGIN),
     "a token source": lambda _, __: oauth.source_of(OAUTH, {}),
     "a token provider": lambda _, __: oauth.TokenProvider(oauth.source_of(OAUTH, {})),
@@ -101,8 +100,8 @@ HOLDERS: Final[dict[str, Callable[[Path, pytest.MonkeyPatch], Any]]] = {
     "an engine's address": lambda _, __: open_engine(STORE).url,
     "an engine, password behind the ?": lambda _, __: open_engine(STORE_QUERY),
     "a reader, password behind the ?": lambda _, __: open_reader(STORE_QUERY),
-    "[auth]": lambda _, __: parse_auth(SETTINGS["auth"]),
-    "an authenticator": lambda _, __: Authenticator(parse_auth(SETTINGS["auth"]), {"ann": MARK}, list),
+    "[auth]": lambda _, __: AuthConfig.model_validate(SETTINGS["auth"]),
+    "an authenticator": lambda _, __: Authenticator(AuthConfig.model_validate(SETTINGS["auth"]), {"ann": MARK}, list),
     "passwords": lambda _, __: Passwords({}),
     "a header": lambda _, __: _given(f"Bearer {MARK}"),
     "a child": lambda _, __: ChildCommand("serve", ["x"], for_service(settings())),
@@ -120,12 +119,10 @@ def test_what_holds_a_secret_does_not_show_it(name: str, file: Path, monkeypatch
 
 
 FAILING: Final[dict[str, Callable[[Path], Any]]] = {
-    "a key of operators that is weak": lambda _: load({"operators": {"ann": MARK[:9]}}),  # type: ignore[dict-item]
+    "a key of operators that is weak": lambda _: load({"operators": {"ann": MARK[:9]}}),
     "operators that are a text": lambda _: load({"operators": MARK}),
-    "a password that is no hash": lambda _: load(
-        {"auth": {"basic": {"ann": {"password": MARK, "roles": ["viewer"]}}}}  # type: ignore[dict-item]
-    ),
-    "settings of Spark's without =": lambda _: load({"spark_conf": {"x": MARK}}),  # type: ignore[dict-item]
+    "a password that is no hash": lambda _: load({"auth": {"basic": {"ann": {"password": MARK, "roles": ["viewer"]}}}}),
+    "settings of Spark's without =": lambda _: load({"spark_conf": {"x": MARK}}),
     "a store of another kind": lambda _: open_engine(f"mysql://user:{MARK}@host/db"),
     "a store with a bad port": lambda _: open_engine(f"postgresql://user:{MARK}@host:port/db"),
     "a store that does not answer": lambda _: open_engine(STORE).connect(),

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from service.kafka.errors import KafkaUnavailable
+from service.settings import Settings
 from service.store.errors import StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs import application
@@ -17,13 +18,15 @@ from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.session import SparkStart
 from spark_jobs.runtime.standby import Standby
 from spark_jobs.runtime.watchdog import Watchdog
-from spark_jobs.settings import parse
+from spark_jobs.settings import IngestSettings
 from tests.helpers.brokers import free_port
 
 
 def an_application(folder: Path, stopping: threading.Event) -> tuple[Application, Mock]:
     """Its broker does not answer. The second is the start of Spark."""
-    settings = parse(["--bootstrap-servers", f"127.0.0.1:{free_port()}", "--store", f"sqlite:///{folder / 'store.db'}"])
+    settings = IngestSettings.of(
+        Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", store=f"sqlite:///{folder / 'store.db'}")
+    )
     starting = Mock(spec=SparkStart)
     app = Application(settings, stopping, Liveness(list, folder), Mock(spec=Watchdog), folder, starting)
     return app, starting

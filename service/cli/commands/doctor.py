@@ -9,7 +9,7 @@ from typing import Final
 from service.cli.doctor.examination import Wish, examine
 from service.cli.doctor.tried import read_records
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed
-from service.cli.kafka import client_settings, single_cluster
+from service.cli.kafka import client_settings
 from service.cli.text import table
 from service.domain.doctor import acls
 from service.domain.doctor.cluster_report import ClusterReport
@@ -30,7 +30,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     """Returns 0 if everything can be seen, 1 if something cannot. CommandFailed: 2 for an address, file or key that
     cannot be used, 3 if no broker can be reached.
     """
-    settings = single_cluster(settings)
+    settings = settings.of_one_cluster()
     client_config = client_settings(settings)
     try:
         with KafkaClient(client_config, client_id="txnscope-doctor") as client:

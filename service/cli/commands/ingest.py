@@ -17,10 +17,9 @@ from service.store.engine import open_reader
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
     """Replaces this process by the supervisor, so that no flag of the store stays on a command line. Never returns."""
     children = ingest_children(settings)
-    liveness = [] if settings.liveness is None else ["--liveness", settings.liveness]
-    if liveness and len(children) > 1:
+    if settings.liveness is not None and len(children) > 1:
         raise CommandFailed("--liveness is of one cluster: run an ingest for each, with --cluster")
-    commands = [{"name": child.name, "command": [*child.arguments, *liveness]} for child in children]
+    commands = [{"name": child.name, "command": child.arguments} for child in children]
     with store_failures():
         open_reader(settings.store).dispose()
     sys.stderr.flush()

@@ -10,27 +10,27 @@ from argparse import Namespace
 
 from service.cli.commands.serve import listen
 from service.cli.errors import FINE
-from service.cli.exposure import check_exposure, service_arguments, tls_of
-from service.cli.kafka import broker_arguments, ingest_children, remediation_clients
+from service.cli.exposure import check_exposure, tls_of
+from service.cli.kafka import ingest_children, remediation_clients
 from service.processes.supervisor import ChildCommand, Silence, Supervisor
-from service.settings import Settings, for_children, for_service
+from service.settings import Settings, for_service, for_store
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
     """Supervises all until SIGTERM or SIGINT (0), or until a setting cannot work (2, or 3 for port and store)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
-    ingests = ingest_children(settings)
+    ingests = ingest_children(settings.model_copy(update={"liveness": None}))  # `ingest` alone shows that it works
     remediation_clients(settings)
     check_exposure(settings)
     tls_of(settings)
     listen(settings.host, settings.port).close()
     # in a process of its own: this one lives long and stays small without a database library
-    migrated = subprocess.run(_own("migrate"), env=os.environ | for_children(settings), check=False)
+    migrated = subprocess.run(_own("migrate"), env=os.environ | for_store(settings), check=False)
     if migrated.returncode:
         return migrated.returncode
-    serve = [*_own("serve"), *service_arguments(settings), *broker_arguments(settings)]
-    return Supervisor([*ingests, ChildCommand("serve", serve, for_service(settings), Silence())]).run()
+    serve = ChildCommand("serve", _own("serve"), for_service(settings), Silence())
+    return Supervisor([*ingests, serve]).run()
 
 
 def _own(command: str) -> list[str]:

@@ -78,7 +78,7 @@ def issuer() -> Iterator[Issuer]:
 
 
 def authenticator(issuer: Issuer, **more: Any) -> Authenticator:
-    config = AuthConfig(oidc=Oidc(issuer.url, "txnscope", ROLES, **more))
+    config = AuthConfig(oidc=Oidc(issuer=issuer.url, audience="txnscope", roles=ROLES, **more))
     return Authenticator(config, {}, lambda: ())
 
 
@@ -161,7 +161,7 @@ def test_an_issuer_that_is_down_is_asked_seldom_and_known_tokens_pass(issuer: Is
 
 
 def test_tokens_open_routes_by_their_roles(issuer: Issuer, tmp_path: Path) -> None:
-    auth = AuthConfig(keys=True, oidc=Oidc(issuer.url, "txnscope", ROLES))
+    auth = AuthConfig(keys=True, oidc=Oidc(issuer=issuer.url, audience="txnscope", roles=ROLES))
     with guarded(f"sqlite:///{tmp_path / 'store.db'}", auth) as here:
         asked = {
             path: here.client.get(path, headers=bearer(issuer.token())).status_code

@@ -29,7 +29,7 @@ from service.processes import lifeline
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 beat = lifeline.hold()
 threading.Thread(target=lambda: [(beat(), time.sleep(1)) for _ in range(1000)], daemon=True).start()
-print("ingest", os.getpid(), json.dumps([os.environ.get("TXNSCOPE_STORE"), *sys.argv[1:]]), flush=True)
+print("ingest", os.getpid(), json.dumps([json.loads(os.environ["TXNSCOPE_SETTINGS"]), *sys.argv[1:]]), flush=True)
 time.sleep(1000)
 """
 
@@ -137,9 +137,8 @@ def test_ingest_keeps_the_application_running(start: Start) -> None:
     command = start("ingest", *flags, "--liveness", "alive")
     command.wait_for_text("ingest ")
     _, pid, arguments = command.text.split(" ", 2)
-    store, *given, liveness_flag, liveness = json.loads(arguments)
-    assert (store, tuple(given)) == ("sqlite:///txnscope.db", flags)
-    assert (liveness_flag, liveness) == ("--liveness", "alive")
+    expected = {"bootstrap_servers": "a:1,b:2", "cluster": "orders", "checkpoint": "scratch", "liveness": "alive"}
+    assert json.loads(arguments) == [expected]
     os.kill(int(pid), signal.SIGKILL)
     command.wait_for_text("ingest | ingest was killed by SIGKILL, starting it again in 1 s\n")
     command.wait_for_text(arguments, times=2)
@@ -153,8 +152,9 @@ def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp
     watched.wait_for_text("ingest | ingest ")
     watched.wait_for_text(f"serve  | serving http://127.0.0.1:{port}\n")
     assert (tmp_path / "txnscope.db").exists()
-    (serving,) = (line for line in command_lines() if " serve " in line and f" {port} " in line)
-    assert "--bootstrap-servers a:1 " in serving, "what the store does not know is asked of the same brokers"
+    (serving,) = (one for one in psutil.Process(watched.process.pid).children() if " serve" in command_of(one))
+    told = json.loads(serving.environ()["TXNSCOPE_SETTINGS"])
+    assert told["bootstrap_servers"] == "a:1", "what the store does not know is asked of the same brokers"
     watched.process.terminate()
     assert watched.process.wait(LIMIT_S) == 0
     assert status_of(port, "/-/healthy") == 0

@@ -384,7 +384,7 @@ def test_files_that_cannot_be_used_are_named(
     [
         (("create",), "NAME is missing"),
         (("create", "a\nb", "--role", "viewer"), "NAME is missing"),
-        (("create", "ann"), "--role: roles: not a list"),
+        (("create", "ann"), "--role: not a list like"),
         (("create", "ann", "--role", "root"), "--role: 'root' is no role"),
         (("revoke", "nobody"), "no valid key 'nobody'"),
         (("create", "ann", "--role", "viewer", "--store", "sqlite:///none.db"), "there is no such file"),

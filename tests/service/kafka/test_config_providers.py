@@ -10,6 +10,7 @@ import pytest
 
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
+from tests.helpers.reader_options import option_of, through_spark
 
 CLASSES = "org.apache.kafka.common.config.provider"
 PROVIDERS = (
@@ -146,10 +147,10 @@ def test_a_provider_that_cannot_be_used_is_named(tmp_path: Path, text: str, wron
 
 def test_a_value_is_read_anew_for_each_connection_and_kept_nowhere(tmp_path: Path, secrets: Path) -> None:
     settings = load(tmp_path, PROVIDERS + jaas(f"${{dir:{secrets}:word}}"))
-    assert "of the folder" not in settings.to_json()
+    assert "of the folder" not in option_of(settings)
     (secrets / "word").write_text("of the next day")
     assert password(settings.latest()) == "of the next day"
-    assert password(ClientSettings.from_json(settings.to_json())) == "of the next day"
+    assert password(through_spark(settings)) == "of the next day"
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,6 @@ def test_a_value_in_the_wrong_place_is_not_shown(tmp_path: Path, secrets: Path, 
 def test_settings_for_other_machines_hold_the_values(tmp_path: Path, secrets: Path) -> None:
     (secrets / "word").write_text("${env:HOME}")
     there = load(tmp_path, PROVIDERS + jaas(f"${{dir:{secrets}:word}}")).portable()
-    assert str(secrets) not in there.to_json()
+    assert str(secrets) not in option_of(there)
     assert "config.providers" not in json.dumps(there.properties)
-    assert password(ClientSettings.from_json(there.to_json())) == "${env:HOME}", "a value is no variable"
+    assert password(through_spark(there)) == "${env:HOME}", "a value is no variable"

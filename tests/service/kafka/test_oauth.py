@@ -140,7 +140,7 @@ class TestEndpoint:
             (b'HTTP/1.1 400 Bad\r\n\r\n{"error": "invalid_scope"}', "it answers 400: invalid_scope"),
             (b"HTTP/1.1 200 OK\r\n\r\n<html>", "its answer contains none"),
             (b"\0\0\0\1garbage\r\n\r\n", r".*garbage.*"),
-            (b"", "Remote end closed connection without response"),
+            (b"", "Server disconnected without sending a response"),
         ],
     )
     def test_is_named_in_one_line_without_the_secret(self, answer: bytes, why: str) -> None:

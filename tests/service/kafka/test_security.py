@@ -16,6 +16,7 @@ from service.kafka.cluster import cluster_id
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
 from tests.helpers.certificates import Authority
+from tests.helpers.reader_options import through_spark
 from tests.helpers.secured_broker import CLIENT, CLIENT_SECRET, SCRAM_USER, SecuredBroker, login
 from tests.helpers.waiting import wait_for, wait_until
 
@@ -234,7 +235,7 @@ class TestRotation:
             f"sasl.jaas.config={login('scram.ScramLoginModule', user, f'${{dir:{tmp_path}:password}}')}",
         )
         here = ClientSettings.load(secured.login, file)
-        with KafkaClient(ClientSettings.from_json(here.to_json())) as client:
+        with KafkaClient(through_spark(here)) as client:
             assert cluster_id(client)
             secured.set_scram("new", user)
             cut(client)

@@ -12,6 +12,7 @@ from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
 from tests.helpers.certificates import Authority
 from tests.helpers.paths import ROOT
+from tests.helpers.reader_options import through_spark
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -48,7 +49,7 @@ def test_sasl_over_tls(tmp_path: Path) -> None:
         "sasl_plain_username": "scope",
         "sasl_plain_password": "p=#!w",
     }
-    assert ClientSettings.from_json(settings.to_json()) == settings
+    assert through_spark(settings) == settings
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
 from tests.helpers.certificates import Authority, pkcs12
+from tests.helpers.reader_options import option_of, through_spark
 from tests.service.kafka.test_tls import answer_of_server
 
 STORE_PASSWORD = "of the store"
@@ -70,9 +71,9 @@ def test_a_key_store_identifies_the_client(tmp_path: Path, authority: Authority,
         "ssl.keystore.type=PKCS12",
     )
     if not is_there:
-        settings = ClientSettings.from_json(settings.portable().to_json())
-        assert str(own) not in settings.to_json()
-        assert "BEGIN PRIVATE KEY" not in settings.to_json(), "it stays encrypted"
+        settings = through_spark(settings.portable())
+        assert str(own) not in option_of(settings)
+        assert "BEGIN PRIVATE KEY" not in option_of(settings), "it stays encrypted"
     assert answer_of_server(own.with_suffix(".pem"), context(settings), authority.certificate) == b"own"
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
+from tests.helpers.reader_options import option_of, through_spark
 
 PASSWORD = "of the key"
 
@@ -63,8 +64,8 @@ def answer_of_server(own: Path, context: ssl.SSLContext, trusted: Path | None = 
 
 def test_settings_for_other_machines_need_no_files(tmp_path: Path, own: Path) -> None:
     here = properties(tmp_path, own)
-    there = ClientSettings.from_json(here.portable().to_json())
-    assert str(own.parent) not in there.to_json()
+    there = through_spark(here.portable())
+    assert str(own.parent) not in option_of(there)
     arguments = there.kafka_python()
     assert answer_of_server(own, arguments["ssl_context"]) == b"localhost"
 

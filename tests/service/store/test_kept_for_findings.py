@@ -17,7 +17,7 @@ from service.domain.findings.lifecycle import QUIET_MS, RoundResult, reconcile
 from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.facts import PartitionsBatch
 from service.domain.partitions.open_entries import owner_of
-from service.domain.retention_policy import DEFAULT, Keep, parse
+from service.domain.retention_policy import DEFAULT, Keep
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
 from service.store import audit, schema
@@ -196,7 +196,7 @@ def deletions(cluster: Cluster) -> Iterator[str]:
 
 def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None:
     """However short people want it."""
-    shortest = parse({"history": "1h", "gaps": "1h"})
+    shortest = DEFAULT._replace(history=3_600_000, gaps=3_600_000)
     assert shortest.history >= REMEMBERED_MS
     assert shortest.gaps >= QUIET_MS
     assert min(DEFAULT) >= min(shortest)

@@ -34,7 +34,7 @@ from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, EntryKey, Questions
 from spark_jobs.judge.partitions import SOON_MS, OpenEntryObserver
 from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
-from spark_jobs.source.watched import WatchedTopics
+from spark_jobs.source.reader_settings import WatchedTopics
 from tests.helpers.builders.entry_facts import facts_of
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read

@@ -15,8 +15,8 @@ from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_requests import MEASURE_EVERY_MS
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence
+from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import Listing, Place
-from spark_jobs.source.watched import WatchedTopics
 from tests.helpers.reasons import denied
 
 

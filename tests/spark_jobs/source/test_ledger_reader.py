@@ -45,7 +45,7 @@ def read(
         ]
 
     monkeypatch.setattr(reader, "fetch", answer)
-    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     rows = list(ledger_reader.read_tails(SETTINGS, ranges, lambda: NOW_MS))
     (found,) = batches_from_rows(pa.Table.from_batches(rows))

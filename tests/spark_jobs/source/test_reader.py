@@ -40,7 +40,7 @@ def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
         return [Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])) for w in wanted]
 
     monkeypatch.setattr(reader, "fetch", answer)
-    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     ranges = [RangeRead(0, "T", 0, 0, len(log), 1, 0, 0, len(log), 0, 0, 0, None)]
     (batch,) = batches_from_rows(pa.Table.from_batches(list(reader.read_ranges(SETTINGS, "topic", ranges))))
@@ -113,7 +113,7 @@ def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkey
 
     monkeypatch.setattr(reader, "fetch", answer)
     monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
-    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
     monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
     ranges = [RangeRead(p, "T", 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, None) for p in (0, 1, 2)]
     with pytest.raises(KafkaUnavailable) as failure:
@@ -136,7 +136,7 @@ def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
     layout = None if topic_id is None else TopicLayout("topic", topic_id, {0: Leader(1, 0)})
     monkeypatch.setattr(reader, "fetch", answer)
     monkeypatch.setattr(reader, "topic_layout", lambda *_: layout)
-    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
     monkeypatch.setattr(reader, "PATIENCE_S", LIMIT_S)
     monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
     ranges = [RangeRead(0, "T", 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, None)]

@@ -16,9 +16,10 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source import sampler as sampling
+from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import Listing
 from spark_jobs.source.sampler import FULL_EVERY_MS, HEARTBEAT_MS, Sample, Sampler
-from spark_jobs.source.watched import MOVING_EVERY_MS, WatchedTopics
+from spark_jobs.source.watched import MOVING_EVERY_MS
 from tests.helpers.reasons import denied, reason
 
 EVERYTHING = WatchedTopics()

@@ -82,7 +82,7 @@ def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
     monkeypatch.setattr(stalled, "describe_producers", found.describe)
     monkeypatch.setattr(stalled, "_fetchers", {})
     monkeypatch.setattr(stalled, "close_client", lambda _: None)
-    monkeypatch.setitem(reader.clients, SETTINGS.to_json(), None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
     return found
 
 

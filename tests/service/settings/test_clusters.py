@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from service.cli.errors import CommandFailed
-from service.cli.exposure import service_arguments
-from service.cli.kafka import (
-    ingest_children,
-    remediation_clients,
-    service_clients,
-    single_cluster,
-    watched_clusters,
-)
-from service.settings import Settings, SettingsError, for_service, load
-from service.watched_clusters import parse
+from service.cli.kafka import ingest_children, remediation_clients, service_clients
+from service.settings import DOCUMENT, Settings, SettingsError, for_service, load
 
 TWO = """
 checkpoint = "scratch"
@@ -50,18 +42,27 @@ def settings(text: str = TWO.replace("billing/eu", "billing"), **flags: str) -> 
     return load(flags, "txnscope.toml")
 
 
+def passed_on(environment: Mapping[str, str]) -> Settings:
+    """Returns the settings of a child process with this environment."""
+    return Settings.model_validate_json(environment[DOCUMENT])
+
+
 def test_each_cluster_has_an_application_as_its_table_says() -> None:
     orders, billing = ingest_children(settings())
     assert (orders.name, billing.name) == ("ingest orders", "ingest billing")
-    assert orders.arguments[3:] == [
-        *("--bootstrap-servers", "orders-1:9092", "--kafka-config", "orders.properties"),
-        *("--cluster", "orders", "--checkpoint", "scratch/orders", "--partitions", "all", "--topics", "orders-*"),
-    ]
-    assert billing.arguments[3:] == [
-        *("--bootstrap-servers", "billing-1:9092", "--cluster", "billing"),
-        *("--checkpoint", "scratch/billing", "--mirrored", "eu.*"),
-    ]
+    assert orders.arguments[3:] == ["--cluster", "orders"]
+    assert orders.environment == billing.environment
     assert orders.final == billing.final == frozenset(), "none ends the others"
+
+
+def test_each_cluster_has_the_settings_of_its_table() -> None:
+    orders, billing = settings().of_each_cluster()
+    assert (orders.bootstrap_servers, orders.kafka_config) == ("orders-1:9092", Path("orders.properties"))
+    assert (orders.cluster, orders.checkpoint) == ("orders", Path("scratch/orders"))
+    assert (orders.partitions, orders.topics, orders.mirrored) == ("all", ("orders-*",), ())
+    assert (billing.bootstrap_servers, billing.kafka_config) == ("billing-1:9092", None)
+    assert (billing.cluster, billing.checkpoint) == ("billing", Path("scratch/billing"))
+    assert (billing.partitions, billing.topics, billing.mirrored) == ("stalled", (), ("eu.*",))
 
 
 def test_a_cluster_whose_brokers_are_in_its_file() -> None:
@@ -69,7 +70,7 @@ def test_a_cluster_whose_brokers_are_in_its_file() -> None:
     Path("writer.properties").write_text("client.id=writer\n")
     table = TWO.replace('bootstrap_servers = "orders-1:9092"', 'remediation_config = "writer.properties"')
     told = settings(table.replace("billing/eu", "billing"))
-    assert "--bootstrap-servers" not in ingest_children(told)[0].arguments
+    assert "bootstrap_servers" not in told.of_each_cluster()[0].model_dump(exclude_defaults=True)
     for clients in (service_clients(told), remediation_clients(told)):
         assert clients.by_name["orders"].bootstrap_servers == ("orders-1:9092",)
     Path("orders.properties").write_text("")
@@ -82,8 +83,8 @@ def test_a_cluster_whose_brokers_are_in_its_file() -> None:
 def test_the_flag_chooses_one() -> None:
     (billing,) = ingest_children(settings(cluster="billing"))
     assert billing.name == "ingest"
-    assert "billing-1:9092" in billing.arguments
-    assert single_cluster(settings(cluster="orders")).bootstrap_servers == "orders-1:9092"
+    assert settings(cluster="billing").of_one_cluster().bootstrap_servers == "billing-1:9092"
+    assert settings(cluster="orders").of_one_cluster().bootstrap_servers == "orders-1:9092"
 
 
 def test_the_service_has_the_brokers_of_each() -> None:
@@ -92,8 +93,7 @@ def test_the_service_has_the_brokers_of_each() -> None:
         "orders": ("orders-1:9092",),
         "billing": ("billing-1:9092",),
     }
-    told = json.loads(for_service(settings())["TXNSCOPE_CLUSTERS"])
-    assert parse(told) == settings().clusters
+    assert passed_on(for_service(settings())).clusters == settings().clusters
     assert service_clients(load({})) == (None, {})
 
 
@@ -103,7 +103,7 @@ def test_markers_are_written_by_a_principal_of_their_own() -> None:
         'mirrored = ["eu.*"]', 'kafka_config = "orders.properties"\nremediation_config = "writer.properties"'
     )
     told = settings(text)
-    assert parse(json.loads(for_service(told)["TXNSCOPE_CLUSTERS"])) == told.clusters
+    assert passed_on(for_service(told)).clusters == told.clusters
     asking, writing = service_clients(told), remediation_clients(told)
     files = {name: (asking.by_name[name].file, writing.by_name[name].file) for name in ("orders", "billing")}
     here = Path.cwd()
@@ -117,26 +117,32 @@ def test_the_flag_of_the_writing_principal_is_for_the_service_alone() -> None:
     Path("writer.properties").write_text("client.id=writer\n")
     told = load({"bootstrap_servers": "a:1", "remediation_config": "writer.properties"})
     assert remediation_clients(told).other != service_clients(told).other
-    assert service_arguments(told)[-2:] == ["--remediation-config", "writer.properties"]
+    assert passed_on(for_service(told)).remediation_config == Path("writer.properties")
     (ingest,) = ingest_children(told)
-    assert "writer.properties" not in " ".join(ingest.arguments)
+    assert passed_on(ingest.environment).remediation_config is None
 
 
 def test_without_tables_there_is_the_cluster_of_the_flags() -> None:
-    (one,) = watched_clusters(load({"bootstrap_servers": "a:1"}))
+    (one,) = load({"bootstrap_servers": "a:1"}).of_each_cluster()
     assert one.bootstrap_servers == "a:1"
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (TWO, "cluster 'billing/eu': not a name: empty, a dot, or with a slash"),
+        (TWO, "cluster 'billing/eu': name: 'billing/eu' is no name: empty, a dot, or with a slash"),
         ("clusters = 5", "not a list of tables: write [[clusters]]"),
-        ("[[clusters]]\nbootstrap_servers = 'a:1'", "a cluster has no name"),
+        ("[[clusters]]\nbootstrap_servers = 'a:1'", "cluster 1: name is missing"),
         ("[[clusters]]\nname = 'a'", "cluster 'a': bootstrap_servers is missing: give HOST:PORT[,…]"),
         ("[[clusters]]\nname = 'a'\nbootstrap_server = 'a:1'", "unknown key 'bootstrap_server' (did you mean boot"),
-        ("[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\ntopics = ['?!/']", "cluster 'a': '?!/' is neither"),
-        ("[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\npartitions = 'all'", "cluster 'a': all needs --topics"),
+        (
+            "[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\ntopics = ['?!/']",
+            "cluster 'a': topics: '?!/' is neither",
+        ),
+        (
+            "[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\npartitions = 'all'",
+            "cluster 'a': partitions: all needs --topics",
+        ),
         ("[[clusters]]\nname = 'a'\nbootstrap_servers = 'a:1'\n" * 2, "two clusters have the name 'a'"),
     ],
 )
@@ -159,12 +165,12 @@ def test_a_mistake_in_a_table_is_named(text: str, complaint: str) -> None:
     ],
 )
 def test_flags_that_do_not_fit_the_tables_are_named(flags: dict[str, str], complaint: str) -> None:
-    with pytest.raises(CommandFailed) as raised:
-        watched_clusters(settings(**flags))
+    with pytest.raises(SettingsError) as raised:
+        settings(**flags).of_each_cluster()
     assert str(raised.value) == complaint
 
 
 def test_a_command_about_one_cluster_asks_which() -> None:
-    with pytest.raises(CommandFailed) as raised:
-        single_cluster(settings())
+    with pytest.raises(SettingsError) as raised:
+        settings().of_one_cluster()
     assert str(raised.value) == "--cluster is missing: one of orders, billing"

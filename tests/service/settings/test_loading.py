@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 from service import settings
-from service.access.configuration import parse
 from service.access.passwords import Hashed
+from service.domain.findings.rules import Rule
+from service.domain.retention_policy import DEFAULT
 from service.settings import SettingsError
+
+DAY_MS = 86_400_000
+HASHED = Hashed.of("correct-horse-battery")
 
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CONFIG", *(name.upper() for name in settings.Settings.model_fields)):
+    for name in ("CONFIG", "SETTINGS", *(name.upper() for name in settings.Settings.model_fields)):
         monkeypatch.delenv(f"TXNSCOPE_{name}", raising=False)
 
 
@@ -69,7 +73,7 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ("mirrored = 5", "mirrored: not a list of topics"),
         (
             'spark_master = "bogus"',
-            "spark_master: 'bogus': no master of Spark's: spark://HOST:PORT, yarn, k8s://URL or local[CORES]",
+            "spark_master: 'bogus' is no master of Spark's: spark://HOST:PORT, yarn, k8s://URL or local[CORES]",
         ),
         ("spark_conf = 5", "spark_conf: not a table of Spark's settings"),
         ('spark_conf = ["spark.ssl.keyPassword"]', "spark_conf: 'spark.ssl.keyPassword' is not KEY=VALUE"),
@@ -79,8 +83,34 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ),
         ("mirrored = [5]", "mirrored: 5 is neither a topic nor a glob like orders-*"),
         ('partitions = "all"', "partitions: all needs --topics: it reads every byte of these topics"),
-        ('partitions = "some"', "partitions: 'some': unknown mode, choose stalled or all"),
+        ('partitions = "some"', "partitions: 'some': choose 'stalled' or 'all'"),
         ("cluster = 5", "cluster: 5: Input should be a valid string"),
+        ("[[rules]]\nprefix = 'a'\nownr = 'x'", "rules: rule 1: unknown key 'ownr' (did you mean owner?)"),
+        ("[[rules]]\nprefix = 'a'\ntopic = 'b'", "rules: rule 1: needs either prefix or topic"),
+        ("[[rules]]\nprefix = ''", "rules: rule 1: prefix: '': String should have at least 1 character"),
+        (
+            "[[rules]]\nprefix = 'a'\nlong_after = 5",
+            "rules: rule 1: long_after: 5 is no duration like 90s, 15m, 24h or 7d",
+        ),
+        (
+            "[[rules]]\nprefix = 'a'\nmute_until = 'soon'",
+            "rules: rule 1: mute_until: 'soon' is no time like 2026-03-14T08",
+        ),
+        ("[[rules]]\nprefix = 'a'\nfull_history = 'yes'", "rules: rule 1: full_history: 'yes': neither true nor false"),
+        (
+            "[[rules]]\ntopic = 'a'\nfull_history = true",
+            "rules: rule 1: full_history needs a prefix: what a transaction",
+        ),
+        ("rules = ['a']", "rules: rule 1: not a table: write [[rules]]"),
+        ("[keep]\nhistroy = '7d'", "keep: unknown key 'histroy' (did you mean history?)"),
+        (
+            "[keep]\nx = '7d'",
+            "keep: unknown key 'x'; there are: history, minutes, producer_ids, rejects, gaps, findings",
+        ),
+        ("[keep]\nhistory = 7", "keep: history: 7 is no duration like 90s, 15m, 24h or 7d"),
+        ("[keep]\nhistory = '59m'", "keep: history: '59m' is shorter than an hour"),
+        ("keep = ['history']", "keep: not a table: write [keep]"),
+        ("insecure = 'perhaps'", "insecure: 'perhaps': neither true nor false"),
     ],
 )
 def test_a_bad_file_is_named_with_the_key(config: Path, text: str, complaint: str) -> None:
@@ -136,7 +166,9 @@ def test_other_names_of_clusters_are_taken_as_they_are() -> None:
         assert settings.load({"cluster": name}).cluster == name
 
 
-@pytest.mark.parametrize("url", ["localhost:8080", "ftp://host", "http://", "http://host:99999", "http://[::1"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8080", "ftp://host", "http://", "http://host:99999", "http://[::1", "http://h:0"]
+)
 def test_a_url_of_the_service_is_http(url: str) -> None:
     with pytest.raises(SettingsError, match=r"^--url: "):
         settings.load({"url": url})
@@ -147,39 +179,81 @@ KEYS = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 
 def test_operators_have_keys(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("[operators]\n" + "\n".join(f'{name} = "{key}"' for name, key in KEYS.items()))
-    loaded = settings.load({}, str(config))
-    assert loaded.operators == KEYS
-    assert json.loads(settings.for_service(loaded)["TXNSCOPE_OPERATORS"]) == KEYS
-    assert KEYS["ann"] not in str(settings.for_children(loaded)), "only the service compares them"
+    assert settings.load({}, str(config)).operators == KEYS
     monkeypatch.setenv("TXNSCOPE_OPERATORS", json.dumps(KEYS))
     assert settings.load({}).operators == KEYS
 
 
-def test_auth_is_read_and_passed_on_to_the_service_alone(config: Path) -> None:
-    hashed = Hashed.of("correct-horse-battery").text
-    config.write_text(f'[auth]\nkeys = true\n[auth.basic.ann]\npassword = "{hashed}"\nroles = ["viewer"]\n')
+def test_some_tables_are_joined_from_file_and_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container adds an operator's key to those of the file; Spark's settings it sets as a whole."""
+    config.write_text(
+        f'[operators]\nann = "{KEYS["ann"]}"\n[keep]\nhistory = "2d"\ngaps = "3d"\n[spark_conf]\n"spark.a" = "1"\n'
+    )
+    monkeypatch.setenv("TXNSCOPE_OPERATORS", json.dumps({"bob": KEYS["bob"]}))
+    monkeypatch.setenv("TXNSCOPE_KEEP", '{"gaps": "4d"}')
+    monkeypatch.setenv("TXNSCOPE_SPARK_CONF", '{"spark.b": "2"}')
     loaded = settings.load({}, str(config))
-    assert (loaded.auth.is_on, [one.name for one in loaded.auth.basic]) == (True, ["ann"])
-    assert parse(json.loads(settings.for_service(loaded)["TXNSCOPE_AUTH"])) == loaded.auth
-    for others in (settings.for_children(loaded), settings.for_ingest(loaded)):
-        assert others["TXNSCOPE_AUTH"] == ""
-    assert not settings.load({}).auth.is_on
+    assert loaded.operators == KEYS
+    assert loaded.keep.keep == DEFAULT._replace(history=2 * DAY_MS, gaps=4 * DAY_MS)
+    assert loaded.spark_conf == {"spark.b": "2"}
+    monkeypatch.setenv("TXNSCOPE_KEEP", '{"gaps": "soon"}')
+    with pytest.raises(SettingsError, match=r"^TXNSCOPE_KEEP: gaps: 'soon' is no duration"):
+        settings.load({}, str(config))
+    monkeypatch.setenv("TXNSCOPE_KEEP", '{"rejects": "4d"}')
+    config.write_text('[keep]\ngaps = "soon"')
+    with pytest.raises(SettingsError, match=r"^--config .*: keep: gaps: 'soon' is no duration"):
+        settings.load({}, str(config))
+
+
+def test_rules_are_read(config: Path) -> None:
+    config.write_text(
+        '[[rules]]\nprefix = "pay"\nlong_after = "90s"\nowner = "payments"\n'
+        '[[rules]]\ntopic = "orders*"\nmute_until = 2026-01-01T00:00:00Z\n'
+        '[[rules]]\nprefix = "x"\nmute_until = "2026-01-01T00:00:00"\nfull_history = true\n'
+    )
+    assert [table.rule for table in settings.load({}, str(config)).rules] == [
+        Rule("pay", None, 90_000, "payments"),
+        Rule(topic="orders*", mute_until_ms=1_767_225_600_000),
+        Rule("x", mute_until_ms=1_767_225_600_000, full_history=True),
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[auth]\nkey = true", "auth: unknown key 'key' (did you mean keys?)"),
-        ('[auth.basic.ann]\npassword = "hunter2hunter2"\nroles = ["viewer"]', "auth: basic.ann: not a hash"),
-        ('allowed_hosts = ["a:1"]', "allowed_hosts: 'a:1' is no host"),
+        ("auth = []", "not a table: write [auth]"),
+        ("[auth]\nkey = true", "unknown key 'key' (did you mean keys?)"),
+        ("[auth]\nkeys = 'store'", "keys: 'store': neither true nor false"),
+        ("[auth]\nbasic = []", "basic: not a table: write [auth.basic]"),
+        ('[auth.basic.ann]\npassword = "hunter2hunter2"\nroles = ["viewer"]', "basic.ann: password: not a hash"),
+        (
+            "[auth.basic.ann]\npassword = HASH",
+            'basic.ann: roles is missing: write roles = ["viewer", "operator@orders"]',
+        ),
+        ("[auth.basic.ann]\npassword = HASH\nroles = 'viewer'", "basic.ann: roles: not a list like"),
+        ("[auth.basic.ann]\npassword = HASH\nroles = ['root']", "basic.ann: roles: 'root' is no role"),
+        ("[auth.basic.'a:b']\npassword = HASH\nroles = ['viewer']", "basic: 'a:b' is no name"),
+        ("[auth.oidc]\nissuer = 'https://x'", "oidc: audience is missing"),
+        ("[auth.oidc]\nissuer = 'https://x'\naudiense = 'a'", "oidc: unknown key 'audiense' (did you mean audience?)"),
+        ("[auth.oidc]\nissuer = 'http://x'\naudience = 'a'", "oidc: issuer: 'http://x' is no https address"),
+        ("[auth.oidc]\nissuer = 'https://x'\naudience = 'a'\nroles = {}", "oidc: roles: {}: empty: write roles = {"),
+        ("[auth.oidc]\nissuer = 'https://x'\naudience = 'a'\nroles = 5", "oidc: roles: not a table: write roles = {"),
+        ("[auth.oidc]\nissuer = 'https://x'\naudience = 'a'\nroles.g = ['root']", "oidc: roles.g: 'root' is no role"),
     ],
 )
 def test_a_mistake_in_auth_is_named_and_its_secret_is_not_shown(config: Path, text: str, says: str) -> None:
-    config.write_text(text)
+    config.write_text(text.replace("HASH", f"'{HASHED.text}'"))
     with pytest.raises(SettingsError) as raised:
         settings.load({}, str(config))
-    assert str(raised.value).startswith(f"--config {config}: {says}")
+    assert str(raised.value).startswith(f"--config {config}: auth: {says}")
     assert "hunter2" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_host_has_no_port(config: Path) -> None:
+    config.write_text('allowed_hosts = ["a:1"]')
+    with pytest.raises(SettingsError, match="allowed_hosts: 'a:1' is no host"):
+        settings.load({}, str(config))
 
 
 def test_hosts_come_as_words_or_as_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,8 +271,8 @@ def test_hosts_come_as_words_or_as_a_text(monkeypatch: pytest.MonkeyPatch) -> No
         ({"ann": "0123456789abcdef"}, "the key of 'ann' is mostly a row of neighbouring characters"),
         ({"": KEYS["ann"]}, "an operator has no name"),
         ({"ann": KEYS["ann"], "bob": KEYS["ann"]}, "two operators have the same key"),
-        ({"ann": 1234567890123456}, "Input should be a valid string"),
-        ([KEYS["ann"]], "Input should be a valid dictionary"),
+        ({"ann": 1234567890123456}, "ann: Input should be a valid string"),
+        ([KEYS["ann"]], "not a table: write [operators]"),
         ('{"ann": "the-key-of-ann-000', "not JSON"),
     ],
 )

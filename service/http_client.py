@@ -1,0 +1,155 @@
+"""HTTP requests with limits: of time, of the bytes of an answer, and of redirects.
+
+A redirect never gets the credentials of the request. Proxies of the environment are used only where a caller says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx2
+
+MOST_BYTES: Final = 1 << 20
+_CREDENTIALS: Final = "Authorization"
+_NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For requests without TLS: to load the system's certificates takes longer than such a request. Trusts nobody."""
+
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each URL, with what may be secret in it
+
+
+class NoAnswer(Exception):
+    """No answer came. The message is one line. `was_refused`: the connection was refused, so nothing was sent."""
+
+    def __init__(self, text: str, *, was_refused: bool = False) -> None:
+        super().__init__(text)
+        self.was_refused = was_refused
+
+
+class Answer(NamedTuple):
+    """The answer to a request. `body`: as it was sent, cut off at the limit."""
+
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+
+def send(
+    method: str,
+    url: str,
+    headers: dict[str, str],
+    body: bytes | None = None,
+    *,
+    timeout_s: float,
+    tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    most_bytes: int | None = MOST_BYTES,
+    most_redirects: int = 0,
+    with_proxies: bool = False,
+    is_timed_as_a_whole: bool = False,
+) -> Answer:
+    """Sends a request and returns the answer. `timeout_s`: longest time for the connection, for the handshake of TLS,
+    and without another byte; with `is_timed_as_a_whole`, from the request to the last byte. `tls` makes the context for
+    https. Raises NoAnswer."""
+    try:
+        request = httpx2.Request(method, url, headers={"Accept-Encoding": "identity"} | headers, content=body)
+        while True:
+            answer, following = _send(request, timeout_s, tls, most_bytes, with_proxies, is_timed_as_a_whole)
+            if following is None or following.method != "GET" or most_redirects == 0:  # a write is not repeated
+                return answer
+            request, most_redirects = following, most_redirects - 1
+            request.headers.pop(_CREDENTIALS, None)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        raise _no_answer(error) from error
+
+
+def _send(
+    request: httpx2.Request,
+    timeout_s: float,
+    tls: Callable[[], ssl.SSLContext],
+    most_bytes: int | None,
+    with_proxies: bool,
+    is_timed_as_a_whole: bool,
+) -> tuple[Answer, httpx2.Request | None]:
+    """Sends one request; returns the answer, and the request to which it redirects."""
+    context = tls() if request.url.scheme == "https" else _NO_CERTIFICATES
+    proxy = _proxy_of(str(request.url)) if with_proxies else None
+    with (
+        httpx2.Client(verify=context, trust_env=False, timeout=timeout_s, proxy=proxy) as client,
+        _ending(request, timeout_s) if is_timed_as_a_whole else nullcontext(),
+    ):
+        response = client.send(request, stream=True, auth=httpx2.Auth())  # not the one that the URL may contain
+        try:
+            content = b"".join(_first(response.iter_raw(), most_bytes))
+        finally:
+            response.close()
+    return Answer(response.status_code, response.headers, content), response.next_request
+
+
+def _first(parts: Iterator[bytes], most_bytes: int | None) -> Iterator[bytes]:
+    left = most_bytes
+    for part in parts:
+        yield part[:left]
+        if left is not None:
+            left -= len(part)
+            if left <= 0:
+                return
+
+
+@contextmanager
+def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
+    """Ends a request that takes too long from its first byte on: a timeout of a socket begins anew with every byte."""
+    streams: list[Any] = []
+    was_cut = threading.Event()
+
+    def cut() -> None:
+        was_cut.set()
+        with suppress(OSError):
+            streams[-1].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(within_s, cut)
+    timer.daemon = True
+
+    def trace(event: str, info: dict[str, Any]) -> None:
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            streams.append(info["return_value"])
+        elif event == "http11.send_request_headers.started":
+            timer.start()
+
+    request.extensions = {**request.extensions, "trace": trace}
+    try:
+        yield
+    except httpx2.TransportError:
+        if not was_cut.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if was_cut.is_set():  # an answer without a length seems to have ended
+        raise httpx2.ReadTimeout(f"no end of its answer within {within_s:g} s")
+
+
+def _proxy_of(url: str) -> str | None:
+    """Returns the proxy that the environment has for a URL, by the rules of the standard library."""
+    from urllib.request import getproxies, proxy_bypass  # here, because most processes need no proxy
+
+    parts = urlsplit(url)
+    proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
+def _no_answer(error: BaseException) -> NoAnswer:
+    """Returns the failure with the words of the operating system, or of TLS, where these are the cause."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    text = str(error).rstrip(".") or type(error).__name__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        text = f"certificate: {cause.verify_message}"
+    elif isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError):
+        text = cause.strerror or text
+    return NoAnswer(" ".join(text.split()), was_refused=isinstance(cause, ConnectionRefusedError))

@@ -1,0 +1,19 @@
+"""The settings: one model, read from flags, environment and TOML, and passed to child processes as one JSON document.
+
+`service.cli` and `spark_jobs` use it; it imports `service.access` and `service.domain` alone.
+"""
+
+from service.settings.loading import DOCUMENT, ENV_PREFIX, for_ingest, for_service, for_store, load
+from service.settings.model import Settings, SettingsError, flag
+
+__all__ = [
+    "DOCUMENT",
+    "ENV_PREFIX",
+    "Settings",
+    "SettingsError",
+    "flag",
+    "for_ingest",
+    "for_service",
+    "for_store",
+    "load",
+]

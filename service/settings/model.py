@@ -1,0 +1,296 @@
+"""Every setting of txnscope as one model: its fields, their defaults, and what their values may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote, urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from service.access.configuration import AuthConfig, Table, Text
+from service.access.hosts import parse_host
+from service.access.keys import weakness_of
+from service.domain.duration_text import span_ms
+from service.domain.findings.rules import Rule
+from service.domain.retention_policy import DEFAULT, Keep
+from service.store.backends import DEFAULT_URL
+
+STALLED: Final = "stalled"
+ALL: Final = "all"
+_GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
+_SPARK_MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(-cluster)?(\[.+\])?")
+_SHORTEST_KEPT_MS: Final = 3_600_000
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message is one line with the setting and the place where it was set."""
+
+
+def flag(name: str) -> str:
+    """Returns the flag of a setting: `--kafka-config` for `kafka_config`."""
+    return "--" + name.replace("_", "-")
+
+
+def _words(value: Any) -> Any:
+    """Splits one text with commas or spaces, as variables have it."""
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+def _globs(globs: Any) -> tuple[str, ...]:
+    globs = _words(globs)
+    if not isinstance(globs, list | tuple):
+        raise ValueError("not a list of topics")
+    for glob in globs:
+        if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
+            raise ValueError(f"{glob!r} is neither a topic nor a glob like orders-*")
+    return tuple(globs)
+
+
+def _hosts(hosts: Any) -> tuple[str, ...]:
+    hosts = _words(hosts)
+    if not isinstance(hosts, list | tuple):
+        raise ValueError("not a list of hosts")
+    return tuple(parse_host(str(host)) for host in hosts)
+
+
+def _cluster_name(name: str) -> str:
+    """Returns the name. ValueError if it cannot be one segment of an API path: servers and clients interpret slashes
+    and dots."""
+    if "/" in name or name in ("", ".", "..") or name != name.strip() or not name.isprintable():
+        raise ValueError(f"{name!r} is no name: empty, a dot, or with a slash, a control character or space around it")
+    return name
+
+
+def _service_url(url: str) -> str:
+    if not re.fullmatch(r"[!-~]+", url):
+        raise ValueError(f"{url!r} is not a URL: it has spaces, or characters that have to be percent-encoded")
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an address that is none
+        is_one = False
+    if not is_one:
+        raise ValueError(f"{url!r} is not a URL like http://127.0.0.1:8080")
+    return url.rstrip("/")
+
+
+def _spark_master(master: str) -> str:
+    """Checks what Spark would refuse with a traceback."""
+    if not _SPARK_MASTER.fullmatch(master):
+        raise ValueError(f"{master!r} is no master of Spark's: spark://HOST:PORT, yarn, k8s://URL or local[CORES]")
+    return master
+
+
+def _spark_conf(conf: Any) -> dict[str, str]:
+    """Reads KEY=VALUE of a flag, or a table. Values do not appear in errors: they may be passwords."""
+    if isinstance(conf, list):
+        pairs = [str(pair).partition("=") for pair in conf]
+        if missing := [name for name, equals, _ in pairs if not equals]:
+            raise ValueError(f"{missing[0]!r} is not KEY=VALUE")
+        conf = {name.strip(): value.strip() for name, _, value in pairs}
+    if not isinstance(conf, dict):
+        raise ValueError("not a table of Spark's settings")
+    if foreign := [name for name in conf if not name.startswith("spark.")]:
+        raise ValueError(f"{foreign[0]!r} is not a setting of Spark's: their names begin with spark.")
+    return {name: str(value) for name, value in conf.items()}
+
+
+def _kept_ms(duration: Any) -> int:
+    kept = span_ms(duration)
+    if kept < _SHORTEST_KEPT_MS:
+        raise ValueError(f"{duration!r} is shorter than an hour")
+    return kept
+
+
+def _time_ms(value: Any) -> int:
+    """Returns the time in ms, from a time of TOML or its text; a time without an offset is UTC."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{value!r} is no time like 2026-03-14T08:00:00Z") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _time_text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+_AS_SECONDS: Final = PlainSerializer(lambda ms: f"{ms // 1000}s", return_type=str)
+DurationMs = Annotated[int, BeforeValidator(span_ms), _AS_SECONDS]
+KeptMs = Annotated[int, BeforeValidator(_kept_ms), _AS_SECONDS]
+TimeMs = Annotated[int, BeforeValidator(_time_ms), PlainSerializer(_time_text, return_type=str)]
+ClusterName = Annotated[str, AfterValidator(_cluster_name)]
+Globs = Annotated[tuple[str, ...], BeforeValidator(_globs)]
+"""Topic globs: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
+
+
+class RuleTable(Table):
+    """One of `[[rules]]`, as people write it."""
+
+    prefix: Text | None = None
+    topic: Text | None = None
+    long_after: DurationMs | None = None
+    owner: Text | None = None
+    mute_until: TimeMs | None = None
+    full_history: StrictBool = False
+
+    @model_validator(mode="after")
+    def _has_a_scope(self) -> RuleTable:
+        if (self.prefix is None) == (self.topic is None):
+            raise ValueError("needs either prefix or topic")
+        if self.full_history and self.prefix is None:
+            raise ValueError("full_history needs a prefix: what a transaction writes to is known too late")
+        return self
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.prefix, self.topic, self.long_after, self.owner, self.mute_until, self.full_history)
+
+
+class KeepTable(Table):
+    """`[keep]`, as people write it."""
+
+    history: KeptMs = DEFAULT.history
+    minutes: KeptMs = DEFAULT.minutes
+    producer_ids: KeptMs = DEFAULT.producer_ids
+    rejects: KeptMs = DEFAULT.rejects
+    gaps: KeptMs = DEFAULT.gaps
+    findings: KeptMs = DEFAULT.findings
+
+    @property
+    def keep(self) -> Keep:
+        return Keep(**dict(self))
+
+
+class Watching(Table):
+    """How a cluster is watched."""
+
+    bootstrap_servers: str | None = None
+    kafka_config: Path | None = None
+    remediation_config: Path | None = None
+    topics: Globs = ()
+    mirrored: Globs = ()
+    partitions: Literal["stalled", "all"] = "stalled"
+
+    @field_validator("partitions")
+    @classmethod
+    def _has_topics(cls, partitions: str, info: ValidationInfo) -> str:
+        """Checks `partitions`. The field comes after `topics`, which this check needs."""
+        if partitions == ALL and not info.data.get("topics"):
+            raise ValueError("all needs --topics: it reads every byte of these topics")
+        return partitions
+
+
+class WatchedCluster(Watching):
+    """One of `[[clusters]]`: a cluster, and the settings that it has of its own."""
+
+    name: ClusterName
+
+    @model_validator(mode="after")
+    def _has_brokers(self) -> WatchedCluster:
+        if not (self.bootstrap_servers or self.kafka_config):
+            raise ValueError("bootstrap_servers is missing: give HOST:PORT[,…]")
+        return self
+
+
+class Settings(Watching):
+    """Every setting. A field's name is the flag (with dashes), the variable (in capitals), and the key in the file. The
+    values of fields without a repr, which may be secret, do not appear in errors."""
+
+    cluster: ClusterName | None = None
+    store: str = Field(default=DEFAULT_URL, min_length=1, repr=False)
+    checkpoint: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=1, le=65535)
+    url: Annotated[str, AfterValidator(_service_url)] = Field(default="http://127.0.0.1:8080", repr=False)
+    clusters: tuple[WatchedCluster, ...] = ()
+    liveness: str | None = Field(default=None, min_length=1)
+    spark_master: Annotated[str, AfterValidator(_spark_master)] | None = Field(default=None)
+    spark_conf: Annotated[dict[str, str], BeforeValidator(_spark_conf)] = Field(default={}, repr=False)
+    operators: dict[str, str] = Field(default={}, repr=False)
+    operator_key_file: Path | None = None
+    auth: AuthConfig = AuthConfig()
+    allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_hosts)] = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    insecure: bool = False
+    key_file: Path | None = None
+    ca: Path | None = None
+    client_cert: Path | None = None
+    rules: tuple[RuleTable, ...] = ()
+    keep: KeepTable = KeepTable()
+
+    @field_validator("clusters")
+    @classmethod
+    def _have_different_names(cls, clusters: Sequence[WatchedCluster]) -> Sequence[WatchedCluster]:
+        names = [one.name for one in clusters]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two clusters have the name {twice!r}")
+        return clusters
+
+    @field_validator("operators")
+    @classmethod
+    def _have_keys(cls, operators: dict[str, str]) -> dict[str, str]:
+        """Checks the keys, by name, of those who may have markers written."""
+        for name, key in operators.items():
+            if (why := weakness_of(key)) is not None:
+                raise ValueError(f"the key of {name!r} {why}: take one from `openssl rand -hex 16`")
+            if not name.strip():
+                raise ValueError("an operator has no name: the audit needs one")
+        if len(set(operators.values())) < len(operators):
+            raise ValueError("two operators have the same key: the audit could not distinguish them")
+        return operators
+
+    @field_validator("tls_key", "tls_client_ca")
+    @classmethod
+    def _come_with_a_certificate(cls, file: Path | None, info: ValidationInfo) -> Path | None:
+        """Checks files that mean nothing without the one before them. The fields come after `tls_cert`."""
+        if file is not None and info.data.get("tls_cert") is None:
+            raise ValueError("needs --tls-cert and --tls-key")
+        return file
+
+    @model_validator(mode="after")
+    def _has_the_key(self) -> Settings:
+        if self.tls_cert is not None and self.tls_key is None:
+            raise ValueError("--tls-cert needs --tls-key")
+        return self
+
+    def of_each_cluster(self) -> list[Settings]:
+        """Returns the settings for each cluster to watch: those of `[[clusters]]`, or of the one with the name in
+        `cluster`; without such tables the one of the flags. SettingsError if the flags and the tables do not fit
+        together."""
+        if not self.clusters:
+            return [self]
+        for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):
+            if getattr(self, name):
+                raise SettingsError(f"{flag(name)}: [[clusters]] says that for each cluster: leave it out")
+        if self.cluster is not None and self.cluster not in (names := [one.name for one in self.clusters]):
+            raise SettingsError(f"--cluster {self.cluster}: [[clusters]] has {', '.join(names)}")
+        return [self._of(one) for one in self.clusters if self.cluster in (None, one.name)]
+
+    def of_one_cluster(self) -> Settings:
+        """Returns the settings for the one cluster that a command is about. SettingsError if there are several, and
+        `cluster` names none."""
+        found = self.of_each_cluster()
+        if len(found) > 1:
+            raise SettingsError(f"--cluster is missing: one of {', '.join(str(one.cluster) for one in found)}")
+        return found[0]
+
+    def _of(self, one: WatchedCluster) -> Settings:
+        own = {name: getattr(one, name) for name in Watching.model_fields}
+        folder = None if self.checkpoint is None else self.checkpoint / quote(one.name, safe="")
+        return self.model_copy(update=own | {"cluster": one.name, "clusters": (), "checkpoint": folder})

@@ -1,0 +1,56 @@
+"""The settings of Spark's readers. They reach planners and executors as one option of the source, a JSON document."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from service.kafka.settings import ClientSettings
+
+OPTION: Final = "settings"
+"""Name of the option of a source."""
+
+_INTERNAL: Final = "__"
+
+
+class WatchedTopics(NamedTuple):
+    """Globs of topic names. `topics`: to watch; none means all. `mirrored`: not to watch, because they are copied from
+    another cluster with its producer ids, which mean nothing in this one."""
+
+    topics: tuple[str, ...] = ()
+    mirrored: tuple[str, ...] = ()
+
+    def covers(self, topic: str) -> bool:
+        is_wanted = not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
+        return is_wanted and not self.mirrors(topic)
+
+    def mirrors(self, topic: str) -> bool:
+        """Returns True if the topic is declared as copied from another cluster."""
+        return any(fnmatchcase(topic, glob) for glob in self.mirrored)
+
+    def tails(self, topic: str) -> bool:
+        """Returns True if every batch of `topic` is to be read. Kafka's own topics are never tailed; the transaction
+        log has its own source."""
+        return self.covers(topic) and not topic.startswith(_INTERNAL)
+
+
+EVERYTHING: Final = WatchedTopics()
+
+
+class ReaderSettings(BaseModel):
+    """The settings of a reader. `full_history_prefixes`: prefixes of ids; of these ids every transition is handed over.
+    `tails`: every batch of the watched topics is read, so the decisions of coordinators are handed over, too."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    client: ClientSettings
+    watch: WatchedTopics = EVERYTHING
+    full_history_prefixes: tuple[str, ...] = ()
+    tails: bool = False
+
+    @property
+    def option(self) -> dict[str, str]:
+        """The option, in the form in which Spark passes it on."""
+        return {OPTION: self.model_dump_json()}

@@ -1,0 +1,152 @@
+"""Requests end: by time, by size, by redirects; and credentials, proxies and certificates go where they may."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from service.http_client import NoAnswer, send
+from tests.helpers.brokers import free_port
+from tests.helpers.certificates import Authority
+from tests.helpers.servers import Served, serving
+from tests.helpers.waiting import LIMIT_S
+
+SECRET = {"Authorization": "Bearer s3cret"}
+
+
+class Redirecting(ThreadingHTTPServer):
+    """Answers /to/CODE with that code, and a redirect to /here; every other path with 200. `asked`: method, path and
+    credentials of each request."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Redirecting
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+        code = int(self.path.removeprefix("/to/")) if self.path.startswith("/to/") else 200
+        self.send_response(code)
+        if code != 200:
+            self.send_header("Location", "/to/302" if self.path == "/to/301" else "/here")
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"body")
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Prints nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Redirecting]:
+    with Redirecting() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join(LIMIT_S)
+
+
+def test_a_redirect_is_an_answer_unless_a_caller_allows_some(server: Redirecting) -> None:
+    assert send("GET", f"{server.url}/to/302", SECRET, timeout_s=LIMIT_S).status == 302
+    assert server.asked == [("GET", "/to/302", "Bearer s3cret")]
+
+
+def test_a_redirect_gets_no_credentials(server: Redirecting) -> None:
+    answer = send("GET", f"{server.url}/to/301", SECRET, timeout_s=LIMIT_S, most_redirects=2)
+    assert (answer.status, answer.body) == (200, b"body")
+    assert server.asked == [("GET", "/to/301", "Bearer s3cret"), ("GET", "/to/302", None), ("GET", "/here", None)]
+    assert send("GET", f"{server.url}/to/301", {}, timeout_s=LIMIT_S, most_redirects=1).status == 302
+
+
+def test_a_write_is_not_repeated_at_another_address(server: Redirecting) -> None:
+    assert send("POST", f"{server.url}/to/307", SECRET, b"{}", timeout_s=LIMIT_S, most_redirects=2).status == 307
+    assert server.asked == [("POST", "/to/307", "Bearer s3cret")]
+
+
+def test_credentials_in_an_address_do_not_replace_those_of_the_request(server: Redirecting) -> None:
+    send("GET", server.url.replace("//", "//ann:pw@"), SECRET, timeout_s=LIMIT_S)
+    assert server.asked == [("GET", "/", "Bearer s3cret")]
+
+
+def test_proxies_of_the_environment_are_used_only_if_a_caller_says_so(
+    server: Redirecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, server.url.removeprefix("http://"))
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    elsewhere = f"http://127.0.0.1:{free_port()}/page"
+    with pytest.raises(NoAnswer):
+        send("GET", elsewhere, {}, timeout_s=LIMIT_S)
+    assert send("GET", elsewhere, {}, timeout_s=LIMIT_S, with_proxies=True).status == 200
+    assert [path for _, path, _ in server.asked] == [elsewhere]
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with pytest.raises(NoAnswer):
+        send("GET", elsewhere, {}, timeout_s=LIMIT_S, with_proxies=True)
+
+
+def test_an_answer_is_cut_off_at_its_limit() -> None:
+    flood = Served(b"HTTP/1.1 200 OK\r\n\r\n", then_every_s=0, more=b"x" * 100_000)
+    with serving(flood) as address:
+        answer = send("GET", f"http://{address}/", {}, timeout_s=LIMIT_S, most_bytes=250_000)
+    assert answer.body == b"x" * 250_000
+
+
+@pytest.mark.parametrize("sent", [b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_an_answer_that_never_ends_is_left(sent: bytes, with_tls: bool, tmp_path: Path) -> None:
+    """Each byte would begin the timeout of a socket anew."""
+    authority = Authority(tmp_path)
+    certificate = authority.issue("server") if with_tls else None
+    with serving(Served(sent, then_every_s=0.1, more=b" "), certificate=certificate) as address:
+        began = time.monotonic()
+        with pytest.raises(NoAnswer, match=r"^no end of its answer within 1 s$"):
+            send(
+                "GET",
+                f"http{'s' if with_tls else ''}://{address}/",
+                {},
+                timeout_s=1.0,
+                tls=lambda: ssl.create_default_context(cafile=authority.certificate),
+                is_timed_as_a_whole=True,
+            )
+        assert time.monotonic() - began < LIMIT_S
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:1/", "Connection refused"),
+        ("http://host.invalid/", "Name or service not known|Temporary failure in name resolution|No address associ.*"),
+        ("ftp://127.0.0.1/", "Request URL has an unsupported protocol 'ftp://'"),
+        ("http://[::1/", ".*"),
+    ],
+)
+def test_no_answer_is_one_line_in_the_words_of_the_system(url: str, why: str) -> None:
+    with pytest.raises(NoAnswer, match=f"^({why})$") as raised:
+        send("GET", url, SECRET, timeout_s=LIMIT_S)
+    assert raised.value.was_refused == (why == "Connection refused")
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_certificate_of_nobody_is_named(tmp_path: Path) -> None:
+    certificate = Authority(tmp_path).issue("server")
+    with (
+        serving(Served(b""), certificate=certificate) as address,
+        pytest.raises(NoAnswer, match=r"^certificate: .*certificate"),
+    ):
+        send("GET", f"https://{address}/", {}, timeout_s=LIMIT_S)
