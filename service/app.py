@@ -40,11 +40,11 @@ from service.api.routes import (
     resolve,
     transactions,
 )
-from service.api.routes.event_feed import EventFeed
 from service.clock import wall_clock_ms
 from service.kafka.settings import Clients, ClientSettings
 from service.metrics import create_metrics
 from service.metrics.requests import HttpMetrics
+from service.notifications.feed import EventFeed
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store import api_keys
 from service.store.data_version import DataVersions
@@ -84,7 +84,7 @@ def create_app(
     app.state.configured_clusters = tuple(clusters or ())
     app.state.access = _access(access or AccessConfig(), operators or {}, app.state.store, store_url)
     app.state.now_ms = now_ms
-    app.state.event_feed = EventFeed(app.state.store)
+    app.state.event_feed = EventFeed(app.state.store.read, events.sent)
     app.state.answers = Answers(data_versions, now_ms)
     app.state.metrics = create_metrics(watching)
     answer_errors_as_problems(app)

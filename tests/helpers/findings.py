@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 from service.api.http.store import Store
-from service.api.routes.event_feed import EventFeed
-from service.api.routes.events import begin, stream_events
+from service.api.routes.events import begin, sent, stream_events
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.partitions.facts import LogPlace
+from service.notifications.feed import EventFeed
 from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load
 from tests.helpers.stores import NOW_MS, SeededCluster
@@ -36,7 +36,7 @@ class Listener:
         self._engine = open_reader(url)
         self._loop = asyncio.new_event_loop()
         store = Store(self._engine)
-        self._events = stream_events(begin(EventFeed(store), store, cluster, last_event_id))
+        self._events = stream_events(begin(EventFeed(store.read, sent), store, cluster, last_event_id))
 
     def hear(self) -> dict[str, Any]:
         event = self._loop.run_until_complete(asyncio.wait_for(anext(self._events), LIMIT_S))

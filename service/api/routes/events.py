@@ -6,6 +6,7 @@ FastAPI writes the events, and a comment every 15 s while there are none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Annotated, Final, NamedTuple
@@ -17,10 +18,12 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.http.access import may_still_see, require_cluster
 from service.api.http.parameters import only_known
-from service.api.http.problems import describe
+from service.api.http.problems import TOO_MANY_STREAMS, ProblemError, describe
 from service.api.http.store import Store, known_cluster, store_of
-from service.api.routes.event_feed import EventFeed, event_feed_of
-from service.store.queries import findings
+from service.api.schemas.findings import Finding
+from service.api.schemas.shape import to_json
+from service.notifications.feed import MOST_STREAMS, AllPlacesTaken, EventFeed, Start, start_after
+from service.store.queries.findings import FindingEvent
 
 RETRY_MS: Final = 2_000
 
@@ -31,19 +34,29 @@ async def _everything(_: str) -> bool:
     return True
 
 
+class SentEvent(NamedTuple):
+    """An event of a finding, with the finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
+
+    event: str
+    cluster: str
+    data: str
+
+
+def sent(one: FindingEvent) -> SentEvent:
+    body = json.loads(to_json(Finding.of(one.finding, one.cluster)))
+    return SentEvent(one.event, one.cluster, json.dumps(body, separators=(",", ":")))
+
+
 class Listening(NamedTuple):
     """A client's place in the stream of events.
 
-    `cluster` None: all clusters that the client may see. `sequence`: the last event that the client has received.
-    `is_reset`: the store no longer keeps every event after the client's last one, or does not know the last one; the
-    stream goes on after the newest event. `may_see`: returns whether the client may see a cluster; None if its
-    credentials are not valid any more.
+    `cluster` None: all clusters that the client may see. `start`: the last event that the client has received.
+    `may_see`: returns whether the client may see a cluster; None if its credentials are not valid any more.
     """
 
-    feed: EventFeed
+    feed: EventFeed[SentEvent]
     cluster: str | None
-    sequence: int
-    is_reset: bool
+    start: Start
     may_see: Callable[[str], Awaitable[bool | None]] = _everything
 
 
@@ -55,25 +68,27 @@ async def listening(
     """Yields the place at which the requested stream begins, and holds it until the stream ends. ProblemError: 404 for
     a cluster that the store does not know, 503 if too many streams are open; StoreError if the store does not answer.
     """
-    feed = event_feed_of(request)
+    feed: EventFeed[SentEvent] = request.app.state.event_feed
     if cluster is not None:
         require_cluster(request, cluster)
-    with feed.place():
-        client = await run_in_threadpool(begin, feed, store_of(request), cluster, last_event_id)
-        yield client._replace(may_see=partial(may_still_see, request))
+    try:
+        with feed.place():
+            client = await run_in_threadpool(begin, feed, store_of(request), cluster, last_event_id)
+            yield client._replace(may_see=partial(may_still_see, request))
+    except AllPlacesTaken:
+        detail = f"{MOST_STREAMS:,} event streams are open, and no more are served"
+        raise ProblemError(503, TOO_MANY_STREAMS, detail, retry=True) from None
 
 
-def begin(feed: EventFeed, store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
+def begin(feed: EventFeed[SentEvent], store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
     """Returns the place after the event `last_event_id`; without an id, the place after the newest event."""
+    last = None
+    if last_event_id is not None:
+        last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1
     with store.read() as connection:
         if cluster is not None:
             known_cluster(connection, cluster)
-        oldest, newest = findings.known_sequences(connection)
-    if last_event_id is None:
-        return Listening(feed, cluster, newest, is_reset=False)
-    last = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else -1
-    is_kept = oldest - 1 <= last <= newest
-    return Listening(feed, cluster, last if is_kept else newest, is_reset=not is_kept)
+        return Listening(feed, cluster, start_after(connection, last))
 
 
 @router.get(
@@ -90,13 +105,13 @@ async def stream_events(client: Annotated[Listening, Depends(listening)]) -> Asy
     ends when the store does not answer; the client then reconnects and resumes.
     """
     yield ServerSentEvent(retry=RETRY_MS)
-    if client.is_reset:
-        yield ServerSentEvent(id=str(client.sequence), event="reset", raw_data="{}")
-    async for one in client.feed.follow(client.sequence):
+    if client.start.is_reset:
+        yield ServerSentEvent(id=str(client.start.sequence), event="reset", raw_data="{}")
+    async for sequence, one in client.feed.follow(client.start.sequence):
         if client.cluster not in (None, one.cluster):
             continue
         may_see = await client.may_see(one.cluster)
         if may_see is None:  # the key was revoked, or the token has expired
             return
         if may_see:
-            yield ServerSentEvent(id=str(one.sequence), event=one.event, raw_data=one.data)
+            yield ServerSentEvent(id=str(sequence), event=one.event, raw_data=one.data)

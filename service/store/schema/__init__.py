@@ -6,7 +6,7 @@ the same in every database.
 
 from service.store.schema.access import acknowledgements, api_keys, audit_events, mutes
 from service.store.schema.base import metadata
-from service.store.schema.findings import finding_events, findings, findings_truncated
+from service.store.schema.findings import finding_events, findings, findings_truncated, receiver_positions
 from service.store.schema.history import cluster_minutes, counters, id_minutes, transitions
 from service.store.schema.ids import (
     CAN_EXPIRE,
@@ -61,6 +61,7 @@ __all__ = [
     "partition_minutes",
     "partition_watch",
     "producer_ids",
+    "receiver_positions",
     "rejects",
     "source_status",
     "torn_transactions",

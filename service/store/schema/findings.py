@@ -89,3 +89,11 @@ finding_events = Table(
     Column("at_ms", BigInteger, nullable=False),
     **NUMBERS_ONCE,  # a number is never given twice: listeners resume by it
 )
+
+# The last event of findings that each receiver of notifications took.
+receiver_positions = Table(
+    "receiver_positions",
+    metadata,
+    Column("receiver", String, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+)

@@ -18,9 +18,9 @@ from service.access.hosts import AllowedHosts
 from service.access.keys import new_key
 from service.access.principal import parse_grants
 from service.access.slowdown import EACH_S
-from service.api.routes.event_feed import FeedEvent
-from service.api.routes.events import Listening, stream_events
+from service.api.routes.events import Listening, SentEvent, stream_events
 from service.app import create_app
+from service.notifications.feed import Start
 from service.store import api_keys
 from service.store.errors import StoreError
 from tests.helpers.access import PASSWORD, Guarded, basic, bearer, guarded
@@ -139,9 +139,9 @@ def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> Non
 class _Feed:
     """Two events of orders, and one of payments between them."""
 
-    async def follow(self, _: int) -> AsyncIterator[FeedEvent]:
+    async def follow(self, _: int) -> AsyncIterator[tuple[int, SentEvent]]:
         for number, cluster in enumerate(("orders", "payments", "orders"), 1):
-            yield FeedEvent(number, "opened", cluster, "{}")
+            yield number, SentEvent("opened", cluster, "{}")
 
 
 def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> None:
@@ -152,7 +152,7 @@ def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> N
             return next(found)
 
         async def read() -> list[str | None]:
-            client = Listening(_Feed(), None, 0, False, may_see)  # type: ignore[arg-type]
+            client = Listening(_Feed(), None, Start(0, is_reset=False), may_see)  # type: ignore[arg-type]
             return [event.id async for event in stream_events(client)]
 
         return asyncio.run(read())[1:]

@@ -268,6 +268,7 @@ def upgrade() -> None:
         key="sequence",
         **NUMBERS_ONCE,
     )
+    _table("receiver_positions", "receiver text, sequence long", key="receiver")
     _table(
         "api_keys",
         "id row_id, name text, digest text, roles text, created_at_ms long, created_by text, revoked_at_ms long?,"

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from service.api.http.problems import ProblemError
 from service.api.http.store import Store
-from service.api.routes import event_feed
-from service.api.routes.event_feed import EventFeed, FeedEvent
+from service.notifications import feed
+from service.notifications.feed import AllPlacesTaken, EventFeed
 from service.store.engine import open_reader
 from service.store.errors import StoreError
 from tests.helpers.findings import WithFindings, observe
@@ -33,7 +32,7 @@ class Streams:
 
     def __init__(self, url: str) -> None:
         self.engine = open_reader(url)
-        self.feed = EventFeed(Store(self.engine))
+        self.feed = EventFeed(Store(self.engine).read, lambda one: one.event)
         self.asked = 0
         event.listen(self.engine, "begin", self._count)
 
@@ -57,11 +56,11 @@ def happen(cluster: WithFindings, number: int, first: int = 0) -> None:
         cluster.see(*([observe()] if at % 2 == 0 else []), now_ms=NOW_MS + at)
 
 
-async def hear(stream: AsyncIterator[FeedEvent], number: int) -> list[int]:
-    return [(await asyncio.wait_for(anext(stream), LIMIT_S)).sequence for _ in range(number)]
+async def hear(stream: AsyncIterator[tuple[int, str]], number: int) -> list[int]:
+    return [(await asyncio.wait_for(anext(stream), LIMIT_S))[0] for _ in range(number)]
 
 
-async def ended(stream: AsyncIterator[FeedEvent]) -> bool:
+async def ended(stream: AsyncIterator[tuple[int, str]]) -> bool:
     try:
         await asyncio.wait_for(anext(stream), LIMIT_S)
     except StopAsyncIteration:
@@ -88,8 +87,8 @@ def test_who_is_far_behind_reads_all_of_it_and_then_goes_on(
     cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client was away, or is slow: the feed keeps only the newest."""
-    monkeypatch.setattr(event_feed, "AT_ONCE", 3)
-    streams.feed = EventFeed(streams.feed._store, kept=2)
+    monkeypatch.setattr(feed, "AT_ONCE", 3)
+    streams.feed = EventFeed(Store(streams.engine).read, lambda one: one.event, kept=2)
     happen(cluster, 10)
 
     async def listen() -> tuple[list[int], list[int], list[int]]:
@@ -105,11 +104,9 @@ def test_who_is_far_behind_reads_all_of_it_and_then_goes_on(
 
 
 def test_streams_have_places_and_the_last_one_is_told(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_feed, "MOST_STREAMS", 2)
-    with streams.feed.place(), streams.feed.place():
-        with pytest.raises(ProblemError) as refused, streams.feed.place():
-            pass
-        assert (refused.value.status, refused.value.retry) == (503, True)
+    monkeypatch.setattr(feed, "MOST_STREAMS", 2)
+    with streams.feed.place(), streams.feed.place(), pytest.raises(AllPlacesTaken), streams.feed.place():
+        pass
     with streams.feed.place():
         pass
 
@@ -142,7 +139,7 @@ def test_the_reader_rests_when_nobody_listens(cluster: WithFindings, streams: St
         while streams.feed._reading is not None:
             await asyncio.sleep(0.05)
         asked = streams.asked
-        await asyncio.sleep(2 * event_feed.LOOK_EVERY_S)
+        await asyncio.sleep(2 * feed.LOOK_EVERY_S)
         return asked, streams.asked
 
     before, after = asyncio.run(listen())

@@ -7,19 +7,13 @@ a stream that is further behind, because its client was away or is slow, reads f
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from fastapi import Request
-from starlette.concurrency import run_in_threadpool
+from sqlalchemy import Connection
 
-from service.api.http.problems import TOO_MANY_STREAMS, ProblemError
-from service.api.http.store import Store
-from service.api.schemas.findings import Finding
-from service.api.schemas.shape import to_json
 from service.store.errors import StoreError
 from service.store.many_rows import batched
 from service.store.queries import findings
@@ -34,59 +28,77 @@ _WOKEN_AT_ONCE: Final = 20
 _PAUSE_S: Final = 0.01
 """Between streams that are woken: an event for 500 of them at once takes 0.3 s, and health checks would wait."""
 
+T = TypeVar("T")
 
-class FeedEvent(NamedTuple):
-    """An event of a finding, with the finding as JSON in ASCII: many clients end lines at U+2028 and U+0085, too."""
+
+class AllPlacesTaken(Exception):
+    """MOST_STREAMS streams are open."""
+
+
+class Start(NamedTuple):
+    """The place at which a stream begins: after `sequence`. `is_reset`: the store no longer keeps every event after the
+    last one that the client received, or does not know that one; the stream goes on after the newest event."""
 
     sequence: int
-    event: str
-    cluster: str
-    data: str
+    is_reset: bool
 
 
-class EventFeed:
+def start_after(connection: Connection, last: int | None) -> Start:
+    """Returns the place after the event `last`; for None, the place after the newest event."""
+    oldest, newest = findings.known_sequences(connection)
+    if last is None:
+        return Start(newest, is_reset=False)
+    is_kept = oldest - 1 <= last <= newest
+    return Start(last if is_kept else newest, is_reset=not is_kept)
+
+
+class EventFeed(Generic[T]):
     """The events after `follow` was called, for any number of streams of one event loop; at most MOST_STREAMS have a
-    place."""
+    place. `reading` opens a connection to the store; `render` makes what the streams get of an event, once for all."""
 
-    def __init__(self, store: Store, kept: int = KEPT) -> None:
-        self._store = store
+    def __init__(
+        self,
+        reading: Callable[[], AbstractContextManager[Connection]],
+        render: Callable[[FindingEvent], T],
+        kept: int = KEPT,
+    ) -> None:
+        self._reading_store, self._render = reading, render
         self._places = 0
         self._listening = 0
         self._reading: asyncio.Task[None] | None = None
-        self._kept: deque[FeedEvent] = deque(maxlen=kept)
+        self._kept: deque[tuple[int, T]] = deque(maxlen=kept)
         self._position = 0  # sequence up to which the store has been read
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._is_closed = False
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Holds a place for a stream. ProblemError (503): all are taken."""
+        """Holds a place for a stream. Raises AllPlacesTaken."""
         if self._places >= MOST_STREAMS:
-            raise ProblemError(
-                503, TOO_MANY_STREAMS, f"{MOST_STREAMS:,} event streams are open, and no more are served", retry=True
-            )
+            raise AllPlacesTaken
         self._places += 1
         try:
             yield
         finally:
             self._places -= 1
 
-    async def follow(self, sequence: int) -> AsyncIterator[FeedEvent]:
-        """Yields the events after `sequence` as they come. Ends when the store does not answer, or at `close`."""
+    async def follow(self, sequence: int) -> AsyncIterator[tuple[int, T]]:
+        """Yields the events after `sequence` as they come, with their sequences. Ends when the store does not answer,
+        or at `close`."""
         self._listening += 1
         try:
             while not self._is_closed:
                 self._start_reading(sequence)
                 try:
-                    told = self._known_after(sequence)
-                    if told is None:
-                        told = await run_in_threadpool(self._read, sequence)
+                    found = self._known_after(sequence)
+                    if found is None:
+                        found = await asyncio.to_thread(self._read, sequence)
                 except StoreError:
                     return
-                for one in told:
-                    sequence = one.sequence
+                for one in found:
+                    sequence = one[0]
                     yield one
-                if not told:
+                if not found:
                     await self._news()
                     if self._reading is None:
                         return
@@ -117,12 +129,12 @@ class EventFeed:
     async def _run(self) -> None:
         try:
             while self._listening:
-                told = await run_in_threadpool(self._read, self._position)
-                if told:
-                    self._position = told[-1].sequence
-                    self._kept.extend(told)
+                found = await asyncio.to_thread(self._read, self._position)
+                if found:
+                    self._position = found[-1][0]
+                    self._kept.extend(found)
                     await self._wake()
-                if len(told) < AT_ONCE:
+                if len(found) < AT_ONCE:
                     await asyncio.sleep(LOOK_EVERY_S)
         except StoreError:
             pass  # whoever listens comes again, and hears from the store itself what is wrong
@@ -138,29 +150,17 @@ class EventFeed:
         self._reading = None
         _set(self._waiting)
 
-    def _known_after(self, sequence: int) -> list[FeedEvent] | None:
+    def _known_after(self, sequence: int) -> list[tuple[int, T]] | None:
         """Returns the kept events after `sequence`; None if some of them are not kept."""
-        oldest = self._kept[0].sequence if self._kept else self._position + 1
-        return None if sequence < oldest - 1 else [one for one in self._kept if one.sequence > sequence]
+        oldest = self._kept[0][0] if self._kept else self._position + 1
+        return None if sequence < oldest - 1 else [one for one in self._kept if one[0] > sequence]
 
-    def _read(self, sequence: int) -> list[FeedEvent]:
-        with self._store.read() as connection:
-            return [_feed_event(one) for one in findings.events_after(connection, sequence, AT_ONCE)]
+    def _read(self, sequence: int) -> list[tuple[int, T]]:
+        with self._reading_store() as connection:
+            return [(one.sequence, self._render(one)) for one in findings.events_after(connection, sequence, AT_ONCE)]
 
 
 def _set(waiting: Iterable[asyncio.Future[None]]) -> None:
     for one in waiting:
         if not one.done():  # its stream may have been cancelled
             one.set_result(None)
-
-
-def _feed_event(told: FindingEvent) -> FeedEvent:
-    body = json.loads(to_json(Finding.of(told.finding, told.cluster)))
-    return FeedEvent(told.sequence, told.event, told.cluster, json.dumps(body, separators=(",", ":")))
-
-
-def event_feed_of(request: Request) -> EventFeed:
-    """Returns the feed of the application that answers the request."""
-    feed = request.app.state.event_feed
-    assert isinstance(feed, EventFeed)
-    return feed
