@@ -116,7 +116,7 @@ def resolve_api(
     cluster.read([FENCED])
     cluster.look(stalled_partition())
     brokers.log_ends(1)
-    cluster.see(hanging_finding(**{"decision": "none", "command": "kafka-transactions.sh abort", **finding}))
+    cluster.see(hanging_finding(**{"decision": "none", "bootstrap": "b:9092", **finding}))
     patch.setattr(way_out, "LeaderCheck", lambda *_: brokers)
     brokers.facts = facts_of(finding.get("decision"), PID, EPOCH, LSO, NOW_MS)
     patch.setattr(proof, "read_facts", lambda *_: brokers.facts)

@@ -66,7 +66,7 @@ class Observation(NamedTuple):
       them.
     - `confirmed`: False for a candidate.
     - `decision`: the coordinator's decision on a transaction that hangs (commit, abort, none, unknown).
-    - `command`: the remediation, ready to be pasted.
+    - `bootstrap`: the servers for `command`, an ABORT marker, where that loses nothing; None where it may.
     - `possible`: the worlds in which the entry may have been written; `proofs` removed the others.
     - `reason`: the typed reason, for code: of a coverage gap, or of a hang.
     """
@@ -88,7 +88,7 @@ class Observation(NamedTuple):
     owner: str | None = None
     muted_until_ms: int | None = None
     decision: Decided | None = None
-    command: str | None = None
+    bootstrap: str | None = None
     blocked_groups: tuple[str, ...] = ()
     possible: tuple[World, ...] = ()
     proofs: tuple[Proof, ...] = ()
@@ -129,7 +129,7 @@ class Finding:
     counted_to: int
     passed_over: tuple[int, ...] = ()
     decision: Decided | None = None
-    command: str | None = None
+    bootstrap: str | None = None
     blocked_groups: tuple[str, ...] = ()
     possible: tuple[World, ...] = ()
     proofs: tuple[Proof, ...] = ()
@@ -139,6 +139,23 @@ class Finding:
     @property
     def summary(self) -> str:
         return _joined(self.title, self.detail)
+
+    @property
+    def command(self) -> str | None:
+        """Returns Kafka's own command that writes the ABORT marker, ready to be pasted; None where no ABORT is
+        advised."""
+        return self._kafka_transactions("abort", f" --start-offset {self.subject.start_offset}")
+
+    @property
+    def look_command(self) -> str | None:
+        """Returns Kafka's own command that shows what `command` would end."""
+        return self._kafka_transactions("describe-producers", "")
+
+    def _kafka_transactions(self, action: str, more: str) -> str | None:
+        if self.bootstrap is None:
+            return None
+        place = f"--topic {self.subject.topic} --partition {self.subject.partition}"
+        return f"kafka-transactions.sh --bootstrap-server {self.bootstrap} {action} {place}{more}"
 
     @property
     def contradiction(self) -> Contradiction | None:

@@ -143,7 +143,7 @@ def observe(
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
         decision=verdict.decision,
-        command=command(entry, bootstrap) if is_safe else None,
+        bootstrap=bootstrap if is_safe else None,
         blocked_groups=case.groups,
         possible=tuple(one for one in World if one in verdict.possible),
         proofs=verdict.proofs,
@@ -161,13 +161,6 @@ def is_blocking(entry: Entry, log_start: int, last_stable_offset: int) -> bool:
     start or below it, depending on the version (3.9 and 4.3 differ)."""
     return entry.start_offset == last_stable_offset or (
         entry.start_offset < log_start and last_stable_offset <= log_start
-    )
-
-
-def command(entry: Entry, bootstrap: str) -> str:
-    return (
-        f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {entry.topic}"
-        f" --partition {entry.partition} --start-offset {entry.start_offset}"
     )
 
 

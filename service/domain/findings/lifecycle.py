@@ -220,7 +220,7 @@ def _observed(one: Observation, fresh: tuple[Occurrence, ...], counted_to: int) 
         "counted_to": counted_to,
         "passed_over": tuple(sequence for sequence in one.waiting if sequence < counted_to),
         "decision": one.decision,
-        "command": one.command,
+        "bootstrap": one.bootstrap,
         "blocked_groups": one.blocked_groups,
         "possible": one.possible,
         "proofs": one.proofs,
@@ -243,4 +243,4 @@ def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
     is_withdrawn = finding.status == Status.CANDIDATE
     resolution = Resolution.NOT_HANGING if is_withdrawn else how or CATALOGUE[finding.kind].ended_by
     ended = replace(finding, status=Status.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
-    return replace(ended, self_heals_at_ms=None, command=None)  # a finding that is over needs no remediation
+    return replace(ended, self_heals_at_ms=None, bootstrap=None)  # a finding that is over needs no remediation

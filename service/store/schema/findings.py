@@ -54,7 +54,7 @@ findings = Table(
     Column("counted_to", BigInteger, nullable=False),
     # remediation
     Column("decision", String),
-    Column("command", String),
+    Column("bootstrap", String),
     Column("blocked_groups", JSON, nullable=False),
     Column("possible", JSON, nullable=False),  # the possible worlds, and the proofs against the others
     Column("proofs", JSON, nullable=False),

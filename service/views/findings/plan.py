@@ -116,7 +116,7 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     place = f"{subject.topic}-{subject.partition}"
     return Plan(
         steps=(
-            _look_once_more(finding, finding.command),
+            _look_once_more(finding),
             Step("Abort it.", f"Writes one ABORT marker to {place}, nothing else. {finding.advice}", finding.command),
             _expect(),
         ),
@@ -181,15 +181,13 @@ def _unknown(finding: Finding) -> Plan:
     )
 
 
-def _look_once_more(finding: Finding, abort: str) -> Step:
+def _look_once_more(finding: Finding) -> Step:
     subject = finding.subject
     text = (
         f"Expect producer id {subject.producer_id}, epoch {subject.producer_epoch} with CurrentTransactionStartOffset"
         f" {subject.start_offset}."
     )
-    begin, _, _ = abort.partition(" abort ")
-    command = f"{begin} describe-producers --topic {subject.topic} --partition {subject.partition}"
-    return Step("Check once more.", text, command)
+    return Step("Check once more.", text, finding.look_command)
 
 
 def _expect() -> Step:

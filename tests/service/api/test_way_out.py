@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from service.domain.findings.finding import Subject
 from service.domain.worlds.verdict import Proof, ProofKind
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.stores import NOW_MS, client_of
@@ -12,12 +13,16 @@ from tests.helpers.stores import NOW_MS, client_of
 def test_the_way_out_is_shown(tmp_path: Path) -> None:
     cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read()
-    cluster.see(observe(decision="commit", command="txnscope resolve", blocked_groups=("a", "b")), observe(name=b"x"))
+    subject = Subject("orders", 0, b"pay", 7, 3, 100)
+    cluster.see(
+        observe(decision="none", bootstrap="b:9092", blocked_groups=("a", "b"), subject=subject), observe(name=b"x")
+    )
     with client_of(cluster.url) as client:
         items = client.get("/api/v1/clusters/orders/findings").json()["items"]
     shown = {item["subject"]["transactional_id"]: item for item in items}
     ways = {name: (item["decision"], item["command"], item["blocked_groups"]) for name, item in shown.items()}
-    assert ways == {"pay": ("commit", "txnscope resolve", ["a", "b"]), "x": (None, None, [])}
+    command = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"
+    assert ways == {"pay": ("none", command, ["a", "b"]), "x": (None, None, [])}
     cluster.close()
 
 

@@ -75,7 +75,7 @@ def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
     at_ms = now_ms()
     cluster.look(moving_partition(at_ms=at_ms), at_ms=at_ms)
     paste = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"
-    stuck = hanging_finding(blocked_groups=("billing", "audit"), decision="none", command=paste, owner="team-a")
+    stuck = hanging_finding(blocked_groups=("billing", "audit"), decision="none", bootstrap="b:9092", owner="team-a")
     proof = Proof(ProofKind.EPOCH, at_ms, "orders-0@100", "1 transaction wrote under other epochs than the entry's, 3")
     stuck = stuck._replace(possible=(World.ABORT, World.NONE), proofs=(proof,))
     cluster.see(stuck, hanging_finding(1, 8, None, decision="commit"), now_ms=at_ms - 200_000)

@@ -16,8 +16,9 @@ from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS
 
 ORDERS: Final = Subject("orders", 0, b"pay", PID, 3, LSO)
+BOOTSTRAP: Final = "broker-1:9092"
 ABORT: Final = (
-    "kafka-transactions.sh --bootstrap-server broker-1:9092 abort --topic orders --partition 0 --start-offset 100"
+    f"kafka-transactions.sh --bootstrap-server {BOOTSTRAP} abort --topic orders --partition 0 --start-offset 100"
 )
 BLOCKS: Final = (
     "orders-0: the transaction of pay (producer id 7, epoch 3) at offset 100 hangs: no coordinator will end it"
@@ -54,7 +55,7 @@ def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> O
         "severity": Severity.CRITICAL,
         "evidence": looks,
         "decision": decision,
-        "command": ABORT if decision in ("none", "abort") else None,
+        "bootstrap": BOOTSTRAP if decision in ("none", "abort") else None,
         "reason": why,
     }
     return observed(Kind.HANGING, subject, BLOCKS, "Advice of the judge.", **fields)._replace(**more)

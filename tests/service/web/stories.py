@@ -22,7 +22,7 @@ from tests.service.store.logs import entry as logged
 
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
-COMMAND = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic payments --partition 7 --start-offset 100"
+BOOTSTRAP = "b:9092"
 DENIED = denied("hr.payroll")
 
 
@@ -36,7 +36,7 @@ def hanging(
 ) -> Observation:
     subject = Subject(topic, partition, name, producer_id, 3, 100)
     told = observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, log_partition=None, decision="none")
-    return told._replace(title=f"{topic}-{partition}: the transaction hangs", command=COMMAND)._replace(**more)
+    return told._replace(title=f"{topic}-{partition}: the transaction hangs", bootstrap=BOOTSTRAP)._replace(**more)
 
 
 def group(name: str, topic: str, partition: int, offset: int = 100) -> ObservedGroupOffset:

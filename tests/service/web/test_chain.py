@@ -119,6 +119,6 @@ def test_a_stuck_completion_says_so_and_links_its_finding(cluster: WithPartition
 
 def test_a_decision_to_commit_is_kept_and_offers_no_command(cluster: WithPartitions, chain: Chain) -> None:
     cluster.look(*on("payments", 7, entry(7)))
-    cluster.see(hanging(decision="commit", command=None))
+    cluster.see(hanging(decision="commit", bootstrap=None))
     (link,) = chain()
     assert (link.decision, link.has_command) == ("commit", False)

@@ -126,7 +126,7 @@ def test_three_hang_and_the_one_with_most_stopped_groups_is_named(cluster: WithP
 def test_a_decision_to_commit_is_named_before_somebody_aborts_it(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"payments-3", producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))
-    cluster.see(hanging(decision="commit", command=None))
+    cluster.see(hanging(decision="commit", bootstrap=None))
     html = page_of(url)
     assert "The coordinator committed it: do not abort it" in words_of(html, "verdict")
     assert "committed: do not abort it, it needs a COMMIT marker" in words_of(html, "chain")
@@ -136,7 +136,7 @@ def test_a_decision_to_commit_is_named_before_somebody_aborts_it(cluster: WithPa
 def test_of_several_the_committed_one_is_told_apart(cluster: WithPartitions, url: str) -> None:
     cluster.read([Id(b"p-%d" % n, producer_id=n) for n in (1, 2)])
     cluster.look(*(fact for n in (1, 2) for fact in on("orders", n, entry(n))))
-    cluster.see(hanging("orders", 1, b"p-1", 1), hanging("orders", 2, b"p-2", 2, decision="commit", command=None))
+    cluster.see(hanging("orders", 1, b"p-1", 1), hanging("orders", 2, b"p-2", 2, decision="commit", bootstrap=None))
     assert "1 of them was committed by the coordinator: do not abort it" in words_of(page_of(url), "verdict")
     wait(cluster, [group("g", "orders", 2)])
     assert "The coordinator committed that of p-2: do not abort it" in words_of(page_of(url), "verdict")
@@ -144,7 +144,7 @@ def test_of_several_the_committed_one_is_told_apart(cluster: WithPartitions, url
 
 def test_a_decision_that_is_not_known_has_no_command(cluster: WithPartitions, url: str) -> None:
     cluster.look(*on("payments", 7, entry(7)))
-    cluster.see(hanging(decision="unknown", command=None))
+    cluster.see(hanging(decision="unknown", bootstrap=None))
     assert "the decision is not known: no command" in words_of(page_of(url), "chain")
 
 

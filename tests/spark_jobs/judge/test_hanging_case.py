@@ -122,7 +122,7 @@ def test_no_marker_is_named_while_a_transaction_may_have_written_to_the_entry_si
     case = known_to_be_of_none()
     case.note_owner(owner, NOW_MS + 1)
     assert case.reported == undecided(HasGrown())
-    assert observed(case, KNOWN, "broker:9092", NOW_MS + 1).command is None
+    assert observed(case, KNOWN, "broker:9092", NOW_MS + 1).bootstrap is None
     case.apply_verdict(verdict(World.COMMIT, World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
     assert case.reported.decision == Decided.UNKNOWN, "the earlier reading was of fewer records"
 

@@ -36,7 +36,7 @@ def test_it_names_the_records_their_owner_and_the_marker() -> None:
     assert found.detail == "an ABORT marker that no coordinator decided ended them"
     assert found.evidence[0] == DECIDED
     assert (found.evidence[1].at_ms, found.evidence[1].source) == (2_000, LogPlace("orders", 0, 140))
-    assert found.command is None
+    assert found.bootstrap is None
 
 
 def test_what_is_not_known_is_not_said() -> None:

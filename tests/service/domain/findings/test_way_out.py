@@ -11,9 +11,9 @@ from service.domain.worlds.verdict import Decided
 from tests.service.domain.findings.builders import NOW_MS
 
 SEEN = Observation(
-    *(Kind.STUCK_COMPLETION, Severity.CRITICAL, Subject(topic="orders", partition=0), "it hangs", "end it", ()),
+    *(Kind.STUCK_COMPLETION, Severity.CRITICAL, Subject("orders", 0, start_offset=7), "it hangs", "end it", ()),
     decision=Decided.ABORT,
-    command="kafka-transactions.sh abort",
+    bootstrap="b:9092",
     blocked_groups=("readers",),
 )
 
@@ -34,9 +34,10 @@ def way_out(finding: Finding) -> tuple[str | None, str | None, tuple[str, ...]]:
 
 def test_a_finding_has_the_newest_way_out() -> None:
     opened = after(None, SEEN)
-    assert way_out(opened) == ("abort", "kafka-transactions.sh abort", ("readers",))
+    command = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 7"
+    assert way_out(opened) == ("abort", command, ("readers",))
     changed = after(
-        opened, SEEN._replace(decision=Decided.UNKNOWN, command=None, blocked_groups=("billing", "readers"))
+        opened, SEEN._replace(decision=Decided.UNKNOWN, bootstrap=None, blocked_groups=("billing", "readers"))
     )
     assert way_out(changed) == ("unknown", None, ("billing", "readers"))
 
@@ -45,4 +46,4 @@ def test_what_is_over_has_no_command_to_be_pasted() -> None:
     resolved = after(after(None, SEEN))
     assert resolved.status == Status.RESOLVED
     assert way_out(resolved) == ("abort", None, ("readers",)), "what it was stays to be read"
-    assert way_out(after(replace(resolved, command=None), SEEN)) == way_out(after(None, SEEN))
+    assert way_out(after(replace(resolved, bootstrap=None), SEEN)) == way_out(after(None, SEEN))
