@@ -60,8 +60,7 @@ def below(piece: Piece, taken: list[tuple[float, float]]) -> tuple[Label, ...]:
     lines = _lines(piece)
     is_critical = span.kind == HANGING
     if is_critical:
-        known = span.words.removeprefix("hanging").removeprefix(", ")
-        lines = tuple(line for line in (f"hanging: {span.who}" if span.who else "hanging", known) if line)
+        lines = tuple(filter(None, (f"hanging: {span.who}" if span.who else "hanging", span.size)))
     if not lines or max(map(len, lines)) > _LONGEST:
         lines = (span.words,) if span.words and len(span.words) <= _LONGEST else ()
     if not lines:

@@ -97,7 +97,7 @@ def folded(spans: Sequence[Span], lso: int) -> list[Span]:
 def _one(spans: Sequence[Span]) -> list[Span]:
     if not spans:
         return []
-    return [Span(spans[0].first, spans[-1].next, FOLDED, words=words.plural(len(spans), "span"))]
+    return [Span(spans[0].first, spans[-1].next, FOLDED, word=words.plural(len(spans), "span"))]
 
 
 def cut(spans: Iterable[Span], offsets: Iterable[int]) -> list[Span]:
@@ -162,18 +162,23 @@ def _breaks(pieces: Sequence[Piece]) -> tuple[float, ...]:
 
 class Span(NamedTuple):
     """The offsets [first, next). `kind`: that of an explained offset, or one of the constants above. `begins`: only the
-    start of the span is known; its records may lie among those of others. `marker`: C or A; `words`: of the kind, in
-    the table; `who`, `href`: its owner; `ended`: its end, in words."""
+    start of the span is known; its records may lie among those of others. `marker`: C or A; `word`: of the kind, in
+    the table; `size`: number of its records, in words; `who`, `href`: its owner; `ended`: its end, in words."""
 
     first: int
     next: int
     kind: str
     who: str = ""
-    words: str = ""
+    word: str = ""
     href: str | None = None
     ended: str = ""
     marker: str | None = None
     begins: bool = False
+    size: str = ""
+
+    @property
+    def words(self) -> str:
+        return ", ".join(filter(None, (self.word, self.size)))
 
     @property
     def length(self) -> int:
@@ -204,6 +209,6 @@ def all_of(spans: Iterable[Span], log_start: int, lso: int, high_watermark: int)
 
 
 def _untold(first: int, next_: int, lso: int) -> list[Span]:
-    decided = Span(first, min(next_, lso), DECIDED, words="decided")
-    hidden = Span(max(first, lso), next_, HIDDEN, words="hidden, not read")
+    decided = Span(first, min(next_, lso), DECIDED, word="decided")
+    hidden = Span(max(first, lso), next_, HIDDEN, word="hidden, not read")
     return [span for span in (decided, hidden) if span.length > 0]

@@ -53,13 +53,13 @@ def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
     those of others."""
     entry, owner = one.entry, one.relation.owner
     first = max(entry.start_offset, log_start)
-    said = RELATION_WORDS[one.relation.kind]
     return Span(
         first=first,
         next=max(min(first + max(entry.records or 1, 1), end), first + 1),
         kind=HANGING if one.relation.kind == RelationKind.HANGING else OPEN,
         who=f"producer id {entry.producer_id}" if owner is None else display_id(owner.transactional_id),
-        words=said if entry.records is None else f"{said}, {words.plural(entry.records, 'record')}",
+        word=RELATION_WORDS[one.relation.kind],
+        size="" if entry.records is None else words.plural(entry.records, "record"),
         href=None if owner is None else transaction_page(cluster, owner.transactional_id),
         ended="never" if one.relation.kind == RelationKind.HANGING else "not yet",
         begins=True,

@@ -27,7 +27,7 @@ from service.web.charts.ruler_scale import (
 )
 
 START, LSO, HW = 18_204_311, 48_211_907, 48_219_346
-HANGS = Span(LSO, LSO + 3, HANGING, "payments-3", "hanging, 3 records", begins=True)
+HANGS = Span(LSO, LSO + 3, HANGING, "payments-3", "hanging", size="3 records", begins=True)
 
 
 def drawn(*spans: Span, pins: tuple[Pin, ...] = (), start: int = START, lso: int = LSO, hw: int = HW) -> Ruler:
