@@ -27,8 +27,6 @@ from service.domain.duration_text import span_ms
 from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT, Keep
 
-STALLED: Final = "stalled"
-ALL: Final = "all"
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 _SPARK_MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(-cluster)?(\[.+\])?")
 _SHORTEST_KEPT_MS: Final = 3_600_000
@@ -182,7 +180,7 @@ class Watching(Table):
     @classmethod
     def _has_topics(cls, partitions: str, info: ValidationInfo) -> str:
         """Checks `partitions`. The field comes after `topics`, which this check needs."""
-        if partitions == ALL and not info.data.get("topics"):
+        if partitions == "all" and not info.data.get("topics"):
             raise ValueError("all needs --topics: it reads every byte of these topics")
         return partitions
 
