@@ -10,14 +10,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
 
 MOST_BYTES: Final = 1 << 20
-_CREDENTIALS: Final = "Authorization"
 _NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For requests without TLS: to load the system's certificates takes longer than such a request. Trusts nobody."""
 
@@ -59,46 +58,26 @@ def send(
     try:
         request = httpx2.Request(method, url, headers={"Accept-Encoding": "identity"} | headers, content=body)
         while True:
-            answer, following = _send(request, timeout_s, tls, most_bytes, with_proxies, is_timed_as_a_whole)
+            context = tls() if request.url.scheme == "https" else _NO_CERTIFICATES
+            proxy = _proxy_of(str(request.url)) if with_proxies else None
+            content = bytearray()
+            with (
+                httpx2.Client(verify=context, trust_env=False, timeout=timeout_s, proxy=proxy) as client,
+                _ending(request, timeout_s) if is_timed_as_a_whole else nullcontext(),
+                # not with the credentials that the URL may contain
+                closing(client.send(request, stream=True, auth=httpx2.Auth())) as response,
+            ):
+                for part in response.iter_raw():
+                    content += part
+                    if most_bytes is not None and len(content) >= most_bytes:
+                        break
+            following = response.next_request
             if following is None or following.method != "GET" or most_redirects == 0:  # a write is not repeated
-                return answer
+                return Answer(response.status_code, response.headers, bytes(content[:most_bytes]))
             request, most_redirects = following, most_redirects - 1
-            request.headers.pop(_CREDENTIALS, None)
+            request.headers.pop("Authorization", None)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise _no_answer(error) from error
-
-
-def _send(
-    request: httpx2.Request,
-    timeout_s: float,
-    tls: Callable[[], ssl.SSLContext],
-    most_bytes: int | None,
-    with_proxies: bool,
-    is_timed_as_a_whole: bool,
-) -> tuple[Answer, httpx2.Request | None]:
-    """Sends one request; returns the answer, and the request to which it redirects."""
-    context = tls() if request.url.scheme == "https" else _NO_CERTIFICATES
-    proxy = _proxy_of(str(request.url)) if with_proxies else None
-    with (
-        httpx2.Client(verify=context, trust_env=False, timeout=timeout_s, proxy=proxy) as client,
-        _ending(request, timeout_s) if is_timed_as_a_whole else nullcontext(),
-    ):
-        response = client.send(request, stream=True, auth=httpx2.Auth())  # not the one that the URL may contain
-        try:
-            content = b"".join(_first(response.iter_raw(), most_bytes))
-        finally:
-            response.close()
-    return Answer(response.status_code, response.headers, content), response.next_request
-
-
-def _first(parts: Iterator[bytes], most_bytes: int | None) -> Iterator[bytes]:
-    left = most_bytes
-    for part in parts:
-        yield part[:left]
-        if left is not None:
-            left -= len(part)
-            if left <= 0:
-                return
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
@@ -59,14 +58,9 @@ class IngestSettings:
         )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"txnscope ingest: {message}\n")
-
-
 def parse(argv: Sequence[str]) -> IngestSettings:
-    """Reads the settings. `argv` may choose one of several clusters: `--cluster NAME`. Raises SystemExit(2) with one
-    line for another flag, SettingsError, and BadClientConfig for a bad file or address."""
-    parser = _Parser(prog="python -m spark_jobs", allow_abbrev=False)
+    """Reads the settings. `argv` may choose one of several clusters: `--cluster NAME`. Raises SystemExit(2) for
+    another flag, SettingsError, and BadClientConfig for a bad file or address."""
+    parser = argparse.ArgumentParser("python -m spark_jobs", allow_abbrev=False)
     parser.add_argument("--cluster")
     return IngestSettings.of(load(vars(parser.parse_args(argv))))

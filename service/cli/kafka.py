@@ -28,15 +28,10 @@ def ingest_children(settings: Settings) -> list[ChildCommand]:
     command, environment = [sys.executable, "-m", "spark_jobs"], for_ingest(settings)
     if len(found) == 1:
         return [ChildCommand("ingest", command, environment, Silence())]
+    names = [str(one.cluster) for one in found]
     return [
-        ChildCommand(
-            f"ingest {one.cluster}",
-            [*command, "--cluster", str(one.cluster)],
-            environment,
-            Silence(),
-            final=frozenset(),
-        )
-        for one in found
+        ChildCommand(f"ingest {name}", [*command, "--cluster", name], environment, Silence(), final=frozenset())
+        for name in names
     ]
 
 

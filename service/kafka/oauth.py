@@ -13,20 +13,21 @@ import os
 import re
 import shlex
 import signal
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote_plus, unquote, urlsplit
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from service.clock import wall_clock_ms
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.token_endpoint import ask_endpoint
 
 COMMAND: Final = "txnscope.oauthbearer.token.command"
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -37,6 +38,8 @@ URL_ENCODES: Final = "sasl.oauthbearer.header.urlencode"
 KEYS: Final = (COMMAND, ENDPOINT, CLIENT_ID, CLIENT_SECRET, SCOPE, URL_ENCODES)
 
 COMMAND_TIMEOUT_S: Final = 10.0
+ENDPOINT_TIMEOUT_S: Final = 10.0
+"""Longest time for the connection, for the handshake of TLS, and from the request to the last byte of the answer."""
 REFRESH_AFTER: Final = 0.8
 """Part of a token's life after which a new one is requested, as `sasl.login.refresh.window.factor` has it in Java."""
 UNKNOWN_LIFE_MS: Final = 60_000
@@ -77,7 +80,7 @@ class ClientCredentials:
         login = (self.client_id, self.client_secret)
         if self.url_encodes:
             login = (quote_plus(self.client_id), quote_plus(self.client_secret))
-        answer = ask_endpoint(self.url, *login, self.scope, self.trusted)
+        answer = _ask_endpoint(self.url, *login, self.scope, self.trusted)
         return _token_of(answer, now_ms, self.url)
 
 
@@ -210,6 +213,46 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
 def provider(source: TokenSource, extensions: tuple[tuple[str, str], ...]) -> TokenProvider:
     """Returns this process's provider for a source: all connections share its token."""
     return TokenProvider(source, extensions)
+
+
+def _ask_endpoint(url: str, client_id: str, client_secret: str, scope: str | None, trusted: str | None) -> bytes:
+    """Returns the body of the answer to a request for client credentials, with the header that Kafka's Java client
+    sends. Follows no redirect: it would take the secret. Raises KafkaUnavailable naming the server."""
+    # here, because Spark's workers, and most clusters, ask no OAuth server
+    from service.http_client import NoAnswer, send
+
+    place = urlsplit(url).netloc.rpartition("@")[2]
+    login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode("ascii")
+    form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+    headers = {
+        "Accept": "application/json",
+        "Authorization": f"Basic {login}",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    try:
+        answer = send(
+            "POST",
+            url,
+            headers,
+            urlencode(form).encode(),
+            timeout_s=ENDPOINT_TIMEOUT_S,
+            tls=lambda: ssl.create_default_context(cafile=trusted),
+            is_timed_as_a_whole=True,
+        )
+    except NoAnswer as e:
+        raise KafkaUnavailable(f"no token from {place}: {e}") from e
+    if answer.status != HTTPStatus.OK:
+        raise KafkaUnavailable(f"no token from {place}: it answers {answer.status}{_error_in(answer.body)}")
+    return answer.body
+
+
+def _error_in(body: bytes) -> str:
+    """Returns the error code of RFC 6749, 5.2, as `: invalid_client`; nothing if there is none."""
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return f": {error[:100]}" if isinstance(error, str) else ""
 
 
 def _token_of(answer: bytes, now_ms: int, place: str) -> Token:

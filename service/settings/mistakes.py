@@ -15,6 +15,13 @@ from service.settings.model import Settings
 
 _KEY: Final = "[key]"
 """The last part of the location of an error about a key of a table that people name themselves."""
+_TEXTS: Final = {
+    "bool_type": "neither true nor false",
+    "bool_parsing": "neither true nor false",
+    "literal_error": "choose {expected}",
+    "too_short": "empty",
+}
+"""Words for kinds of errors that say more than pydantic's own."""
 _NOT_A_TABLE: Final = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -97,15 +104,7 @@ def _what(error: ErrorDetails, spot: _Spot) -> Iterator[str]:
     else:
         if spot.may_show or error["input"] == "":
             yield repr(error["input"])
-        yield _TEXTS.get(kind, str(error["msg"])).format(**error.get("ctx", {})) + example
-
-
-_TEXTS: Final = {
-    "bool_type": "neither true nor false",
-    "bool_parsing": "neither true nor false",
-    "literal_error": "choose {expected}",
-    "too_short": "empty",
-}
+        yield (_TEXTS[kind].format(**error.get("ctx", {})) if kind in _TEXTS else str(error["msg"])) + example
 
 
 def _hint(name: str, model: type[BaseModel] | None) -> str:

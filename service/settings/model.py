@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -28,8 +28,6 @@ from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT, Keep
 from service.store.backends import DEFAULT_URL
 
-STALLED: Final = "stalled"
-ALL: Final = "all"
 _GLOB: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 _SPARK_MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(-cluster)?(\[.+\])?")
 _SHORTEST_KEPT_MS: Final = 3_600_000
@@ -44,26 +42,24 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _words(value: Any) -> Any:
-    """Splits one text with commas or spaces, as variables have it."""
-    return value.replace(",", " ").split() if isinstance(value, str) else value
+def _words(what: str, read: Callable[[Any], str]) -> BeforeValidator:
+    """Returns a validator of lists: several words of a flag, a list in the file, one text with commas or spaces in the
+    environment."""
+
+    def validate(words: Any) -> tuple[str, ...]:
+        if isinstance(words, str):
+            words = words.replace(",", " ").split()
+        if not isinstance(words, list | tuple):
+            raise ValueError(f"not a list of {what}")
+        return tuple(map(read, words))
+
+    return BeforeValidator(validate)
 
 
-def _globs(globs: Any) -> tuple[str, ...]:
-    globs = _words(globs)
-    if not isinstance(globs, list | tuple):
-        raise ValueError("not a list of topics")
-    for glob in globs:
-        if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
-            raise ValueError(f"{glob!r} is neither a topic nor a glob like orders-*")
-    return tuple(globs)
-
-
-def _hosts(hosts: Any) -> tuple[str, ...]:
-    hosts = _words(hosts)
-    if not isinstance(hosts, list | tuple):
-        raise ValueError("not a list of hosts")
-    return tuple(parse_host(str(host)) for host in hosts)
+def _glob(glob: Any) -> str:
+    if not isinstance(glob, str) or not _GLOB.fullmatch(glob):
+        raise ValueError(f"{glob!r} is neither a topic nor a glob like orders-*")
+    return glob
 
 
 def _cluster_name(name: str) -> str:
@@ -124,17 +120,13 @@ def _time_ms(value: Any) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _time_text(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
-
-
+_AS_TIME: Final = PlainSerializer(lambda ms: datetime.fromtimestamp(ms / 1000, UTC).isoformat(), return_type=str)
 _AS_SECONDS: Final = PlainSerializer(lambda ms: f"{ms // 1000}s", return_type=str)
 DurationMs = Annotated[int, BeforeValidator(span_ms), _AS_SECONDS]
 KeptMs = Annotated[int, BeforeValidator(_kept_ms), _AS_SECONDS]
-TimeMs = Annotated[int, BeforeValidator(_time_ms), PlainSerializer(_time_text, return_type=str)]
+TimeMs = Annotated[int, BeforeValidator(_time_ms), _AS_TIME]
 ClusterName = Annotated[str, AfterValidator(_cluster_name)]
-Globs = Annotated[tuple[str, ...], BeforeValidator(_globs)]
-"""Topic globs: several words of a flag, a list in the file, one text with commas or spaces in the environment."""
+Globs = Annotated[tuple[str, ...], _words("topics", _glob)]
 
 
 class RuleTable(Table):
@@ -189,7 +181,7 @@ class Watching(Table):
     @classmethod
     def _has_topics(cls, partitions: str, info: ValidationInfo) -> str:
         """Checks `partitions`. The field comes after `topics`, which this check needs."""
-        if partitions == ALL and not info.data.get("topics"):
+        if partitions == "all" and not info.data.get("topics"):
             raise ValueError("all needs --topics: it reads every byte of these topics")
         return partitions
 
@@ -223,7 +215,7 @@ class Settings(Watching):
     operators: dict[str, str] = Field(default={}, repr=False)
     operator_key_file: Path | None = None
     auth: AuthConfig = AuthConfig()
-    allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_hosts)] = ()
+    allowed_hosts: Annotated[tuple[str, ...], _words("hosts", lambda host: parse_host(str(host)))] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -100,31 +99,23 @@ def test_proxies_of_the_environment_are_used_only_if_a_caller_says_so(
         send("GET", elsewhere, {}, timeout_s=LIMIT_S, with_proxies=True)
 
 
-def test_an_answer_is_cut_off_at_its_limit() -> None:
-    flood = Served(b"HTTP/1.1 200 OK\r\n\r\n", then_every_s=0, more=b"x" * 100_000)
-    with serving(flood) as address:
-        answer = send("GET", f"http://{address}/", {}, timeout_s=LIMIT_S, most_bytes=250_000)
-    assert answer.body == b"x" * 250_000
-
-
 @pytest.mark.parametrize("sent", [b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
-@pytest.mark.parametrize("with_tls", [False, True])
-def test_an_answer_that_never_ends_is_left(sent: bytes, with_tls: bool, tmp_path: Path) -> None:
-    """Each byte would begin the timeout of a socket anew."""
+def test_an_answer_over_tls_that_never_ends_is_left(sent: bytes, tmp_path: Path) -> None:
+    """Each byte would begin the timeout of a socket anew. With TLS, there is a second socket."""
     authority = Authority(tmp_path)
-    certificate = authority.issue("server") if with_tls else None
-    with serving(Served(sent, then_every_s=0.1, more=b" "), certificate=certificate) as address:
-        began = time.monotonic()
-        with pytest.raises(NoAnswer, match=r"^no end of its answer within 1 s$"):
-            send(
-                "GET",
-                f"http{'s' if with_tls else ''}://{address}/",
-                {},
-                timeout_s=1.0,
-                tls=lambda: ssl.create_default_context(cafile=authority.certificate),
-                is_timed_as_a_whole=True,
-            )
-        assert time.monotonic() - began < LIMIT_S
+    certificate = authority.issue("server")
+    with (
+        serving(Served(sent, then_every_s=0.1, more=b" "), certificate=certificate) as address,
+        pytest.raises(NoAnswer, match=r"^no end of its answer within 1 s$"),
+    ):
+        send(
+            "GET",
+            f"https://{address}/",
+            {},
+            timeout_s=1.0,
+            tls=lambda: ssl.create_default_context(cafile=authority.certificate),
+            is_timed_as_a_whole=True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -141,12 +132,3 @@ def test_no_answer_is_one_line_in_the_words_of_the_system(url: str, why: str) ->
         send("GET", url, SECRET, timeout_s=LIMIT_S)
     assert raised.value.was_refused == (why == "Connection refused")
     assert "s3cret" not in str(raised.value)
-
-
-def test_a_certificate_of_nobody_is_named(tmp_path: Path) -> None:
-    certificate = Authority(tmp_path).issue("server")
-    with (
-        serving(Served(b""), certificate=certificate) as address,
-        pytest.raises(NoAnswer, match=r"^certificate: .*certificate"),
-    ):
-        send("GET", f"https://{address}/", {}, timeout_s=LIMIT_S)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from service.kafka import oauth, token_endpoint
+from service.kafka import oauth
 from service.kafka.errors import BadClientConfig, KafkaUnavailable
 from service.kafka.oauth import ClientCredentials, Token, TokenCommand, TokenFile, TokenProvider
 from service.kafka.settings import ClientSettings
@@ -152,7 +152,7 @@ class TestEndpoint:
 
     @pytest.mark.parametrize("sent", [b"", b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
     def test_that_never_ends_its_answer_is_left(self, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-        monkeypatch.setattr(token_endpoint, "TIMEOUT_S", 0.5)
+        monkeypatch.setattr(oauth, "ENDPOINT_TIMEOUT_S", 0.5)
         with asking(Served(sent, then_every_s=0.1, more=b" ")) as credentials, pytest.raises(KafkaUnavailable):
             credentials.fetch(0)
 
