@@ -18,6 +18,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.worlds.verdict import Decided
+from service.store.rows.findings import finding_of
 from service.store.schema import findings
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import client_of
@@ -43,6 +44,11 @@ ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", 
 """By the truth. What is not proven to be of no transaction may be of one that was aborted: the marker is the same."""
 
 
+def command_of(row: Any) -> str | None:
+    """The command that a finding in the store advises."""
+    return finding_of(row).command
+
+
 class HangLab(NamedTuple):
     """`connection` is for producers by hand, `rest` answers as the service does."""
 
@@ -66,9 +72,9 @@ class HangLab(NamedTuple):
         """`kafka-transactions.sh` of this broker's version."""
         self.broker.tool(TOOL, *arguments)
 
-    def run_command(self, command: str) -> None:
+    def run_command(self, command: str | None) -> None:
         """What an operator does with the command of a finding."""
-        program, *arguments = shlex.split(command)
+        program, *arguments = shlex.split(command or "")
         assert Path(program).name == "kafka-transactions.sh", command
         self.tool(*arguments)
 
@@ -117,10 +123,10 @@ class HangLab(NamedTuple):
         assert row.decision in ALLOWED_DECISIONS[hang.decision], row.evidence
         assert row.advice
         assert row.confirmed_at_ms >= row.opened_at_ms
-        assert (row.command is None) == (hang.decision == "commit")
-        if row.command is not None:
+        assert (command_of(row) is None) == (hang.decision == "commit")
+        if (command := command_of(row)) is not None:
             place = f"abort --topic {hang.topic} --partition {hang.partition} --start-offset {hang.start_offset}"
-            assert place in row.command
+            assert place in command
         return row
 
     def wait_until_judged_again(self) -> None:

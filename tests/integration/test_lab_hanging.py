@@ -15,7 +15,7 @@ from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.transaction_log.causes import Confidence
 from tests.helpers.brokers import WITH_TV2, on, on_those
 from tests.helpers.waiting import wait_until_equal
-from tests.integration.hang_lab import HangLab, hang_labs
+from tests.integration.hang_lab import HangLab, command_of, hang_labs
 from tests.lab.asking import mark, open_on
 from tests.lab.hangs import (
     commit_one,
@@ -54,7 +54,7 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[st
         assert (group["committed_offset"], group["last_stable_offset"]) == (1, hang.start_offset)
         listed = [item["subject"] for item in here.get("/hanging?limit=200")["items"]]
         assert ("c-late-1", hang.start_offset) in [(one["transactional_id"], one["start_offset"]) for one in listed]
-        here.run_command(row.command)
+        here.run_command(command_of(row))
         here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
         here.wait_until_free("c-late")
         assert here.groups("c-readers") == []
@@ -66,7 +66,7 @@ def test_c_a_late_write_after_a_commit_belongs_to_nothing(lab: Callable[[str], H
     here = lab(version)
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
-    here.run_command(here.wait_until_confirmed(hang).command)
+    here.run_command(command_of(here.wait_until_confirmed(hang)))
     here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
     here.wait_until_free("c-committed")
 
@@ -87,7 +87,7 @@ def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], ver
     here = lab(version)
     here.create_topic("d-orphan")
     hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
-    here.run_command(here.wait_until_confirmed(hang).command)
+    here.run_command(command_of(here.wait_until_confirmed(hang)))
     here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
 
@@ -105,7 +105,7 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(
         topic="c3-unlisted",
         start_offset=hang.start_offset,
     )
-    assert (row.decision, row.command) == ("unknown", None)
+    assert (row.decision, command_of(row)) == ("unknown", None)
     assert "commit" in row.possible
     assert row.transactional_id == b"c3-unlisted-1"
 
@@ -125,7 +125,7 @@ def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(
         topic=name,
         producer_id=hang.producer_id,
     )
-    assert (row.decision, row.command, row.transactional_id) == ("unknown", None, None)
+    assert (row.decision, command_of(row), row.transactional_id) == ("unknown", None, None)
     assert row.confidence == Confidence.LIKELY
     assert here.wait_for_blocker(name, 0, "hanging")["transactional_id"] is None
 
@@ -149,7 +149,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
 
         cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
         wait_until_equal(told, cannot_begin, f"what is said of the group ({here.app.log})")
-        here.run_command(row.command)
+        here.run_command(command_of(row))
         here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
 
@@ -185,7 +185,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
             group="e-first-readers",
             partition=1,
         )
-        here.run_command(row.command)
+        here.run_command(command_of(row))
         here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-first-readers"), [], f"the groups that wait ({here.app.log})")
 
@@ -204,11 +204,11 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], Han
 
     both = [(first.start_offset, True), (second.start_offset, False)]
     wait_until_equal(told, both, f"what is open ({here.app.log})")
-    here.run_command(row.command)
+    here.run_command(command_of(row))
     here.wait_until_resolved(first, Resolution.FOREIGN_ABORT)
     wait_until_equal(told, [(second.start_offset, True)], f"what is open ({here.app.log})")
     assert open_on(here.connection, "l-two", 0) == [second.open]
-    here.run_command(here.wait_until_confirmed(second).command)
+    here.run_command(command_of(here.wait_until_confirmed(second)))
     here.wait_until_resolved(second, Resolution.FOREIGN_ABORT)
     here.wait_until_free("l-two")
 
@@ -222,6 +222,6 @@ def test_o_it_outlives_its_records(lab: Callable[[str], HangLab], version: str) 
     row = here.wait_until_confirmed(hang)
     told = here.partition("o-past")
     assert (told["log_start_offset"], told["last_stable_offset"]) == (now.log_start, now.last_stable_offset)
-    here.run_command(row.command)
+    here.run_command(command_of(row))
     here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
     here.wait_until_free("o-past")

@@ -25,6 +25,7 @@ from tests.conftest import MakeBroker
 from tests.helpers.brokers import connect, on
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
+from tests.integration.hang_lab import command_of
 from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -91,7 +92,7 @@ def assert_left_behind(app: Ingest) -> None:
     hang = wait_for_hang(app)
     assert (hang.transactional_id, hang.topic, hang.partition) == (b"exp-a", "orders-a", 0)
     assert (hang.decision, hang.possible) == ("none", ["none"])
-    assert "abort --topic orders-a --partition 0 --start-offset 0" in hang.command
+    assert "abort --topic orders-a --partition 0 --start-offset 0" in (command_of(hang) or "")
     found = wait_for(lambda: open_findings(app).get(Kind.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
     (expanded,) = found
     assert (expanded.severity, expanded.count) == (Severity.CRITICAL, 3)
@@ -142,7 +143,7 @@ def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
     del left_open
     assert_resolve_would_abort(app, broker)
     hang = wait_for_hang(app)
-    arguments = hang.command.split()[1:]
+    arguments = (command_of(hang) or "").split()[1:]
     broker.tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
     wait_until_equal(lambda: Kind.HANGING in open_findings(app), False, "the hanging transaction, ended by hand")
     assert Kind.OVERDUE not in open_findings(app)

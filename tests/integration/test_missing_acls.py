@@ -23,7 +23,7 @@ from tests.helpers.brokers import on
 from tests.helpers.stores import client_of
 from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.application import Ingest
-from tests.integration.hang_lab import ALLOWED_DECISIONS, CLUSTER, HangLab
+from tests.integration.hang_lab import ALLOWED_DECISIONS, CLUSTER, HangLab, command_of
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 from tests.lab.readers import waiting_reader
 
@@ -152,7 +152,7 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
             row = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="orders")
             told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
             assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
-            assert (row.confidence, row.decision, row.command) == (Confidence.LIKELY, "unknown", None)
+            assert (row.confidence, row.decision, command_of(row)) == (Confidence.LIKELY, "unknown", None)
             assert lab.wait_for_blocker("orders", 0, "hanging")["blocking_now"]
             for topic in ("open", "hidden"):
                 why = not_judged(lab, topic, "grant READ on it")["why"]
@@ -170,7 +170,7 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
             known = lab.wait_for_finding(
                 Kind.HANGING, lambda one: one.decision in ALLOWED_DECISIONS["none"], topic="orders"
             )
-            assert (known.id, known.confidence, known.command is None) == (row.id, Confidence.CERTAIN, False)
+            assert (known.id, known.confidence, command_of(known) is None) == (row.id, Confidence.CERTAIN, False)
             found = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="hidden")
             assert found.transactional_id == b"secret"
             assert found.decision in ALLOWED_DECISIONS["none"]
