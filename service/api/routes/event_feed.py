@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from service.api.http.problems import TOO_MANY_STREAMS, ProblemError
@@ -157,10 +156,3 @@ def _set(waiting: Iterable[asyncio.Future[None]]) -> None:
 def _feed_event(told: FindingEvent) -> FeedEvent:
     body = json.loads(to_json(Finding.of(told.finding, told.cluster)))
     return FeedEvent(told.sequence, told.event, told.cluster, json.dumps(body, separators=(",", ":")))
-
-
-def event_feed_of(request: Request) -> EventFeed:
-    """Returns the feed of the application that answers the request."""
-    feed = request.app.state.event_feed
-    assert isinstance(feed, EventFeed)
-    return feed

@@ -18,8 +18,9 @@ from starlette.concurrency import run_in_threadpool
 from service.api.http.access import may_still_see, require_cluster
 from service.api.http.parameters import only_known
 from service.api.http.problems import describe
-from service.api.http.store import Store, known_cluster, store_of
-from service.api.routes.event_feed import EventFeed, event_feed_of
+from service.api.http.state import App
+from service.api.http.store import Store, known_cluster
+from service.api.routes.event_feed import EventFeed
 from service.store.queries import findings
 
 RETRY_MS: Final = 2_000
@@ -49,18 +50,18 @@ class Listening(NamedTuple):
 
 async def listening(
     request: Request,
+    app: App,
     cluster: Annotated[str | None, QueryParameter(description="Only events of this cluster.")] = None,
     last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
 ) -> AsyncIterator[Listening]:
     """Yields the place at which the requested stream begins, and holds it until the stream ends. ProblemError: 404 for
     a cluster that the store does not know, 503 if too many streams are open; StoreError if the store does not answer.
     """
-    feed = event_feed_of(request)
     if cluster is not None:
         require_cluster(request, cluster)
-    with feed.place():
-        client = await run_in_threadpool(begin, feed, store_of(request), cluster, last_event_id)
-        yield client._replace(may_see=partial(may_still_see, request))
+    with app.event_feed.place():
+        client = await run_in_threadpool(begin, app.event_feed, app.store, cluster, last_event_id)
+        yield client._replace(may_see=partial(may_still_see, request, app.access))
 
 
 def begin(feed: EventFeed, store: Store, cluster: str | None, last_event_id: str | None) -> Listening:
