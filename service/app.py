@@ -24,6 +24,7 @@ from service.api.http.kept import Answers
 from service.api.http.parameters import describe_absence
 from service.api.http.problems import Problem, answer_errors_as_problems
 from service.api.http.security import SecurityHeaders
+from service.api.http.state import AppState
 from service.api.http.store import Store
 from service.api.routes import (
     acknowledge,
@@ -77,23 +78,28 @@ def create_app(
     engine, watching = open_reader(store_url), open_reader(store_url)
     data_versions = DataVersions(engine)
     app = _application((engine, watching), data_versions, version, beat)
-    app.state.store, app.state.watched_store = Store(engine), Store(watching)
-    app.state.store_url = store_url
-    asking = Clients(kafka, clusters or {})
-    app.state.kafka, app.state.remediation_kafka = Brokers(*asking), Brokers(*(remediation or asking))
-    app.state.configured_clusters = tuple(clusters or ())
-    app.state.access = _access(access or AccessConfig(), operators or {}, app.state.store, store_url)
-    app.state.now_ms = now_ms
-    app.state.event_feed = EventFeed(app.state.store.read, events.sent)
-    app.state.answers = Answers(data_versions, now_ms)
-    app.state.metrics = create_metrics(watching)
+    store, asking = Store(engine), Clients(kafka, clusters or {})
+    state = AppState(
+        store=store,
+        watched_store=Store(watching),
+        store_url=store_url,
+        kafka=Brokers(*asking),
+        remediation_kafka=Brokers(*(remediation or asking)),
+        configured_clusters=tuple(clusters or ()),
+        access=_access(access or AccessConfig(), operators or {}, store, store_url),
+        now_ms=now_ms,
+        event_feed=EventFeed(store.read, events.sent),
+        answers=Answers(data_versions, now_ms),
+        metrics=create_metrics(watching),
+    )
+    app.state.txnscope = state
     answer_errors_as_problems(app)
     answer_errors_of_pages(app)
     app.mount("/static", StaticFiles(directory=web.STATIC))
     app.add_middleware(HeadAsGet)
-    app.add_middleware(AccessControl, access=app.state.access)
+    app.add_middleware(AccessControl, access=state.access)
     app.add_middleware(SecurityHeaders)
-    app.add_middleware(HttpMetrics, requests=app.state.metrics.requests)
+    app.add_middleware(HttpMetrics, requests=state.metrics.requests)
     _describe(app)
     return app
 
@@ -133,9 +139,10 @@ def _application(
         yield
         if beating is not None:
             beating.cancel()
-        await app.state.access.flush()
-        app.state.kafka.close()
-        app.state.remediation_kafka.close()
+        state: AppState = app.state.txnscope
+        await state.access.flush()
+        state.kafka.close()
+        state.remediation_kafka.close()
         data_versions.close()
         for engine in engines:
             engine.dispose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -124,7 +125,7 @@ def resolve_api(
     patch.setattr(owner, "READS_WITHIN_S", 0.2)
     patch.setattr(marker, "write_marker", brokers.write_marker)
     app = create_app(url, "1.2.3", None, operators)
-    app.state.remediation_kafka = _Connected()
+    app.state.txnscope = replace(app.state.txnscope, remediation_kafka=_Connected())
     with TestClient(app, raise_server_exceptions=False) as client:
         yield ResolveApi(cluster, client, brokers)
     cluster.close()

@@ -348,7 +348,7 @@ def test_a_connection_that_was_cut_is_made_anew(story: Story, cluster: WithFindi
     app = create_app(cluster.url, "1.2.3", story.kafka)
     with TestClient(app) as client:
         assert lines(story, ask(client, story, 4)) == ["4-4 non_transactional"]
-        app.state.kafka._other._client._client.close()
+        app.state.txnscope.kafka._other._client._client.close()
         assert lines(story, ask(client, story, 4)) == ["4-4 non_transactional"]
 
 

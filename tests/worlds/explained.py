@@ -6,6 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -80,7 +81,7 @@ class _Silent(Kafka):
 def service(url: str, now_ms: int) -> Iterator[TestClient]:
     """Yields a client of a service with that store."""
     app = create_app(url, "1.2.3", now_ms=lambda: now_ms)
-    app.state.kafka = _Silent(None)
+    app.state.txnscope = replace(app.state.txnscope, kafka=_Silent(None))
     with TestClient(app) as client:
         yield client
 

@@ -211,10 +211,9 @@ def require_cluster(request: Request, cluster: str) -> None:
         raise ProblemError(403, NOT_ALLOWED, f"{principal.name!r} may not see cluster {cluster!r}")
 
 
-async def may_still_see(request: Request, cluster: str) -> bool | None:
+async def may_still_see(request: Request, access: Access, cluster: str) -> bool | None:
     """Returns whether the sender of a long request may see the cluster; None if its credentials are no longer valid."""
-    access, header = request.app.state.access, request.headers.get("authorization")
-    assert isinstance(access, Access)
+    header = request.headers.get("authorization")
     if not access.authenticator.is_on or header is None:
         return principal_of(request).sees(cluster)
     try:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.schemas.shape import Shape, to_json
+from service.api.http.fields import text_of_time
+from service.api.schemas.shape import Page, Shape, to_json
 
 ETAG_MOVES_EVERY_MS: Final = 5_000
+
+T = TypeVar("T")
 
 # match bytes of our own JSON; quotes inside a string are escaped, so no id can be mistaken for a key
 _AS_OF: Final = re.compile(rb'"as_of":(?:null|"[^"]*")')
@@ -22,6 +26,13 @@ def answer(body: Shape, as_of_ms: int | None) -> Response:
     content = to_json(body)
     headers = {"ETag": _etag(content, as_of_ms), "Cache-Control": "no-cache"}
     return Response(content, headers=headers, media_type="application/json")
+
+
+def answer_page(
+    kind: Callable[..., Page[T]], items: Sequence[T], next_cursor: str | None, as_of_ms: int | None, **more: Any
+) -> Response:
+    """Returns 200 with a page of this kind. `more`: what it has beside the items."""
+    return answer(kind(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms), **more), as_of_ms)
 
 
 def unless_known(request: Request, response: Response) -> Response:

@@ -36,17 +36,17 @@ def store_writer(store_url: str, wait_s: float = API_WAIT_S) -> Iterator[Engine]
         engine.dispose()
 
 
-def event_of(request: Request, action: Action, outcome: Outcome, subject: str, detail: str) -> AuditEvent:
-    """Returns what the sender of the request did, now."""
+def event_of(request: Request, now_ms: int, action: Action, outcome: Outcome, subject: str, detail: str) -> AuditEvent:
+    """Returns what the sender of the request did at `now_ms`."""
     who = principal_of(request).name
-    return AuditEvent(request.app.state.now_ms(), action, outcome, who, address_of(request.scope), subject, detail)
+    return AuditEvent(now_ms, action, outcome, who, address_of(request.scope), subject, detail)
 
 
-def record_event(request: Request, cluster: str, event: AuditEvent) -> None:
+def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
     """Adds the event to the audit. If the store cannot be written, only the log has it: what it is about has happened
     already."""
     try:
-        with store_writer(request.app.state.store_url, _WAIT_S) as engine:
+        with store_writer(store_url, _WAIT_S) as engine:
             audit_events.record(engine, cluster, [event])
     except StoreError as error:
         log.error("the audit lacks %s: %s", event, error)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
-from service.domain.transaction_log.states import LAST_TIME_MS, NO_TIME, is_time, past_time
+from service.domain.transaction_log.states import LAST_TIME_MS, is_time
 from service.store.escaped_text import display_id
 from service.views.addresses import encode_bytes, id_query
 
@@ -52,12 +52,6 @@ def text_of_time(ms: int | None) -> str | None:
     return None if ms is None or not is_time(ms) else _text(ms)
 
 
-def text_of_past(ms: int | None, now_ms: int) -> str | None:
-    """Returns a time that a broker reports for something that had happened by `now_ms`, in the format of
-    `text_of_time`; None for a number that cannot be that."""
-    return text_of_time(past_time(ms, now_ms))
-
-
 def text_of_clock(ms: int) -> str:
     """Returns a time of one of our own clocks, in the format of `text_of_time`. A number that is no time becomes the
     first or the last possible one.
@@ -67,19 +61,6 @@ def text_of_clock(ms: int) -> str:
 
 def _text(ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def raw_ms(ms: int | None) -> int | None:
-    """Returns a number that is no time, else None. An answer has this number beside the null of `text_of_time`.
-
-    Kafka's -1 means "no time", so it also gives None.
-    """
-    return None if ms is None or ms == NO_TIME or is_time(ms) else ms
-
-
-def raw_if_not_past(ms: int | None, now_ms: int) -> int | None:
-    """Returns the number that stands beside the null of `text_of_past`."""
-    return None if ms == NO_TIME or past_time(ms, now_ms) is not None else ms
 
 
 API: Final = "/api/v1"

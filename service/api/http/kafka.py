@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from fastapi import Request
-
 from service.api.http.problems import (
     KAFKA_REFUSED,
     KAFKA_UNAVAILABLE,
@@ -22,7 +20,7 @@ from service.api.http.problems import (
     TOO_MANY_REQUESTS,
     ProblemError,
 )
-from service.api.http.store import store_of
+from service.api.http.state import AppState
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.errors import BadClientConfig, KafkaRefused, KafkaUnavailable
@@ -144,28 +142,16 @@ class Brokers:
             one.close()
 
 
-def kafka_of(request: Request) -> Brokers:
-    """Returns the connections for questions, of the application that answers the request."""
-    brokers: Brokers = request.app.state.kafka
-    return brokers
-
-
-def remediation_kafka_of(request: Request) -> Brokers:
-    """Returns the connections for markers, of the application that answers the request."""
-    brokers: Brokers = request.app.state.remediation_kafka
-    return brokers
-
-
 def explained(
-    request: Request, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int
+    app: AppState, cluster: ClusterRow, topic: str, partition: int, offset: int, end: int
 ) -> ExplainedOffsets:
     """Explains the offsets [offset, end). ProblemError: no such partition or offset, or Kafka cannot be asked.
 
     This may take seconds: the caller should hold no connection to the store meanwhile.
     """
-    client, reading = kafka_of(request).asking(cluster), store_of(request).read
+    client, reading = app.kafka.asking(cluster), app.store.read
     try:
-        return explain(client, reading, cluster, (topic, partition), offset, end, request.app.state.now_ms())
+        return explain(client, reading, cluster, (topic, partition), offset, end, app.now_ms())
     except NoSuchPartition as error:
         raise ProblemError(404, NO_SUCH_PARTITION, str(error)) from error
     except NoSuchOffset as error:

@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from service.access.principal import Grant
 from service.api.http.answers import unless_known
 from service.api.http.principals import principal_of
+from service.api.http.state import state_of
 from service.store.data_version import DataVersion, DataVersions
 
 KEPT_MS: Final = 1_000
@@ -92,9 +93,7 @@ class KeptRoute(APIRoute):
         render = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            answers = request.app.state.answers
-            assert isinstance(answers, Answers)
-            return unless_known(request, await answers.answer(request, render))
+            return unless_known(request, await state_of(request).answers.answer(request, render))
 
         return handle
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fastapi import Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -40,13 +39,6 @@ class Store:
         """Raises the errors of `read`."""
         with self.read():
             pass
-
-
-def store_of(request: Request) -> Store:
-    """Returns the store of the application that answers the request."""
-    store = request.app.state.store
-    assert isinstance(store, Store)
-    return store
 
 
 def known_cluster(connection: Connection, name: str) -> ClusterRow:

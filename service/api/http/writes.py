@@ -11,7 +11,8 @@ from service.api.http.audit import event_of, store_writer
 from service.api.http.fields import text_of_clock
 from service.api.http.parameters import unusable
 from service.api.http.problems import NO_SUCH_FINDING, NOT_NOW, ProblemError
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import AppState
+from service.api.http.store import known_cluster
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
 from service.store import acknowledgements, mutes
@@ -25,27 +26,27 @@ LONGEST_REASON: Final = 500
 SHORTEST_REASON: Final = 3
 
 
-def mute(request: Request, cluster: str, wish: Wish) -> mutes.Mute:
+def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mute:
     """Sets the mute in the name of the sender. ProblemError: 404 for a cluster or finding that there is none of, 422
     for an end that is over or too far away; StoreError if nothing was written."""
-    now_ms = request.app.state.now_ms()
+    now_ms = app.now_ms()
     if not now_ms < wish.until_ms <= now_ms + LONGEST_MS:
         raise unusable("until", "a mute ends later than now, and at most 90 days from now")
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         if wish.finding_id is not None and findings.find(connection, found.id, wish.finding_id) is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {wish.finding_id!r}")
     detail = f"{wish.text} until {text_of_clock(wish.until_ms)}: {wish.reason}"
-    event = event_of(request, Action.MUTE, Outcome.SET, "", detail)
-    with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
+    event = event_of(request, now_ms, Action.MUTE, Outcome.SET, "", detail)
+    with store_writer(app.store_url) as engine, engine.begin() as connection:
         return mutes.set_mute(connection, found.id, wish, event)
 
 
-def acknowledge(request: Request, cluster: str, finding_id: str, reason: str) -> Acknowledgement:
+def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, reason: str) -> Acknowledgement:
     """Acknowledges the finding in the name of the sender. ProblemError: 404 for a cluster or finding that there is none
     of, 409 for a finding that resolves without it; StoreError if nothing was written."""
-    event = event_of(request, Action.ACKNOWLEDGE, Outcome.SET, finding_id, reason)
-    with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
+    event = event_of(request, app.now_ms(), Action.ACKNOWLEDGE, Outcome.SET, finding_id, reason)
+    with store_writer(app.store_url) as engine, engine.begin() as connection:
         found = known_cluster(connection, cluster)
         one = findings.find(connection, found.id, finding_id)
         if one is None:

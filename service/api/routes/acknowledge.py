@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.http.parameters import only_known
 from service.api.http.problems import describe
+from service.api.http.state import App
 from service.api.http.writes import LONGEST_REASON, SHORTEST_REASON, acknowledge
 from service.api.schemas.findings import FindingAcknowledgement
 from service.api.schemas.shape import to_json
@@ -28,10 +29,10 @@ class AcknowledgeWish(BaseModel):
     response_model=FindingAcknowledgement,
     responses=describe(400, 403, 404, 409, 422, 503),
 )
-def acknowledge_finding(request: Request, cluster: str, finding: str, wish: AcknowledgeWish) -> Response:
+def acknowledge_finding(request: Request, app: App, cluster: str, finding: str, wish: AcknowledgeWish) -> Response:
     """Acknowledges a finding that stays until somebody has seen it (`lost_records`, `torn_transaction`): it resolves
     about a second later, and keeps who acknowledged it, when and why. It changes nothing in Kafka. Needs the role
     operator.
     """
-    body = FindingAcknowledgement.of(acknowledge(request, cluster, finding, wish.reason.strip()))
+    body = FindingAcknowledgement.of(acknowledge(app, request, cluster, finding, wish.reason.strip()))
     return Response(to_json(body), 200, {"Cache-Control": "no-store"}, "application/json")

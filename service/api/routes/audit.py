@@ -8,14 +8,14 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 
-from service.api.http.answers import answer
-from service.api.http.fields import text_of_clock
+from service.api.http.answers import answer_page
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, seal, unseal
 from service.api.http.parameters import only_known
 from service.api.http.principals import sees_service
 from service.api.http.problems import describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.access import ActionWord, AuditEntries, AuditEntry, OutcomeWord
 from service.store.audit_events import AuditSelection, read_page
 
@@ -32,6 +32,7 @@ router = APIRouter(route_class=KeptRoute, tags=["access"], dependencies=[Depends
 )
 def list_audit(
     request: Request,
+    app: App,
     cluster: str,
     action: Annotated[ActionWord | None, QueryParameter(description="Only this action.")] = None,
     outcome: Annotated[OutcomeWord | None, QueryParameter(description="Only this outcome.")] = None,
@@ -43,15 +44,11 @@ def list_audit(
     cluster. Changes of keys, and refused requests that were about no cluster, are listed for those who are admin
     everywhere.
     """
-    selection = AuditSelection(action, outcome, who, sees_service(request))
+    selection = AuditSelection(action, outcome, who, sees_service(request, is_on=app.access.authenticator.is_on))
     filters = (cluster, "audit", *selection)
     before = None if cursor is None else int(_PLACE.unpack_from(unseal(cursor, _PLACE.size, *filters))[0])
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         rows = read_page(connection, known_cluster(connection, cluster).id, selection, before, limit + 1)
-    now_ms = request.app.state.now_ms()
-    body = AuditEntries(
-        items=[AuditEntry.of(row) for row in rows[:limit]],
-        next_cursor=seal(_PLACE.pack(rows[limit - 1].id), *filters) if len(rows) > limit else None,
-        as_of=text_of_clock(now_ms),
-    )
-    return answer(body, now_ms)
+    now_ms = app.now_ms()
+    next_cursor = seal(_PLACE.pack(rows[limit - 1].id), *filters) if len(rows) > limit else None
+    return answer_page(AuditEntries, [AuditEntry.of(row) for row in rows[:limit]], next_cursor, now_ms)

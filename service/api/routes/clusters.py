@@ -8,14 +8,14 @@ from collections import Counter
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from service.api.http.answers import answer
-from service.api.http.fields import text_of_time
+from service.api.http.answers import answer, answer_page
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.parameters import only_known
 from service.api.http.principals import principal_of
 from service.api.http.problems import describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.clusters import Cluster, Clusters, CoordinatorPartition, Coordinators
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import EXPIRED, OPEN
@@ -27,18 +27,17 @@ router = APIRouter(route_class=KeptRoute, tags=["clusters"], dependencies=[Depen
 
 
 @router.get("/clusters", operation_id="listClusters", response_model=Clusters, responses=describe(400, 422, 503))
-def list_clusters(request: Request, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+def list_clusters(request: Request, app: App, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
     """Lists all clusters that the store knows and the sender may see, by name. `as_of` is the newest of those on the
     page.
     """
-    now_ms = request.app.state.now_ms()
-    with store_of(request).read() as connection:
+    now_ms = app.now_ms()
+    with app.store.read() as connection:
         seen = [one for one in clusters.all_clusters(connection) if principal_of(request).sees(one.name)]
         page, next_cursor = cut(sorted(seen, key=_place), _place, limit, cursor, "clusters")
         described = [describe_cluster(connection, cluster, now_ms) for cluster in page]
     as_of_ms = max((one.as_of_ms for one in described if one.as_of_ms is not None), default=None)
-    items = [Cluster.of(one) for one in described]
-    return answer(Clusters(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer_page(Clusters, [Cluster.of(one) for one in described], next_cursor, as_of_ms)
 
 
 def _place(cluster: ClusterRow) -> Key:
@@ -46,10 +45,10 @@ def _place(cluster: ClusterRow) -> Key:
 
 
 @router.get("/clusters/{cluster}", operation_id="getCluster", response_model=Cluster, responses=describe(404, 422, 503))
-def get_cluster(request: Request, cluster: str) -> Response:
+def get_cluster(app: App, cluster: str) -> Response:
     """Returns one cluster."""
-    with store_of(request).read() as connection:
-        described = describe_cluster(connection, known_cluster(connection, cluster), request.app.state.now_ms())
+    with app.store.read() as connection:
+        described = describe_cluster(connection, known_cluster(connection, cluster), app.now_ms())
     return answer(Cluster.of(described), described.as_of_ms)
 
 
@@ -59,9 +58,9 @@ def get_cluster(request: Request, cluster: str) -> Response:
     response_model=Coordinators,
     responses=describe(400, 404, 422, 503),
 )
-def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+def list_coordinators(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
     """Lists all partitions of `__transaction_state`, by number. `ids` does not count expired ids."""
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         partitions = clusters.partitions(connection, found.id, SourceName.TRANSACTION_LOG)
         counts = clusters.state_counts(connection, found.id)
@@ -74,4 +73,4 @@ def list_coordinators(request: Request, cluster: str, limit: Limit = LIMIT, curs
     as_of_ms = None if status is None else status.as_of_ms
     page, next_cursor = cut(partitions, lambda row: (row.partition,), limit, cursor, cluster, "coordinators")
     items = [CoordinatorPartition.of(row, ids[row.partition], open_[row.partition]) for row in page]
-    return answer(Coordinators(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer_page(Coordinators, items, next_cursor, as_of_ms)

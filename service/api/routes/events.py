@@ -19,7 +19,8 @@ from starlette.concurrency import run_in_threadpool
 from service.api.http.access import may_still_see, require_cluster
 from service.api.http.parameters import only_known
 from service.api.http.problems import TOO_MANY_STREAMS, ProblemError, describe
-from service.api.http.store import Store, known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import Store, known_cluster
 from service.api.schemas.findings import Finding
 from service.api.schemas.shape import to_json
 from service.notifications.feed import MOST_STREAMS, AllPlacesTaken, EventFeed, Start, start_after
@@ -62,19 +63,19 @@ class Listening(NamedTuple):
 
 async def listening(
     request: Request,
+    app: App,
     cluster: Annotated[str | None, QueryParameter(description="Only events of this cluster.")] = None,
     last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
 ) -> AsyncIterator[Listening]:
     """Yields the place at which the requested stream begins, and holds it until the stream ends. ProblemError: 404 for
     a cluster that the store does not know, 503 if too many streams are open; StoreError if the store does not answer.
     """
-    feed: EventFeed[SentEvent] = request.app.state.event_feed
     if cluster is not None:
         require_cluster(request, cluster)
     try:
-        with feed.place():
-            client = await run_in_threadpool(begin, feed, store_of(request), cluster, last_event_id)
-            yield client._replace(may_see=partial(may_still_see, request))
+        with app.event_feed.place():
+            client = await run_in_threadpool(begin, app.event_feed, app.store, cluster, last_event_id)
+            yield client._replace(may_see=partial(may_still_see, request, app.access))
     except AllPlacesTaken:
         detail = f"{MOST_STREAMS:,} event streams are open, and no more are served"
         raise ProblemError(503, TOO_MANY_STREAMS, detail, retry=True) from None

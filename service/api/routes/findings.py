@@ -9,13 +9,14 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer
+from service.api.http.answers import answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
 from service.api.schemas.shape import extended
 from service.domain.findings.kinds import Kind, Status
@@ -36,6 +37,7 @@ router = APIRouter(route_class=KeptRoute, tags=["findings"], dependencies=[Depen
 )
 def list_findings(
     request: Request,
+    app: App,
     cluster: str,
     kind: Annotated[list[KindWord] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
     status: Annotated[list[StatusWord] | None, QueryParameter(description="Repeatable; matches any value.")] = None,
@@ -60,7 +62,7 @@ def list_findings(
         partition,
     )
     filters = (cluster, *(sorted(part) if isinstance(part, frozenset) else part for part in selection))
-    return _page(request, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms)
+    return _page(app, cluster, selection, filters, limit, cursor, clusters.log_as_of_ms)
 
 
 @router.get(
@@ -70,7 +72,7 @@ def list_findings(
     responses=describe(400, 404, 422, 503),
 )
 def list_hanging(
-    request: Request,
+    app: App,
     cluster: str,
     limit: Limit = LIMIT,
     cursor: Cursor = None,
@@ -81,7 +83,7 @@ def list_hanging(
     """
     selection = FindingSelection(frozenset({Kind.HANGING}), frozenset({Status.CONFIRMED}))
     filters = (cluster, "hanging")
-    return _page(request, cluster, selection, filters, limit, cursor, observed_at_ms)
+    return _page(app, cluster, selection, filters, limit, cursor, observed_at_ms)
 
 
 @router.get(
@@ -90,9 +92,9 @@ def list_hanging(
     response_model=OneFinding,
     responses=describe(404, 422, 503),
 )
-def get_finding(request: Request, cluster: str, finding: str) -> Response:
+def get_finding(app: App, cluster: str, finding: str) -> Response:
     """Returns one finding, also a resolved one until it is forgotten."""
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         one = findings.find(connection, found.id, finding)
         if one is None:
@@ -104,7 +106,7 @@ def get_finding(request: Request, cluster: str, finding: str) -> Response:
 
 
 def _page(
-    request: Request,
+    app: App,
     cluster: str,
     selection: FindingSelection,
     filters: tuple[Any, ...],
@@ -115,20 +117,16 @@ def _page(
     """Answers with one page of findings. `as_of`: reads the time at which the source of these findings last
     answered."""
     after = None if cursor is None else _place(unseal(cursor, _TIME_BYTES, *filters))
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         selection = findings.named(connection, found.id, selection)
         page, next_place = findings.read_page(connection, found.id, selection, after, limit)
         page = findings.with_full_ids(connection, found.id, page)
         as_of_ms = as_of(connection, found.id)
         truncated = _truncated(connection, found.id, selection)
-    body = Findings(
-        items=[Finding.of(finding, found.name) for finding in page],
-        next_cursor=None if next_place is None else seal(_bytes(next_place), *filters),
-        as_of=text_of_time(as_of_ms),
-        truncated=truncated,
-    )
-    return answer(body, as_of_ms)
+    items = [Finding.of(finding, found.name) for finding in page]
+    next_cursor = None if next_place is None else seal(_bytes(next_place), *filters)
+    return answer_page(Findings, items, next_cursor, as_of_ms, truncated=truncated)
 
 
 def _truncated(connection: Connection, cluster_id: int, selection: FindingSelection) -> int:

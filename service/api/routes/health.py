@@ -11,9 +11,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.api.http.problems import describe
-from service.api.http.store import Store
+from service.api.http.state import App
 from service.api.http.threads import OwnThreads
-from service.metrics.page import Metrics
 
 router = APIRouter(tags=["service"])
 
@@ -28,16 +27,14 @@ _EXPOSITION: Final[dict[str, Any]] = {"schema": {"type": "string"}}
     response_class=Response,
     responses={200: {"content": {"text/plain": _EXPOSITION, "application/openmetrics-text": _EXPOSITION}}},
 )
-async def get_metrics(request: Request) -> Response:
+async def get_metrics(request: Request, app: App) -> Response:
     """Returns Prometheus metrics, as text 0.0.4 or OpenMetrics 1.0 by `Accept`.
 
     Parameters are ignored: scrapers add them.
     """
-    metrics = request.app.state.metrics
-    assert isinstance(metrics, Metrics)
-    now_ms = request.app.state.now_ms()
+    now_ms = app.now_ms()
     accept, encoding = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
-    body, headers = await _threads.run(lambda: metrics.render(accept, encoding, now_ms))
+    body, headers = await _threads.run(lambda: app.metrics.render(accept, encoding, now_ms))
     return Response(body, headers=headers)
 
 
@@ -58,11 +55,9 @@ async def get_healthy() -> Response:
 
 
 @router.get("/-/ready", operation_id="getReady", response_class=Response, responses={**_TEXT, **describe(503)})
-async def get_ready(request: Request) -> Response:
+async def get_ready(app: App) -> Response:
     """Answers OK if the store answers and its schema is at head. `/api/v1/clusters` shows what can be judged."""
-    store = request.app.state.watched_store
-    assert isinstance(store, Store)
-    await _threads.run(store.check)
+    await _threads.run(app.watched_store.check)
     return Response("OK\n", media_type="text/plain")
 
 

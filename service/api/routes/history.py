@@ -9,14 +9,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 
-from service.api.http.answers import answer
+from service.api.http.answers import answer_page
 from service.api.http.asked_id import Id, IdBase64, id_of, known_id
 from service.api.http.fields import text_of_time
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.history import (
     FoldedCommits,
     ProducerOwner,
@@ -53,6 +54,7 @@ router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[D
 )
 def get_timeline(
     request: Request,
+    app: App,
     cluster: str,
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
@@ -67,17 +69,14 @@ def get_timeline(
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
     begin = TimelineCursor() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         page = read_timeline(connection, found.id, row.transactional_id, begin, limit)
-    body = Timeline(
-        items=[FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item) for item in page.items],
-        next_cursor=None if page.after is None else seal(_write_mark(page.after), *filters),
-        as_of=text_of_time(as_of_ms),
-        counted_since=text_of_time(found.counted_since_ms),
-    )
-    return answer(body, as_of_ms)
+    items = [FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item) for item in page.items]
+    next_cursor = None if page.after is None else seal(_write_mark(page.after), *filters)
+    since = text_of_time(found.counted_since_ms)
+    return answer_page(Timeline, items, next_cursor, as_of_ms, counted_since=since)
 
 
 def _write_mark(mark: TimelineCursor) -> bytes:
@@ -99,6 +98,7 @@ def _read_mark(data: bytes) -> TimelineCursor:
 )
 def get_rates(
     request: Request,
+    app: App,
     cluster: str,
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
@@ -115,7 +115,7 @@ def get_rates(
     window_ms = span_ms(window)
     if window_ms > LONGEST_MS:
         raise unusable("window", f"at most 7d, {window!r} is longer")
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         from_ms = minute_of((as_of_ms or 0) - window_ms)
@@ -127,12 +127,8 @@ def get_rates(
         minutes[minute_ms] = minute._replace(aborts_unattributed=minute.aborts_unattributed + 1)
     of_id = (cluster, "rates", *asked, window)
     page, next_cursor = cut(sorted(minutes), lambda minute_ms: (minute_ms,), limit, cursor, *of_id)
-    body = TransactionRates(
-        items=[TransactionMinute.of(minutes[minute_ms]) for minute_ms in page],
-        next_cursor=next_cursor,
-        as_of=text_of_time(as_of_ms),
-    )
-    return answer(body, as_of_ms)
+    items = [TransactionMinute.of(minutes[minute_ms]) for minute_ms in page]
+    return answer_page(TransactionRates, items, next_cursor, as_of_ms)
 
 
 @router.get(
@@ -142,7 +138,7 @@ def get_rates(
     responses=describe(400, 404, 422, 503),
 )
 def list_owners(
-    request: Request,
+    app: App,
     cluster: str,
     producer_id: Annotated[int, PathParameter(ge=0, lt=2**63)],
     limit: Limit = LIMIT,
@@ -151,7 +147,7 @@ def list_owners(
     """Lists the transactional ids that wrote under a producer id, the newest first, expired ids included.
     404 if none is known: the producer id belongs to a producer without transactions, or was forgotten after 90 days.
     """
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         owners = read_owners(connection, found.id, producer_id)
@@ -161,7 +157,7 @@ def list_owners(
         )
     page, next_cursor = cut(owners, _place, limit, cursor, cluster, "producers", producer_id)
     items = [ProducerOwner.of(owner, found.name) for owner in page]
-    return answer(ProducerOwners(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer_page(ProducerOwners, items, next_cursor, as_of_ms)
 
 
 def _place(owner: Owner) -> Key:

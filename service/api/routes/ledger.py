@@ -5,18 +5,18 @@ from __future__ import annotations
 import struct
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer
-from service.api.http.fields import text_of_time
+from service.api.http.answers import answer_page
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NOT_TAILED, ProblemError, describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.partitions import Marker, Markers, Volume, VolumeMinute
 from service.domain.duration_text import span_ms
 from service.domain.partitions import ledger
@@ -44,7 +44,7 @@ router = APIRouter(route_class=KeptRoute, tags=["partitions"], dependencies=[Dep
     responses=describe(400, 404, 422, 503),
 )
 def list_markers(
-    request: Request,
+    app: App,
     cluster: str,
     topic: str,
     partition: Partition,
@@ -56,7 +56,7 @@ def list_markers(
     """
     filters = (cluster, "markers", topic, partition)
     before = None if cursor is None else _place(unseal(cursor, _PLACE.size, *filters))
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
         rows, after = read_ledger.read_markers(connection, found.id, topic, partition, before, limit)
@@ -66,12 +66,9 @@ def list_markers(
         owner = owner_at(owners[row.producer_id], row.at_ms)
         return None if owner is None else owner.transactional_id
 
-    body = Markers(
-        items=[Marker.of(row, owner_of(row), found.name) for row in rows],
-        next_cursor=None if after is None else seal(_PLACE.pack(*after), *filters),
-        as_of=text_of_time(as_of_ms),
-    )
-    return answer(body, as_of_ms)
+    items = [Marker.of(row, owner_of(row), found.name) for row in rows]
+    next_cursor = None if after is None else seal(_PLACE.pack(*after), *filters)
+    return answer_page(Markers, items, next_cursor, as_of_ms)
 
 
 @router.get(
@@ -81,7 +78,7 @@ def list_markers(
     responses=describe(400, 404, 422, 503),
 )
 def get_volume(
-    request: Request,
+    app: App,
     cluster: str,
     topic: str,
     partition: Partition,
@@ -98,7 +95,7 @@ def get_volume(
     window_ms = span_ms(window)
     if window_ms > LONGEST_MS:
         raise unusable("window", f"at most 7d, {window!r} is longer")
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = _tailed_as_of_ms(connection, found, topic, partition)
         from_ms = minute_of(as_of_ms - window_ms)
@@ -111,7 +108,7 @@ def get_volume(
     page, next_cursor = cut(minutes, lambda minute_ms: (minute_ms,), limit, cursor, *of_partition)
     nothing = ledger.Volume(topic, partition, 0, 0, 0, 0, 0, 0)
     items = [VolumeMinute.of(counted.get(minute_ms) or nothing._replace(minute_ms=minute_ms)) for minute_ms in page]
-    return answer(Volume(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer_page(Volume, items, next_cursor, as_of_ms)
 
 
 def _tailed_as_of_ms(connection: Connection, cluster: ClusterRow, topic: str, partition: int) -> int:

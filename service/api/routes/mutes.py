@@ -10,14 +10,14 @@ from fastapi import Query as QueryParameter
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from service.access.actions import Action, Outcome
-from service.api.http.answers import answer
+from service.api.http.answers import answer_page
 from service.api.http.audit import event_of, store_writer
-from service.api.http.fields import text_of_clock
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut
 from service.api.http.parameters import only_known
 from service.api.http.problems import NO_SUCH_MUTE, ProblemError, describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.http.writes import LONGEST_REASON, mute
 from service.api.schemas.access import Mute, Mutes
 from service.api.schemas.shape import to_json
@@ -56,16 +56,15 @@ class MuteWish(BaseModel):
     response_model=Mutes,
     responses=describe(400, 404, 422, 503),
 )
-def list_mutes(request: Request, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
+def list_mutes(app: App, cluster: str, limit: Limit = LIMIT, cursor: Cursor = None) -> Response:
     """Lists the mutes that operators set and that are in effect, the one that ends next first. Those of `[[rules]]` are
     in the findings only.
     """
-    now_ms = request.app.state.now_ms()
-    with store_of(request).read() as connection:
+    now_ms = app.now_ms()
+    with app.store.read() as connection:
         found = read_mutes(connection, known_cluster(connection, cluster).id, now_ms)
     page, next_cursor = cut(found, lambda one: (one.wish.until_ms, one.id), limit, cursor, cluster, "mutes")
-    body = Mutes(items=[Mute.of(one) for one in page], next_cursor=next_cursor, as_of=text_of_clock(now_ms))
-    return answer(body, now_ms)
+    return answer_page(Mutes, [Mute.of(one) for one in page], next_cursor, now_ms)
 
 
 @router.post(
@@ -75,12 +74,12 @@ def list_mutes(request: Request, cluster: str, limit: Limit = LIMIT, cursor: Cur
     response_model=Mute,
     responses=describe(400, 403, 404, 422, 503),
 )
-def set_mute(request: Request, cluster: str, wish: MuteWish) -> Response:
+def set_mute(request: Request, app: App, cluster: str, wish: MuteWish) -> Response:
     """Mutes findings until a time: lists show them last, and no page begins with them. Alerts still fire. Needs the
     role operator.
     """
     given = Wish(wish.finding, wish.prefix, wish.topic, _ms(wish.until), wish.reason.strip())
-    body = Mute.of(mute(request, cluster, given))
+    body = Mute.of(mute(app, request, cluster, given))
     return Response(to_json(body), 201, {"Cache-Control": "no-store"}, "application/json")
 
 
@@ -93,14 +92,15 @@ def set_mute(request: Request, cluster: str, wish: MuteWish) -> Response:
 )
 def end_mute(
     request: Request,
+    app: App,
     cluster: str,
     id: Annotated[int, QueryParameter(ge=1, lt=2**63, description="The mute.")],  # noqa: A002
 ) -> Response:
     """Ends a mute before its time. Needs the role operator."""
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
-    event = event_of(request, Action.MUTE, Outcome.ENDED, str(id), "")
-    with store_writer(request.app.state.store_url) as engine, engine.begin() as connection:
+    event = event_of(request, app.now_ms(), Action.MUTE, Outcome.ENDED, str(id), "")
+    with store_writer(app.store_url) as engine, engine.begin() as connection:
         if not mutes.end_mute(connection, found.id, id, event):
             raise ProblemError(404, NO_SUCH_MUTE, f"cluster {found.name!r} has no mute {id} in effect")
     return Response(status_code=204, headers={"Cache-Control": "no-store"})

@@ -15,7 +15,8 @@ from service.api.http.answers import answer, unless_known
 from service.api.http.kafka import explained
 from service.api.http.parameters import only_known, unusable
 from service.api.http.problems import describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.offsets import Explanation
 
 _LAST = 2**63 - 1
@@ -33,6 +34,7 @@ router = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
 )
 def explain_offsets(
     request: Request,
+    app: App,
     cluster: str,
     topic: Annotated[str, PathParameter(max_length=249)],
     partition: Partition,
@@ -49,7 +51,7 @@ def explain_offsets(
     end = offset + 1 if to is None else to
     if end <= offset:
         raise unusable("to", f"has to be above the offset {offset}")
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
-    seen = explained(request, found, topic, partition, offset, end)
+    seen = explained(app, found, topic, partition, offset, end)
     return unless_known(request, answer(Explanation.of(seen, cluster), seen.as_of_ms))

@@ -8,18 +8,19 @@ import struct
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer
+from service.api.http.answers import answer, answer_page
 from service.api.http.fields import text_of_time
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Truth, only_known
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.partitions import Group, Groups, OnePartition, Partition, Partitions
 from service.api.schemas.shape import extended
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
@@ -45,7 +46,7 @@ router = APIRouter(route_class=KeptRoute, dependencies=[Depends(only_known)])
     responses=describe(400, 404, 422, 503),
 )
 def list_partitions(
-    request: Request,
+    app: App,
     cluster: str,
     lagging: Annotated[
         Truth | None,
@@ -62,17 +63,13 @@ def list_partitions(
     """
     filters = (cluster, "partitions", lagging, topic)
     after = None if cursor is None else _place(unseal(cursor, _HEAD.size, *filters))
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = observed_at_ms(connection, found.id)
         rows, next_place = partitions.page(connection, found.id, after, limit, lagging=lagging, topic=topic)
         items = _described(connection, found, rows)
-    body = Partitions(
-        items=items,
-        next_cursor=None if next_place is None else seal(_bytes(next_place), *filters),
-        as_of=text_of_time(as_of_ms),
-    )
-    return answer(body, as_of_ms)
+    next_cursor = None if next_place is None else seal(_bytes(next_place), *filters)
+    return answer_page(Partitions, items, next_cursor, as_of_ms)
 
 
 @router.get(
@@ -83,10 +80,10 @@ def list_partitions(
     responses=describe(404, 422, 503),
 )
 def get_partition(
-    request: Request, cluster: str, topic: str, partition: Annotated[int, PathParameter(ge=0, lt=2**31)]
+    app: App, cluster: str, topic: str, partition: Annotated[int, PathParameter(ge=0, lt=2**31)]
 ) -> Response:
     """Returns one watched partition."""
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         row = partitions.find(connection, found.id, topic, partition)
         if row is None:
@@ -128,7 +125,7 @@ def _place(data: bytes) -> TopicPartition:
     responses=describe(400, 404, 422, 503),
 )
 def list_groups(
-    request: Request,
+    app: App,
     cluster: str,
     blocked: Annotated[
         Truth | None,
@@ -143,11 +140,10 @@ def list_groups(
     `__consumer_offsets`), even a group without committed offsets so far. An LSO that is at the high watermark blocks no
     group.
     """
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = observed_at_ms(connection, found.id)
         groups = read_affected_groups(connection, found.id)
     chosen = (one for one in groups if blocked is None or one.is_blocked == blocked)
     page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
-    items = [Group.of(one) for one in page]
-    return answer(Groups(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer_page(Groups, [Group.of(one) for one in page], next_cursor, as_of_ms)

@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict
 from service.access.actions import Action, Outcome
 from service.api.http.audit import event_of, record_event
 from service.api.http.fields import text_of_clock
-from service.api.http.kafka import remediation_kafka_of
 from service.api.http.parameters import only_known
 from service.api.http.principals import address_of, principal_of
 from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_NOW, ProblemError, describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.findings import Resolution
 from service.api.schemas.shape import to_json
 from service.clock import wall_clock_ms
@@ -65,6 +65,7 @@ class Wish(BaseModel):
 )
 def resolve_finding(
     request: Request,
+    app: App,
     cluster: str,
     finding: str,
     wish: Wish | None = None,
@@ -74,37 +75,37 @@ def resolve_finding(
     have been written.
     """
     dry_run = wish is None or wish.dry_run
-    store = store_of(request)
-    with store.read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         one = findings.find(connection, found.id, finding)
     if one is None:
         raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
     if not dry_run:
-        _wait_for_store(request.app.state.store_url)
+        _wait_for_store(app.store_url)
+
+    def tell(outcome: Outcome, detail: str) -> None:
+        event = event_of(request, app.now_ms(), Action.RESOLVE, outcome, one.id, detail)
+        record_event(app.store_url, found.name, event)
+
     began = time.monotonic()
-    with remediation_kafka_of(request).asking(found) as client:
+    with app.remediation_kafka.asking(found) as client:
         try:
-            way = way_out(one, found.id, client, store.read, wall_clock_ms)
+            way = way_out(one, found.id, client, app.store.read, wall_clock_ms)
         except Refused as refused:
-            _tell(request, found, one, Outcome.REFUSED, f"{'dry run: ' if dry_run else ''}{refused}")
+            tell(Outcome.REFUSED, f"{'dry run: ' if dry_run else ''}{refused}")
             raise ProblemError(409, NOT_NOW, str(refused)) from refused
         if dry_run:
-            _tell(request, found, one, Outcome.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
+            tell(Outcome.DRY_RUN, f"{way.marker} to {way.topic}-{way.partition}")
         else:
             if time.monotonic() - began > LOOKS_WITHIN_S:
                 raise ProblemError(
                     503, KAFKA_UNAVAILABLE, "nothing was written: looking at it took too long", retry=True
                 )
             try:
-                _write(request, found, one, way, client)
+                _write(request, app.store_url, found, one, way, client)
             except Refused as refused:
                 raise ProblemError(409, NOT_NOW, str(refused)) from refused
     return _answer(one, way, dry_run=dry_run)
-
-
-def _tell(request: Request, cluster: ClusterRow, finding: Finding, outcome: Outcome, detail: str) -> None:
-    record_event(request, cluster.name, event_of(request, Action.RESOLVE, outcome, finding.id, detail))
 
 
 def _wait_for_store(url: str) -> None:
@@ -117,7 +118,9 @@ def _wait_for_store(url: str) -> None:
         engine.dispose()
 
 
-def _write(request: Request, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient) -> None:
+def _write(
+    request: Request, store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient
+) -> None:
     """Records the attempt in the audit, writes the marker, then records the outcome: a marker without a record in the
     audit was not written here. Raises the errors of `marker.write`, and StoreError if nothing was written.
     """
@@ -135,7 +138,7 @@ def _write(request: Request, cluster: ClusterRow, finding: Finding, way: WayOut,
         start_offset=way.start_offset,
         outcome=Outcome.BEGUN,
     )
-    engine = open_engine(request.app.state.store_url, must_exist=True)
+    engine = open_engine(store_url, must_exist=True)
     record = partial(audit.record, engine, cluster.id, address=address_of(request.scope))
     try:
         record(attempt)

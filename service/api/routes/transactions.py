@@ -10,14 +10,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer
+from service.api.http.answers import answer, answer_page
 from service.api.http.asked_id import Id, IdBase64, id_of, known_id
 from service.api.http.fields import text_of_time
 from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
 from service.api.http.parameters import Duration, bytes_of, only_known
 from service.api.http.problems import describe
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.api.schemas.shape import extended
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
@@ -43,6 +44,7 @@ router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[D
 )
 def list_transactions(
     request: Request,
+    app: App,
     cluster: str,
     state: Annotated[
         list[State] | None,
@@ -81,7 +83,7 @@ def list_transactions(
     states = frozenset(CODES[name] for name in state) if state else frozenset(CODES.values()) - {EXPIRED}
     filters = (cluster, sort, sorted(states), raw_prefix, min_age, producer_id, topic, text)
     after = None if cursor is None else read_cursor(cursor, sort, *filters)
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         selection = Selection(
@@ -96,7 +98,7 @@ def list_transactions(
         page = transactions.read_page(connection, found.id, selection, sort, after, limit)
         items = _described(connection, found, page.rows)
     next_cursor = None if page.after is None else write_cursor(page.after, *filters)
-    return answer(Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer_page(Transactions, items, next_cursor, as_of_ms)
 
 
 @router.get(
@@ -107,13 +109,14 @@ def list_transactions(
 )
 def get_transaction(
     request: Request,
+    app: App,
     cluster: str,
     id: Id = None,  # noqa: A002 - the contract's name
     id_b64: IdBase64 = None,
 ) -> Response:
     """Returns one id in full, also an expired one until it is forgotten. Give `id` or `id_b64`."""
     asked = id_of(request, id, id_b64)
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         (one,) = _described(connection, found, [row])
@@ -127,7 +130,7 @@ def get_transaction(
     responses=describe(400, 404, 422, 503),
 )
 def list_expiring(
-    request: Request,
+    app: App,
     cluster: str,
     within: Annotated[
         Duration, QueryParameter(description="Only ids that expire within this time after `as_of`: 90s, 15m, 24h, 7d.")
@@ -145,14 +148,14 @@ def list_expiring(
         data = unseal(cursor, _HEAD.size, *filters)
         (last_update_ms,) = _HEAD.unpack_from(data)
         after = ExpiringCursor(last_update_ms, data[_HEAD.size :])
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
         page = read_expiring(connection, found.id, until_ms, after, limit)
         items = _described(connection, found, page.rows)
     next_cursor = page.after and seal(_HEAD.pack(page.after.last_update_ms) + page.after.transactional_id, *filters)
-    return answer(Transactions(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer_page(Transactions, items, next_cursor, as_of_ms)
 
 
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[Transaction]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.access.actions import Action, Outcome
 from service.api.http.fields import text_of_clock
-from service.api.schemas.shape import OneOf, Shape, Time
+from service.api.schemas.shape import OneOf, Page, Shape, Time
 from service.store import mutes
 from service.store.audit_events import AuditRow
 
@@ -49,11 +49,7 @@ class AuditEntry(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class AuditEntries(Shape):
-    items: list[AuditEntry]
-    next_cursor: str | None
-    as_of: Time | None
+class AuditEntries(Page[AuditEntry]): ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,8 +80,4 @@ class Mute(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Mutes(Shape):
-    items: list[Mute]
-    next_cursor: str | None
-    as_of: Time | None
+class Mutes(Page[Mute]): ...

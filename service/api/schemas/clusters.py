@@ -10,7 +10,7 @@ from pydantic import Field
 
 from service.api.http.fields import text_of_time
 from service.api.schemas.findings import KindWord, StatusWord
-from service.api.schemas.shape import OneOf, Shape, Time
+from service.api.schemas.shape import OneOf, Page, Shape, Time
 from service.api.schemas.sources import Source
 from service.api.schemas.transactions import Aborts
 from service.domain.transaction_log import states
@@ -192,11 +192,7 @@ def _aborts(counted: Mapping[str, int]) -> Aborts:
     return aborts
 
 
-@dataclass(slots=True, kw_only=True)
-class Clusters(Shape):
-    items: list[Cluster]
-    next_cursor: str | None
-    as_of: Time | None
+class Clusters(Page[Cluster]): ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -230,8 +226,4 @@ class CoordinatorPartition(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Coordinators(Shape):
-    items: list[CoordinatorPartition]
-    next_cursor: str | None
-    as_of: Time | None
+class Coordinators(Page[CoordinatorPartition]): ...

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.api.http.fields import cluster_link, id_fields, text_of_clock, text_of_time
 from service.api.schemas.offsets import MarkerWord
-from service.api.schemas.shape import IdBytes, OneOf, Shape, Time, Wide
+from service.api.schemas.shape import IdBytes, OneOf, Page, Shape, Time, Wide
 from service.domain.findings import finding as domain
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.causes import Confidence
@@ -171,10 +171,7 @@ class OneFinding(Finding):
 
 
 @dataclass(slots=True, kw_only=True)
-class Findings(Shape):
-    items: list[Finding]
-    next_cursor: str | None
-    as_of: Time | None
+class Findings(Page[Finding]):
     truncated: Annotated[
         int,
         Field(
@@ -196,8 +193,7 @@ class Resolution(Shape):
     marker: MarkerWord
     topic: str
     partition: int
-    producer_id: int
-    producer_id_str: Wide = None
+    producer_id: Wide
     producer_epoch: int
     coordinator_epoch: int
     reason: str

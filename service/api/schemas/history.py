@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.api.http.fields import id_b64, id_text, raw_ms, text_of_time, transaction_link
-from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
+from service.api.http.fields import id_b64, id_text, transaction_link
+from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment
 from service.api.schemas.transactions import Aborts, State
 from service.domain.transaction_log import timeline
 from service.domain.transaction_log.causes import CauseCode, Confidence
@@ -25,13 +25,11 @@ class Transition(Shape):
     """A record of the transaction log that is more than a step of an ordinary commit."""
 
     type: Literal["transition"]
-    at: Annotated[Time | None, Field(description="Time at which the coordinator appended the record.")]
-    at_raw_ms: RawMs = None
+    at: Annotated[RawTime, Field(description="Time at which the coordinator appended the record.")]
     offset: Annotated[int, Field(description="Offset in the id's partition of `__transaction_state`.")]
     from_state: Annotated[State | None, Field(description="Null if the record before was never read.")]
     to_state: State
-    producer_id: Annotated[int | None, Field(description="Null for an expiry and for an undecodable record.")]
-    producer_id_str: Wide = None
+    producer_id: Annotated[Wide | None, Field(description="Null for an expiry and for an undecodable record.")]
     producer_epoch: int | None
     duration_ms: Annotated[int | None, Field(description="At PrepareX: time since the first partition was added.")]
     marker_ms: Annotated[int | None, Field(description="At CompleteX: time since the first PrepareX.")]
@@ -53,8 +51,7 @@ class Transition(Shape):
         has_producer = row.producer_id != NO_ID
         return Transition(
             type="transition",
-            at=text_of_time(row.at_ms),
-            at_raw_ms=raw_ms(row.at_ms),
+            at=moment(row.at_ms),
             offset=row.offset,
             from_state=NAMES.get(row.from_state),
             to_state=NAMES[row.to_state],
@@ -74,28 +71,21 @@ class FoldedCommits(Shape):
 
     type: Literal["folded"]
     count: int
-    from_at: Time | None
-    from_raw_ms: RawMs = None
-    to_at: Time | None
-    to_raw_ms: RawMs = None
+    from_at: RawTime
+    to_at: RawTime
 
     @staticmethod
     def of(item: timeline.Folded) -> FoldedCommits:
         return FoldedCommits(
             type="folded",
             count=item.commits,
-            from_at=text_of_time(item.from_ms),
-            from_raw_ms=raw_ms(item.from_ms),
-            to_at=text_of_time(item.to_ms),
-            to_raw_ms=raw_ms(item.to_ms),
+            from_at=moment(item.from_ms),
+            to_at=moment(item.to_ms),
         )
 
 
 @dataclass(slots=True, kw_only=True)
-class Timeline(Shape):
-    items: list[Annotated[Transition | FoldedCommits, Field(discriminator="type")]]
-    next_cursor: str | None
-    as_of: Time | None
+class Timeline(Page[Annotated[Transition | FoldedCommits, Field(discriminator="type")]]):
     counted_since: Annotated[
         Time | None,
         Field(
@@ -119,8 +109,7 @@ class Durations(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class TransactionMinute(Shape):
-    minute: Annotated[Time | None, Field(description="Start of the minute, by the timestamps of the records.")]
-    minute_raw_ms: RawMs = None
+    minute: Annotated[RawTime, Field(description="Start of the minute, by the timestamps of the records.")]
     commits: int
     aborts: Aborts
     open_ms: Annotated[Durations, Field(description="Time from the first partition to PrepareX.")]
@@ -129,8 +118,7 @@ class TransactionMinute(Shape):
     @staticmethod
     def of(row: MinuteRow) -> TransactionMinute:
         return TransactionMinute(
-            minute=text_of_time(row.minute_ms),
-            minute_raw_ms=raw_ms(row.minute_ms),
+            minute=moment(row.minute_ms),
             commits=row.commits,
             aborts=Aborts.of(row),
             open_ms=Durations.of(row.opened, row.open_sum_ms, row.open_max_ms),
@@ -138,11 +126,7 @@ class TransactionMinute(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class TransactionRates(Shape):
-    items: list[TransactionMinute]
-    next_cursor: str | None
-    as_of: Time | None
+class TransactionRates(Page[TransactionMinute]): ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,10 +134,8 @@ class ProducerOwner(Shape):
     transactional_id: Annotated[
         str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
     ]
-    first_seen_at: Time | None
-    first_seen_raw_ms: RawMs = None
-    last_seen_at: Time | None
-    last_seen_raw_ms: RawMs = None
+    first_seen_at: RawTime
+    last_seen_at: RawTime
     first_epoch: int
     last_epoch: int
     current: Annotated[bool, Field(description="The id still has this producer id.")]
@@ -165,10 +147,8 @@ class ProducerOwner(Shape):
         """Returns the body of an owner. `cluster`: the cluster's name."""
         return ProducerOwner(
             transactional_id=id_text(owner.transactional_id),
-            first_seen_at=text_of_time(owner.first_seen_ms),
-            first_seen_raw_ms=raw_ms(owner.first_seen_ms),
-            last_seen_at=text_of_time(owner.last_seen_ms),
-            last_seen_raw_ms=raw_ms(owner.last_seen_ms),
+            first_seen_at=moment(owner.first_seen_ms),
+            last_seen_at=moment(owner.last_seen_ms),
             first_epoch=owner.first_epoch,
             last_epoch=owner.last_epoch,
             current=owner.current,
@@ -177,8 +157,4 @@ class ProducerOwner(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class ProducerOwners(Shape):
-    items: list[ProducerOwner]
-    next_cursor: str | None
-    as_of: Time | None
+class ProducerOwners(Page[ProducerOwner]): ...

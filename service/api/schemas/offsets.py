@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from service.api.http.fields import id_fields, raw_ms, text_of_time, transaction_link
+from service.api.http.fields import id_fields, text_of_time, transaction_link
 from service.api.schemas.history import CauseWord, ConfidenceWord
-from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide, extended
+from service.api.schemas.shape import IdBytes, OneOf, RawTime, Shape, Time, Wide, extended, moment
 from service.domain.partitions.aborted_run import EndOfRun
 from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.offset_spans import SpanKind
@@ -60,8 +60,7 @@ class LogSpan(Shape):
             " found."
         ),
     ]
-    producer_id: int | None
-    producer_id_str: Wide = None
+    producer_id: Wide | None
     producer_epoch: int | None
     transactional_id: Annotated[str | None, Field(description="The id that had the producer id then; null if unknown.")]
     transactional_id_b64: IdBytes
@@ -70,8 +69,7 @@ class LogSpan(Shape):
         Field(description="The type of the marker; null if there is none, or if compaction emptied it."),
     ]
     marker_offset: int | None
-    ended_at: Annotated[Time | None, Field(description="Time of the marker, by the clock of the leader that wrote it.")]
-    ended_raw_ms: RawMs = None
+    ended_at: Annotated[RawTime, Field(description="Time of the marker, by the clock of the leader that wrote it.")]
     cause: Annotated[
         CauseWord | None,
         Field(
@@ -116,8 +114,7 @@ class LogSpan(Shape):
             transactional_id_b64=id_b64,
             marker=span.marker,
             marker_offset=span.marker_offset,
-            ended_at=text_of_time(span.ended_ms),
-            ended_raw_ms=raw_ms(span.ended_ms),
+            ended_at=moment(span.ended_ms),
             cause=None if cause is None else cause.code,
             confidence=None if cause is None else cause.confidence,
             by_hand=ending is not None and ending.by_hand,
@@ -130,8 +127,7 @@ class LogSpan(Shape):
 class AbortedBy(Shape):
     """The aborted transactions of one producer id in a run."""
 
-    producer_id: int
-    producer_id_str: Wide = None
+    producer_id: Wide
     transactional_id: Annotated[str | None, Field(description="The id that had the producer id; null if unknown.")]
     transactional_id_b64: IdBytes
     transactions: int

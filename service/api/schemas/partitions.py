@@ -11,14 +11,11 @@ from pydantic import Field
 from service.api.http.fields import (
     id_fields,
     partition_link,
-    raw_if_not_past,
-    raw_ms,
-    text_of_past,
     text_of_time,
     transaction_link,
 )
 from service.api.schemas.offsets import MarkerWord
-from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
+from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, past_moment
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
 from service.domain.partitions.batch_offsets import MarkerType
@@ -45,21 +42,16 @@ _OWN: Final = frozenset({RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.C
 class OpenTransaction(Shape):
     """A transaction that is open on the partition. `relation`: what will end it."""
 
-    producer_id: int
-    producer_id_str: Wide = None
+    producer_id: Wide
     producer_epoch: int
     transactional_id: Annotated[str | None, Field(description="The owner of the producer id; null if unknown.")]
     transactional_id_b64: IdBytes
-    start_offset: int
-    start_offset_str: Wide = None
-    started_at: Annotated[Time | None, Field(description="The coordinator's start time; if unknown, when first seen.")]
-    started_raw_ms: RawMs = None
+    start_offset: Wide
+    started_at: Annotated[RawTime, Field(description="The coordinator's start time; if unknown, when first seen.")]
     first_record_timestamp: Annotated[
-        Time | None, Field(description="Timestamp of its first batch, by the producer's clock.")
+        RawTime, Field(description="Timestamp of its first batch, by the producer's clock.")
     ]
-    first_record_timestamp_raw_ms: RawMs = None
-    last_write_at: Annotated[Time | None, Field(description="Timestamp of its newest batch, by the producer's clock.")]
-    last_write_raw_ms: RawMs = None
+    last_write_at: Annotated[RawTime, Field(description="Timestamp of its newest batch, by the producer's clock.")]
     records: Annotated[int | None, Field(description="Records from LSO to high watermark; null unless all were read.")]
     bytes: int | None
     blocking_now: Annotated[bool, Field(description="The transaction begins at the LSO.")]
@@ -83,12 +75,9 @@ class OpenTransaction(Shape):
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
             start_offset=entry.start_offset,
-            started_at=text_of_time(started_ms),
-            started_raw_ms=raw_ms(started_ms),
-            first_record_timestamp=text_of_past(first_ms, entry.seen_at_ms),
-            first_record_timestamp_raw_ms=raw_if_not_past(first_ms, entry.seen_at_ms),
-            last_write_at=text_of_past(entry.last_timestamp_ms, entry.seen_at_ms),
-            last_write_raw_ms=raw_if_not_past(entry.last_timestamp_ms, entry.seen_at_ms),
+            started_at=moment(started_ms),
+            first_record_timestamp=past_moment(first_ms, entry.seen_at_ms),
+            last_write_at=past_moment(entry.last_timestamp_ms, entry.seen_at_ms),
             records=entry.records,
             bytes=entry.bytes,
             blocking_now=is_blocking(entry, row.log_start, row.last_stable_offset),
@@ -115,16 +104,12 @@ class Partition(Shape):
     partition: int
     leader: int | None
     leader_epoch: int | None
-    log_start_offset: int | None
-    log_start_offset_str: Wide = None
-    last_stable_offset: int | None
-    last_stable_offset_str: Wide = None
-    high_watermark: int | None
-    high_watermark_str: Wide = None
+    log_start_offset: Wide | None
+    last_stable_offset: Wide | None
+    high_watermark: Wide | None
     lso_lag_records: Annotated[
-        int | None, Field(description="Offsets from the LSO to the high watermark, markers included.")
+        Wide | None, Field(description="Offsets from the LSO to the high watermark, markers included.")
     ]
-    lso_lag_records_str: Wide = None
     lso_lag_bytes: Annotated[
         int | None, Field(description="Null unless all bytes from the LSO to the high watermark were read.")
     ]
@@ -180,11 +165,7 @@ class OnePartition(Partition):
     as_of: Time | None
 
 
-@dataclass(slots=True, kw_only=True)
-class Partitions(Shape):
-    items: list[Partition]
-    next_cursor: str | None
-    as_of: Time | None
+class Partitions(Page[Partition]): ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,23 +179,18 @@ class Group(Shape):
     topic: str
     partition: int
     committed_offset: Annotated[
-        int | None,
+        Wide | None,
         Field(
             description="Null if the group has committed none, if its first commit is still pending, or if its"
             " coordinator does not report it. Of a share group: its start offset."
         ),
     ]
-    committed_offset_str: Wide = None
     last_stable_offset: Annotated[
-        int | None, Field(description="LSO of this partition; null if the partition is not watched.")
+        Wide | None, Field(description="LSO of this partition; null if the partition is not watched.")
     ]
-    last_stable_offset_str: Wide = None
-    high_watermark: int | None
-    high_watermark_str: Wide = None
-    lag_to_lso: Annotated[int | None, Field(description="Negative if the group's offset is beyond the LSO.")]
-    lag_to_lso_str: Wide = None
-    lag_to_hw: int | None
-    lag_to_hw_str: Wide = None
+    high_watermark: Wide | None
+    lag_to_lso: Annotated[Wide | None, Field(description="Negative if the group's offset is beyond the LSO.")]
+    lag_to_hw: Wide | None
     members: Annotated[int | None, Field(description="Null if the group's coordinator does not report it.")]
     relation: Annotated[
         GroupRelationWord,
@@ -240,10 +216,9 @@ class Group(Shape):
         ),
     ]
     producer_id: Annotated[
-        int | None,
+        Wide | None,
         Field(description="The producer id of that transaction; null if its batches could not be read."),
     ]
-    producer_id_str: Wide = None
     observed_at: Time | None
 
     @staticmethod
@@ -275,24 +250,17 @@ def _lag(committed: int | None, end: int | None) -> int | None:
     return None if committed is None or end is None else end - committed
 
 
-@dataclass(slots=True, kw_only=True)
-class Groups(Shape):
-    items: list[Group]
-    next_cursor: str | None
-    as_of: Time | None
+class Groups(Page[Group]): ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Marker(Shape):
     """A control record that ended a transaction on the partition."""
 
-    offset: int
-    offset_str: Wide = None
-    at: Annotated[Time | None, Field(description="Time of the marker, by the clock of the partition's leader.")]
-    at_raw_ms: RawMs = None
+    offset: Wide
+    at: Annotated[RawTime, Field(description="Time of the marker, by the clock of the partition's leader.")]
     marker: MarkerWord
-    producer_id: int
-    producer_id_str: Wide = None
+    producer_id: Wide
     producer_epoch: int
     coordinator_epoch: int
     transactional_id: Annotated[str | None, Field(description="The id that had the producer id then; null if unknown.")]
@@ -312,8 +280,7 @@ class Marker(Shape):
         transactional_id, id_b64 = id_fields(owner)
         return Marker(
             offset=row.offset,
-            at=text_of_time(row.at_ms),
-            at_raw_ms=raw_ms(row.at_ms),
+            at=moment(row.at_ms),
             marker=MarkerType.COMMIT if row.is_commit else MarkerType.ABORT,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
@@ -325,11 +292,7 @@ class Marker(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Markers(Shape):
-    items: list[Marker]
-    next_cursor: str | None
-    as_of: Time | None
+class Markers(Page[Marker]): ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -353,8 +316,4 @@ class VolumeMinute(Shape):
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Volume(Shape):
-    items: list[VolumeMinute]
-    next_cursor: str | None
-    as_of: Time | None
+class Volume(Page[VolumeMinute]): ...

@@ -6,22 +6,23 @@ types. pydantic describes the class for OpenAPI and writes the JSON.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeVar
+from functools import cache, lru_cache
+from operator import attrgetter
+from types import UnionType
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
+
+from service.api.http.fields import text_of_time
+from service.domain.transaction_log.states import NO_TIME, is_time, past_time
 
 EXACT_UP_TO: Final = 2**53
 """Largest integer up to which all JSON numbers are exact for a client that reads them as doubles."""
-
-# match bytes of our own JSON; 2^53 has 16 digits. No text can be mistaken for a key: quotes within a text are escaped,
-# and between two texts there is always a colon or a comma
-_MAYBE_WIDE: Final = re.compile(rb'":-?[0-9]{16}')
-_LONG: Final = re.compile(rb'"([\w.-]+)":(-?[0-9]{16,})(?=[,}])')
 
 
 class OneOf:
@@ -44,11 +45,59 @@ Time = Annotated[
 ]
 """A time in RFC 3339, UTC, with milliseconds."""
 
-RawMs = Annotated[
+
+class Moment(NamedTuple):
+    """A time that a record or a broker has, as text; None if it has none. `raw_ms`: the number, if it is no valid time.
+    `raw_digits`: the digits of that number, if no double can hold it."""
+
+    text: str | None = None
+    raw_ms: int | None = None
+    raw_digits: str | None = None
+
+
+@lru_cache(maxsize=4096)  # repeated answers contain mostly the same times
+def moment(ms: int | None) -> Moment:
+    """Returns the time. Kafka's -1 means that there is none."""
+    if ms is None or ms == NO_TIME:
+        return Moment()
+    return Moment(text_of_time(ms)) if is_time(ms) else Moment(None, ms, _digits(ms))
+
+
+def past_moment(ms: int | None, now_ms: int) -> Moment:
+    """Returns the time of something that had happened by `now_ms`; a number that cannot be that is no valid time."""
+    if ms is None or ms == NO_TIME or past_time(ms, now_ms) is not None:
+        return moment(ms)
+    return Moment(None, ms, _digits(ms))
+
+
+def _digits(number: int | None) -> str | None:
+    return None if number is None or -EXACT_UP_TO <= number <= EXACT_UP_TO else str(number)
+
+
+_DECLARED: Final = "declared"
+_RAW_MS: Final = Annotated[
     int | None, Field(description="The record's number if it is no valid time: the time beside it is then null.")
 ]
-Wide = Annotated[str | None, Field(description="The number's digits, present only if the number is above 2^53.")]
-"""Declares `x_str` for OpenAPI. Nothing sets it: `to_json` writes it beside any number that needs it."""
+_DIGITS: Final = Annotated[
+    str | None, Field(description="The number's digits, present only if the number is above 2^53.")
+]
+_UNLISTED = SkipJsonSchema[str | None]
+
+
+class _AsText:
+    """Writes a Moment as its text."""
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = handler.generate_schema(Time | None)
+        written = core_schema.plain_serializer_function_ser_schema(attrgetter("text"), return_schema=text)
+        return core_schema.nullable_schema(core_schema.str_schema(), serialization=written)
+
+
+RawTime = Annotated[Moment, _AsText()]
+"""A time for which a record may have a number that is no valid time. That is then `x_raw_ms`, beside the null."""
+
+Wide = Annotated[int, _DECLARED]
+"""A number for which OpenAPI lists `x_str`. Every other number above 2^53 has one, too."""
 
 IdBytes = Annotated[
     str | None,
@@ -56,17 +105,84 @@ IdBytes = Annotated[
 ]
 
 
+class _Beside(NamedTuple):
+    """A key that stands behind another one and is made of its value. `get`: returns the value from a body; the key is
+    left out if that is None."""
+
+    name: str
+    type: Any
+    get: Callable[[Any], Any]
+
+
+def _beside(field: str, key: str, hint: Any) -> Iterator[_Beside]:
+    """Yields what stands behind the field of this type."""
+    parts = set(_parts(hint))
+    if Moment in parts:
+        raw = f"{key.removesuffix('_at')}_raw_ms"
+        yield _Beside(raw, _RAW_MS, attrgetter(f"{field}.raw_ms"))
+        yield _Beside(f"{raw}_str", _UNLISTED, attrgetter(f"{field}.raw_digits"))
+    elif int in parts:
+        number = attrgetter(field)
+        text = _DIGITS if _DECLARED in parts else _UNLISTED
+        yield _Beside(f"{key}_str", text, lambda body: _digits(number(body)))
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """Yields the types of a union and what annotates them."""
+    if get_origin(hint) in (Annotated, Union, UnionType):
+        for part in get_args(hint):
+            yield from _parts(part)
+    elif isinstance(hint, Hashable):
+        yield hint
+
+
 @dataclass(slots=True, kw_only=True)
 class Shape:
-    """A body of the API. It may have further keys: `x_str` beside any number `x` above 2^53.
+    """A body of the API. Behind every number `x` above 2^53 stands `x_str`, its digits; behind a time that is none
+    stands its number.
 
     A field with a default is left out of the JSON while it has that value; every other field is there, null if None.
     """
 
     __pydantic_config__ = ConfigDict(json_schema_extra={"patternProperties": {"_str$": {"type": "string"}}})
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Returns the schema of the fields, with the keys that stand behind them: properties of the class."""
+        schema = handler(source)
+        body: Any = handler.resolve_ref_schema(schema)
+        hints = get_type_hints(source, include_extras=True)
+        fields = {field["name"]: field for field in body["schema"]["fields"]}
+        if not fields.keys() <= hints.keys():
+            return schema  # a body that holds this one twice
+        body["schema"]["fields"] = []
+        for name, field in fields.items():
+            body["schema"]["fields"].append(field)
+            for one in _beside(name, field.get("serialization_alias", name), hints[name]):
+                absent = core_schema.with_default_schema(handler.generate_schema(one.type), default=None)
+                body["schema"]["fields"].append(core_schema.dataclass_field(one.name, absent))
+                setattr(source, one.name, property(one.get, lambda *_: None))
+        body["fields"] = [field["name"] for field in body["schema"]["fields"]]
+        return schema
+
 
 B = TypeVar("B", bound=Shape)
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Page(Shape, Generic[T]):
+    """A page of a list. Each kind of page is a class of its own, after which OpenAPI names it."""
+
+    items: list[T]
+    next_cursor: str | None
+    as_of: Time | None
+
+    def __init_subclass__(cls) -> None:
+        """Gives `items` its type, which pydantic does not take from the base class."""
+        (page,) = cls.__orig_bases__  # type: ignore[attr-defined]
+        cls.__annotations__ = {"items": list[get_args(page)[0]], **cls.__annotations__}  # type: ignore[misc]
+        dataclass(kw_only=True)(cls)
 
 
 def extended(kind: Callable[..., B], body: Shape, **more: Any) -> B:
@@ -75,22 +191,13 @@ def extended(kind: Callable[..., B], body: Shape, **more: Any) -> B:
 
 
 def to_json(body: Shape) -> bytes:
-    """Returns the JSON of the body, with a text `x_str` after every number `x` that a double cannot hold."""
-    content: bytes = _adapter(body).dump_json(body, by_alias=True, exclude_defaults=True)
-    return _LONG.sub(_spell_out, content) if _MAYBE_WIDE.search(content) else content
+    """Returns the JSON of the body."""
+    kind: Any = type(body)
+    content: bytes = _adapter(kind).dump_json(body, by_alias=True, exclude_defaults=True)
+    return content
 
 
-def _spell_out(long: re.Match[bytes]) -> bytes:
-    pair, key, number = long[0], long[1], long[2]
-    return pair if abs(int(number)) <= EXACT_UP_TO else b'%b,"%b_str":"%b"' % (pair, key, number)
-
-
-_ADAPTERS: Final[dict[type, TypeAdapter[Any]]] = {}
-
-
-def _adapter(body: Shape) -> TypeAdapter[Any]:
+@cache
+def _adapter(kind: type[Shape]) -> TypeAdapter[Any]:
     """Returns pydantic's writer of bodies of this type, which is made at its first use."""
-    kind = type(body)
-    if (adapter := _ADAPTERS.get(kind)) is None:
-        adapter = _ADAPTERS[kind] = TypeAdapter(kind)
-    return adapter
+    return TypeAdapter(kind)

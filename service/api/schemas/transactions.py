@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from service.api.http.fields import id_b64, id_text, raw_ms, text_of_time, transaction_link
-from service.api.schemas.shape import IdBytes, OneOf, RawMs, Shape, Time, Wide
+from service.api.http.fields import id_b64, id_text, text_of_time, transaction_link
+from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment
 from service.domain.transaction_log import states
 from service.domain.transaction_log.coordinator_partition import (
     coordinator_partition,
@@ -96,27 +96,20 @@ class Transaction(Shape):
         str, Field(description="The id itself; its display form (escaped) if it is not valid UTF-8.")
     ]
     state: State
-    producer_id: Annotated[int, Field(description="-1 if none of the id's records could be decoded.")]
-    producer_id_str: Wide = None
+    producer_id: Annotated[Wide, Field(description="-1 if none of the id's records could be decoded.")]
     producer_epoch: int
     timeout_ms: Annotated[int, Field(description="2147483647 for a two-phase commit, which never times out.")]
-    started_at: Time | None
-    started_raw_ms: RawMs = None
-    last_updated_at: Time | None
-    last_updated_raw_ms: RawMs = None
-    state_since: Time | None
-    state_since_raw_ms: RawMs = None
-    times_out_at: Time | None
-    times_out_raw_ms: RawMs = None
-    expires_at: Time | None
-    expires_raw_ms: RawMs = None
+    started_at: RawTime
+    last_updated_at: RawTime
+    state_since: RawTime
+    times_out_at: RawTime
+    expires_at: RawTime
     partitions: Annotated[
         list[TopicPartition], Field(description="All partitions while the transaction is open, else empty.")
     ]
     coordinator: Coordinator
     client_transaction_version: int
-    previous_producer_id: int | None
-    previous_producer_id_str: Wide = None
+    previous_producer_id: Wide | None
     last_outcome: Annotated[str, OneOf("commit", "abort")] | None
     counts: Counts
     transactional_id_b64: IdBytes
@@ -145,16 +138,11 @@ class Transaction(Shape):
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
             timeout_ms=row.timeout_ms,
-            started_at=text_of_time(row.started_at_ms),
-            started_raw_ms=raw_ms(row.started_at_ms),
-            last_updated_at=text_of_time(row.last_update_ms),
-            last_updated_raw_ms=raw_ms(row.last_update_ms),
-            state_since=text_of_time(row.state_since_ms),
-            state_since_raw_ms=raw_ms(row.state_since_ms),
-            times_out_at=text_of_time(times_out_ms),
-            times_out_raw_ms=raw_ms(times_out_ms),
-            expires_at=text_of_time(expires_ms),
-            expires_raw_ms=raw_ms(expires_ms),
+            started_at=moment(row.started_at_ms),
+            last_updated_at=moment(row.last_update_ms),
+            state_since=moment(row.state_since_ms),
+            times_out_at=moment(times_out_ms),
+            expires_at=moment(expires_ms),
             partitions=[TopicPartition(topic=topic, partition=partition) for topic, partition in participants],
             coordinator=Coordinator(
                 partition=place,
@@ -184,8 +172,4 @@ class OneTransaction(Transaction):
     as_of: Time | None
 
 
-@dataclass(slots=True, kw_only=True)
-class Transactions(Shape):
-    items: list[Transaction]
-    next_cursor: str | None
-    as_of: Time | None
+class Transactions(Page[Transaction]): ...

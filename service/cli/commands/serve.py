@@ -78,13 +78,13 @@ def run(_flags: Namespace, settings: Settings) -> int:
         remediation=remediation,
     )
     try:
-        app.state.store.check()
+        app.state.txnscope.store.check()
     except StoreError as error:
         print(f"not ready: {error}", file=sys.stderr)
     # the address in the audit is the peer's: a header could say anything
     server = Server(
         app,
-        app.state.event_feed.close,
+        app.state.txnscope.event_feed.close,
         proxy_headers=False,
         **({} if tls is None else {"ssl_context_factory": lambda *_: tls.context}),
     )

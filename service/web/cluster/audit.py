@@ -11,6 +11,7 @@ from service.access.actions import Action
 from service.api.http.kept import KeptRoute
 from service.api.http.parameters import only_known
 from service.api.http.principals import sees_service
+from service.api.http.state import App
 from service.api.schemas.access import ActionWord
 from service.store.audit_events import AuditSelection, read_page
 from service.store.mutes import read_mutes
@@ -26,12 +27,14 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=
 @router.get("/clusters/{cluster}/audit")
 def get_audit(
     request: Request,
+    app: App,
     cluster: str,
     action: ActionWord | Literal[""] = "",
     before: Annotated[int | None, QueryParameter(ge=1, lt=2**63)] = None,
 ) -> Response:
     """Returns the page. `action`: only rows of this one; `before`: only rows with a lower number."""
-    selection = AuditSelection(action=action or None, with_service=sees_service(request))
+    sees_all = sees_service(request, is_on=app.access.authenticator.is_on)
+    selection = AuditSelection(action=action or None, with_service=sees_all)
     with framed(request, cluster) as (connection, frame):
         rows = read_page(connection, frame.cluster.id, selection, before, ROWS + 1)
         shown = rows[:ROWS]

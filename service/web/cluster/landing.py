@@ -13,7 +13,8 @@ from service.api.http.fields import API
 from service.api.http.kept import KeptRoute
 from service.api.http.principals import principal_of
 from service.api.http.problems import RETRY_AFTER_S
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import App
+from service.api.http.store import known_cluster
 from service.store.errors import StoreError
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
@@ -39,16 +40,16 @@ class Listed(NamedTuple):
 
 
 @router.get("/")
-def get_landing(request: Request) -> Response:
+def get_landing(request: Request, app: App) -> Response:
     """Returns the list of clusters, worst first; 503, still with the links, while the store cannot be read."""
-    now_ms = request.app.state.now_ms()
+    now_ms = app.now_ms()
     principal = principal_of(request)
     listed, trouble = [], None
     try:
-        with store_of(request).read() as connection:
+        with app.store.read() as connection:
             seen = [one for one in clusters.all_clusters(connection) if principal.sees(one.name)]
             listed = [_listed(connection, cluster, now_ms) for cluster in seen]
-        unseen = {*filter(principal.sees, request.app.state.configured_clusters)} - {one.name for one in listed}
+        unseen = {*filter(principal.sees, app.configured_clusters)} - {one.name for one in listed}
         listed = sorted([*listed, *(Listed(name, _UNSEEN) for name in unseen)], key=_rank)
     except StoreError as error:
         trouble = str(error)
@@ -67,11 +68,11 @@ def get_landing(request: Request) -> Response:
 
 
 @router.get("/go")
-def go(request: Request, cluster: str) -> Response:
+def go(request: Request, app: App, cluster: str) -> Response:
     """Redirects (303) to the page of the cluster; 403 if the sender may not see it, 404 if the store does not know
     it."""
     require_cluster(request, cluster)
-    with store_of(request).read() as connection:
+    with app.store.read() as connection:
         name = known_cluster(connection, cluster).name
     return RedirectResponse(cluster_page(name), 303)
 

@@ -14,6 +14,7 @@ from service.api.http.kept import KeptRoute
 from service.api.http.paging import foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError
+from service.api.http.state import App
 from service.api.schemas.findings import KindWord, SeverityWord, StatusWord
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
@@ -84,13 +85,13 @@ def get_findings(
 
 
 @router.get("/clusters/{cluster}/findings/{finding}")
-def get_finding(request: Request, cluster: str, finding: str) -> Response:
+def get_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
     """Returns the page of a finding, also of a resolved one until it is forgotten; 404 if there is none."""
     with framed(request, cluster) as (connection, frame):
         one = findings.find(connection, frame.cluster.id, finding)
         if one is None:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {frame.name!r} has no finding {finding[:64]!r}")
-        return show_finding(connection, frame, one, can_resolve=request.app.state.access.authenticator.may_write)
+        return show_finding(connection, frame, one, can_resolve=app.access.authenticator.may_write)
 
 
 def _list(connection: Connection, frame: Frame, selection: FindingSelection, cursor: str | None) -> Response:

@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.api.http.parameters import unusable
+from service.api.http.state import App
 from service.api.http.writes import LONGEST_REASON, SHORTEST_REASON, acknowledge, mute
 from service.domain.duration_text import span_ms
 from service.store.mutes import Wish
@@ -25,25 +26,25 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.post("/clusters/{cluster}/findings/{finding}/mute")
-async def mute_finding(request: Request, cluster: str, finding: str) -> Response:
+async def mute_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
     """Mutes the finding and redirects (303) to its page. ProblemError as `service.api.http.writes.mute`, and 422 for
     fields that cannot be."""
     fields = await _fields(request)
     reason = _reason(fields)
     try:
-        until_ms = request.app.state.now_ms() + span_ms(fields.get("for", [""])[0])
+        until_ms = app.now_ms() + span_ms(fields.get("for", [""])[0])
     except ValueError as error:
         raise unusable("for", str(error)) from None
-    await run_in_threadpool(mute, request, cluster, Wish(finding, None, None, until_ms, reason))
+    await run_in_threadpool(mute, app, request, cluster, Wish(finding, None, None, until_ms, reason))
     return RedirectResponse(finding_page(cluster, finding), 303)
 
 
 @router.post("/clusters/{cluster}/findings/{finding}/acknowledge")
-async def acknowledge_finding(request: Request, cluster: str, finding: str) -> Response:
+async def acknowledge_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
     """Acknowledges the finding and redirects (303) to its page. ProblemError as
     `service.api.http.writes.acknowledge`, and 422 for a reason that cannot be."""
     reason = _reason(await _fields(request))
-    await run_in_threadpool(acknowledge, request, cluster, finding, reason)
+    await run_in_threadpool(acknowledge, app, request, cluster, finding, reason)
     return RedirectResponse(finding_page(cluster, finding), 303)
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from service.api.http.kafka import explained
 from service.api.http.kept import REFRESH, KeptRoute
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
+from service.api.http.state import state_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.outlook import Outlook, outlook_of
 from service.domain.partitions.facts import TopicPartition
@@ -125,7 +126,7 @@ def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: 
     if wanted.offset is None or wanted.to is None:
         return None
     try:
-        told = explained(request, frame.cluster, *place, wanted.offset, wanted.to)
+        told = explained(state_of(request), frame.cluster, *place, wanted.offset, wanted.to)
     except ProblemError as problem:
         return Explanation(wanted.offset, wanted.to, problem=problem.detail)
     return explanation_of(wanted.offset, wanted.to, told, frame.name)

@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 
 from service.access.principal import Role
 from service.api.http.principals import principal_of
-from service.api.http.store import known_cluster, store_of
+from service.api.http.state import AppState, state_of
+from service.api.http.store import known_cluster
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
 from service.domain.reasons.reason import Reason
@@ -216,16 +217,17 @@ class Freshness(NamedTuple):
 def framed(request: Request, cluster: str) -> Iterator[tuple[Connection, Frame]]:
     """Yields a connection and the frame of the cluster. Raises ProblemError (404) if the store does not know the
     cluster, StoreError if the store does not answer."""
-    with store_of(request).read() as connection:
+    app = state_of(request)
+    with app.store.read() as connection:
         found = known_cluster(connection, cluster)
-        frame = read_frame(connection, found, request.app.state.now_ms())
+        frame = read_frame(connection, found, app.now_ms())
         seen = tuple(filter(principal_of(request).sees, frame.clusters))
-        yield connection, frame._replace(clusters=seen, rights=_rights(request, found.name))
+        yield connection, frame._replace(clusters=seen, rights=_rights(request, app, found.name))
 
 
-def _rights(request: Request, cluster: str) -> Rights:
+def _rights(request: Request, app: AppState, cluster: str) -> Rights:
     operates = principal_of(request).may(Role.OPERATOR, cluster)
-    return Rights(audit=operates or not request.app.state.access.authenticator.is_on, write=operates)
+    return Rights(audit=operates or not app.access.authenticator.is_on, write=operates)
 
 
 class Verdict(NamedTuple):

@@ -238,7 +238,7 @@ def test_a_line_of_the_log_is_one_line(here: Guarded, caplog: pytest.LogCaptureF
 
 
 def test_more_wrong_ones_than_have_a_turn_are_turned_away(here: Guarded) -> None:
-    slowdown, much_later_s = here.client.app.state.access.slowdown, time.monotonic() + 3_600  # type: ignore[attr-defined]
+    slowdown, much_later_s = here.client.app.state.txnscope.access.slowdown, time.monotonic() + 3_600  # type: ignore[attr-defined]
     turns = [slowdown.turn("testclient", much_later_s) for _ in range(11)]
     assert turns == [*(EACH_S * number for number in range(1, 11)), None]
     answer = here.client.get(C, headers=bearer("wrong"))

@@ -78,7 +78,7 @@ def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
 
 
 def test_a_marker_does_not_wait_for_questions(client: TestClient) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
+    state = client.app.state.txnscope  # type: ignore[attr-defined]
     (finding,) = client.get("/api/v1/clusters/orders/findings").json()["items"]
     resolve = f"/api/v1/clusters/orders/findings/{finding['id']}/resolve"
     with ThreadPoolExecutor(2) as threads:

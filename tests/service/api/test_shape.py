@@ -4,52 +4,82 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from service.api.schemas.clusters import UnknownThing
 from service.api.schemas.findings import FindingEvidence
 from service.api.schemas.history import Durations
-from service.api.schemas.shape import EXACT_UP_TO, OneOf, RawMs, Shape, Time, Wide, extended, to_json
+from service.api.schemas.shape import (
+    EXACT_UP_TO,
+    Moment,
+    OneOf,
+    RawTime,
+    Shape,
+    Wide,
+    extended,
+    moment,
+    past_moment,
+    to_json,
+)
 from service.views.cluster.unknowns import UnknownKind
+from tests.helpers.stores import NOW, NOW_MS
 
 WIDE = EXACT_UP_TO + 1
 
 
 @dataclass(slots=True, kw_only=True)
 class Deep(Shape):
-    from_: Annotated[int, Field(alias="from")]
-    from_str: Wide = None
-    at: Time | None
-    at_raw_ms: RawMs = None
+    from_: Annotated[Wide, Field(alias="from")]
+    at: RawTime
     word: Annotated[str, OneOf("good", "bad")]
-    sums: dict[str, int]
+    exact: int | None = None
     inner: list[Durations]
 
 
-def deep(from_: int = 1, word: str = "good", **sums: int) -> Deep:
-    return Deep(from_=from_, at=None, word=word, sums=sums, inner=[Durations(mean=None, max=from_)])
+def deep(from_: int = 1, word: str = "good", **more: Any) -> Deep:
+    fields: dict[str, Any] = {"at": Moment(), "word": word, "inner": [Durations(mean=None, max=from_)]}
+    return Deep(from_=from_, **fields | more)
 
 
 def test_a_field_with_a_default_is_left_out_and_every_other_one_is_null() -> None:
-    assert to_json(deep()) == b'{"from":1,"at":null,"word":"good","sums":{},"inner":[{"mean":null,"max":1}]}'
-    raw = deep()
-    raw.at_raw_ms = 0
-    assert b'"at":null,"at_raw_ms":0,"word"' in to_json(raw)
+    assert to_json(deep()) == b'{"from":1,"at":null,"word":"good","inner":[{"mean":null,"max":1}]}'
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (moment(None), b'"at":null,"word"'),
+        (moment(-1), b'"at":null,"word"'),
+        (moment(0), b'"at":null,"at_raw_ms":0,"word"'),
+        (moment(WIDE), b'"at":null,"at_raw_ms":%d,"at_raw_ms_str":"%d","word"' % (WIDE, WIDE)),
+        (moment(NOW_MS), b'"at":"%s","word"' % NOW.encode()),
+        (past_moment(NOW_MS, NOW_MS), b'"at":"%s","word"' % NOW.encode()),
+        (past_moment(NOW_MS, NOW_MS - 90_000_000), b'"at":null,"at_raw_ms":%d,"word"' % NOW_MS),
+        (past_moment(None, NOW_MS), b'"at":null,"word"'),
+    ],
+)
+def test_a_number_that_is_no_time_stands_beside_the_null(at: Moment, expected: bytes) -> None:
+    assert expected in to_json(deep(at=at))
+
+
+def test_the_document_lists_what_is_declared_and_only_that() -> None:
+    listed = TypeAdapter(Deep).json_schema(mode="serialization")["properties"]
+    assert list(listed) == ["from", "from_str", "at", "at_raw_ms", "word", "exact", "inner"]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_digits_stand_behind_each_number_that_no_double_can_hold_at_any_depth(sign: int) -> None:
-    body = to_json(deep(sign * WIDE, exact=sign * EXACT_UP_TO, wide=sign * WIDE))
+    body = to_json(deep(sign * WIDE, exact=sign * EXACT_UP_TO))
     number = sign * WIDE
     assert json.loads(body) == {
         "from": number,
         "from_str": str(number),
         "at": None,
         "word": "good",
-        "sums": {"exact": sign * EXACT_UP_TO, "wide": number, "wide_str": str(number)},
+        "exact": sign * EXACT_UP_TO,
         "inner": [{"mean": None, "max": number, "max_str": str(number)}],
     }
     assert list(json.loads(body))[:2] == ["from", "from_str"]

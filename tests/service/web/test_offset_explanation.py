@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
     def page(query: str, headers: dict[str, str] | None = None, stopped_at: int | None = None) -> PageText:
         truncated[0] = stopped_at
         app = create_app(cluster.url, "1.2.3", now_ms=lambda: NOW_MS)
-        app.state.kafka = log
+        app.state.txnscope = replace(app.state.txnscope, kafka=log)
         with TestClient(app) as client:
             answer = client.get(f"{HERE}?{query}", headers=headers or {})
         assert answer.status_code == 200, answer.text
