@@ -15,6 +15,7 @@ from deploy.demo import broker as broker_module
 from deploy.demo.broker import Broker
 from tests.helpers.brokers import VERSIONS, free_port, new_cluster_id
 from tests.helpers.leftovers import Guard
+from tests.helpers.partitions import WithPartitions
 from tests.helpers.postgres import Postgres
 from tests.helpers.progress import ProgressPlugin
 from tests.helpers.waiting import LIMIT_S
@@ -105,3 +106,22 @@ def postgres() -> Iterator[Postgres]:
     """One shared PostgreSQL server: tests use databases of their own (`postgres.database()`), and never stop it."""
     with Postgres() as server:
         yield server
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The URL of a SQLite store in the test's own directory. The tests of the store run on every kind of database."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, url: str) -> Iterator[WithPartitions]:
+    """A cluster of a store of its own. Parameters are in the mark `cluster`, mostly of a whole file: `of` makes the
+    cluster from the URL and all other arguments; `stored` stores what the tests begin with."""
+    mark = request.node.get_closest_marker("cluster")
+    arguments = {"of": WithPartitions, "stored": lambda _: None} | (mark.kwargs if mark else {})
+    make, store = arguments.pop("of"), arguments.pop("stored")
+    cluster: WithPartitions = make(url, **arguments)
+    store(cluster)
+    yield cluster
+    cluster.close()

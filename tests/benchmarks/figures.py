@@ -1,4 +1,4 @@
-"""What a benchmark measured beside what it should: one line a figure, and the table of all."""
+"""Measured figures beside their bars: one line a figure, and the table of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of 1,000 partitions that a long legal transaction holds for minutes, counted on the wire."""
+"""Counts the reads of 1,000 partitions that a long legal transaction holds for minutes, counted on the wire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FETCH_VERSION: Final = 12  # as service.kafka.fetch asks
 
 
 class BatchCounter:
-    """What Fetch answers hold of the topic; called by threads of the tap."""
+    """Counts the batches of the topic in Fetch answers; called by threads of the tap."""
 
     def __init__(self) -> None:
         self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)

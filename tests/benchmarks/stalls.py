@@ -1,4 +1,4 @@
-"""What watching 10,000 partitions costs while nothing happens, and how soon 500 that stop at once are all named."""
+"""Measures the cost of 10,000 idle partitions, and the time until 500 that stop at once are all named."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float,
 
 
 def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
-    """When the walk ended that found exactly these blockers (monotonic), and what it took."""
+    """Returns the end (monotonic) and the duration of the walk that found exactly these blockers."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         began = time.monotonic()

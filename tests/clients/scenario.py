@@ -1,5 +1,6 @@
-"""What all clients do at the same time: commits, aborts, `kill -9` and a restart under the same id, a transaction left
-open for too long; a rolling start of Kafka Streams, and an application that makes up an id at every start."""
+"""The scenario of all clients, at the same time: commits, aborts, `kill -9` and a restart under the same id, a
+transaction left open for too long; a rolling start of Kafka Streams, and an application that makes up an id at every
+start."""
 
 from __future__ import annotations
 

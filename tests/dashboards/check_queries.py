@@ -28,7 +28,7 @@ _LABEL_VALUES: Final = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
 
 
 class QueryRefusedError(Exception):
-    """What Prometheus says of a query."""
+    """Prometheus refused a query; the text is its answer."""
 
 
 def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:

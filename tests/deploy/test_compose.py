@@ -99,7 +99,7 @@ def test_variables_are_settings_and_can_be_used(
     assert not settings.operators
 
 
-def test_the_service_answers_prometheus_and_is_open_only_while_its_port_is_not(services: dict[str, Any]) -> None:
+def test_prometheus_reaches_the_service_and_an_open_service_has_no_port(services: dict[str, Any]) -> None:
     environment = services["service"]["environment"]
     assert environment["TXNSCOPE_INSECURE"] == "true"
     assert {address for address, _, _ in published(services["service"])} == {"127.0.0.1"}

@@ -44,7 +44,7 @@ def flag(service: str, name: str) -> str:
 
 
 def serves(target: str, *, on: str) -> bool:
-    """Whether `host:port`, asked from the container `on`, is a port of a container."""
+    """Returns whether `host:port`, seen from the container `on`, is a port of a container."""
     host, _, port = target.rpartition(":")
     name = on if host == "localhost" else host
     return int(port) in [container for _, _, container in published(SERVICES[name])]

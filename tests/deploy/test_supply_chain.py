@@ -1,4 +1,4 @@
-"""What the project is built from: pinned by version and hash, listed, licensed, and audited without pretence."""
+"""The sources of the build: pinned by version and hash, listed, licensed, and audited without pretence."""
 
 from __future__ import annotations
 

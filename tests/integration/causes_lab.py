@@ -111,12 +111,12 @@ class Lab:
         return None if stored is None else stored.state
 
     def marker_ms(self, name: str) -> int | None:
-        """How long the markers of the id's newest transaction took, where that is worth a row."""
+        """Returns the time that the markers of the id's newest transaction took, where a row has it."""
         rows = [r for r in self.transitions(name) if r.marker_ms is not None]
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """What is odd about a record is told with it: nothing is, with a broker that lost nothing. Commits that were
+        """A record names its oddities: there are none, with a broker that lost nothing. Commits that were
         slow have rows too: how fast the machine is makes no difference here."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))

@@ -121,7 +121,7 @@ class Watched:
         return offsets_partition(group, len(layout.leaders))
 
     def entries(self, topic: str, partition: int) -> list[Entry]:
-        """What is open there."""
+        """Returns the open entries of the partition."""
         with self.reader.connect() as connection:
             return partitions.entries(connection, self.cluster.id, [(topic, partition)])
 

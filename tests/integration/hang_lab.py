@@ -67,7 +67,7 @@ class HangLab(NamedTuple):
         self.broker.tool(TOOL, *arguments)
 
     def run_command(self, command: str) -> None:
-        """What an operator does with the command of a finding."""
+        """Runs the command of a finding as an operator would."""
         program, *arguments = shlex.split(command)
         assert Path(program).name == "kafka-transactions.sh", command
         self.tool(*arguments)
@@ -83,7 +83,7 @@ class HangLab(NamedTuple):
         return answer.json()
 
     def is_unjudged(self, topic: str, partition: int) -> bool:
-        """Whether it is watched by now, and cannot be judged."""
+        """Returns whether the partition is watched by now, and cannot be judged."""
         answer = self.rest.get(self._place(topic, partition))
         return answer.status_code == 200 and not answer.json()["judged"]
 
@@ -124,7 +124,8 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_judged_again(self) -> None:
-        """What was started again has derived every decision once more: they carry the times of their proofs."""
+        """Waits until the restarted application has derived every decision again: they carry the times of their
+        proofs."""
         started_ms = int(time.time() * 1000)
 
         def old() -> list[str]:
@@ -170,7 +171,7 @@ class HangLab(NamedTuple):
         return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
-        """What blocks the partition, once it is said to be that."""
+        """Waits for the blocker of the partition with this relation, and returns it."""
 
         def blocker() -> Any:
             answer = self.rest.get(self._place(topic, partition))

@@ -1,4 +1,4 @@
-"""What a cluster may do to us: nothing is lost, nothing is silent, and the stream goes on."""
+"""Bad input of a cluster: nothing is lost, nothing is silent, and the stream goes on."""
 
 from __future__ import annotations
 

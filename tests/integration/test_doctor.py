@@ -101,7 +101,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
-    """What doctor asks for at most; `but` one kind of resource."""
+    """Returns every permission that doctor asks for; `but` one kind of resource."""
     if but != "topics":
         guarded.allow(user, acls.topic(), "READ")
     guarded.allow(user, acls.group(), "DESCRIBE")

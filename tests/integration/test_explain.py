@@ -1,4 +1,4 @@
-"""Whose an offset is and what became of it: asked of real logs, named by a store that knows their transactions."""
+"""Owners and fates of offsets, from real logs and a store that knows their transactions."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def fits(text: str, offset: int) -> bool:
 
 
 def tell_the_store(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
-    """What the coordinators' log says of the story, read to its end 20 s after the last marker. `markers`: their times
+    """Stores the transaction log of the story, read to its end 20 s after the last marker. `markers`: their times
     by offset; the time of reading."""
     log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
     for name, at_ms, end in (("paid", markers[3], committed), ("doomed", markers[9], aborted)):

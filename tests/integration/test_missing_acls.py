@@ -80,7 +80,7 @@ def partition(lab: HangLab, topic: str) -> Any:
 
 
 def grants(lab: HangLab) -> list[str]:
-    """What the cluster's page says to grant."""
+    """Returns the permissions that the cluster's page asks for."""
     return [one["grant"] for one in lab.get("")["unknown"] if one["grant"]]
 
 

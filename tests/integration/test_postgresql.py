@@ -18,9 +18,7 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def test_counts_are_exact_through_every_fault_of_the_server_and_a_killed_driver(
-    broker_431: Broker, tmp_path: Path
-) -> None:
+def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: Broker, tmp_path: Path) -> None:
     create_topic(broker_431.bootstrap, "postgresql")
     producer = open_producer(broker_431.bootstrap, "postgresql")
     transact(producer, "postgresql")  # before counting begins

@@ -141,7 +141,7 @@ def test_timeouts_are_those_that_the_coordinator_tells_of(seen: Seen) -> None:
     assert told <= ran_out, f"the coordinator told of {told}"
 
 
-def test_what_kafka_streams_left_open_was_fenced_and_the_rest_it_aborted_itself(seen: Seen) -> None:
+def test_kafka_streams_leaves_one_to_fencing_and_aborts_the_rest_itself(seen: Seen) -> None:
     """A thread that aborts and starts anew under its id leaves the same records as one that is fenced."""
     seen.needs(STREAMS)
     killed_ms = seen.scenario.killed_ms

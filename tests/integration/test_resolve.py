@@ -159,7 +159,7 @@ def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Resolv
 
 @on("3.9.2")
 def test_not_while_the_log_is_not_read(at: Callable[[str], ResolveClients], version: str) -> None:
-    """What is written to it then may be that somebody ends it after all."""
+    """The log may have got the end of the transaction meanwhile."""
     here = at(version)
     lab = here.lab
     lab.create_topic("r-behind")

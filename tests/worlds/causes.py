@@ -45,7 +45,7 @@ class WrongCause(AssertionError):
 
 @dataclass(slots=True)
 class Tally:
-    """What was really so, by cause and confidence that were said."""
+    """Counts of the true causes, by the cause and confidence that were found."""
 
     truths: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -69,13 +69,12 @@ def _nothing(trouble: str) -> LogBatch:
     return LogBatch((), (), (), ErrorText(trouble), (), ())
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: WithPartitions) -> None:
     _reads(cluster, NOW_MS)
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
 
 
 def _maps_of(word: str) -> Iterator[str]:
-    """Which files the processes have in memory that have `word` in their commands."""
+    """Returns the files mapped by the processes that have `word` in their commands."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if word in (process / "cmdline").read_text():

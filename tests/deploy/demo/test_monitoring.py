@@ -76,7 +76,7 @@ def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
 
 
 class Told:
-    """What came to the webhook."""
+    """The notices that came to the webhook."""
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []

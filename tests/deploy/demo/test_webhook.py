@@ -1,4 +1,4 @@
-"""What the demo's webhook tells of Alertmanager's notifications."""
+"""The demo's webhook prints Alertmanager's notifications."""
 
 from __future__ import annotations
 

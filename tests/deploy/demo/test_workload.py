@@ -197,7 +197,7 @@ def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, p
 
 
 @pytest.mark.broker
-def test_the_partitions_of_a_topic_are_asked_for_until_the_broker_is_there_again(make_broker: MakeBroker) -> None:
+def test_partitions_are_requested_until_the_broker_is_back(make_broker: MakeBroker) -> None:
     broker = make_broker("3.9.2")
     create_topic(broker.bootstrap, "shop", partitions=5)
     broker.kill()

@@ -43,7 +43,7 @@ class Service(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a request: its status, NO_BROKERS, CLOSED or UNFINISHED."""
+    """The outcome of a request: its status, NO_BROKERS, CLOSED or UNFINISHED."""
 
     number: int
     outcome: str

@@ -113,7 +113,7 @@ def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password(monkeypatch: p
     assert hashed == ["wrong", "wrong"]
 
 
-def test_keys_of_the_store_are_read_every_two_seconds_and_outlive_the_store() -> None:
+def test_keys_are_read_every_two_seconds_and_outlive_the_store() -> None:
     key, read = new_key(), Keys()
     read.keys = [key]
     here = Authenticator(AuthConfig(keys=True), {}, read)

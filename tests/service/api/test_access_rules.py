@@ -1,4 +1,4 @@
-"""What passes, what is refused, and what either one shows: hosts, other sites, wrong keys, other clusters."""
+"""Requests that pass and that are refused: hosts, other sites, wrong keys, other clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,11 +28,6 @@ from tests.helpers.waiting import wait_until_equal
 
 C = "/api/v1/clusters/orders"
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What one surface calls an id, every other one takes for that id: JSON, pages, metrics, the terminal; and what looks
+"""The name of an id on one surface is taken by every other one: JSON, pages, metrics, the terminal; and what looks
 like another id is told from it."""
 
 from __future__ import annotations
@@ -56,12 +56,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     yield cluster.url
     cluster.close()
-
-
-@pytest.fixture(scope="module")
-def client(store: str) -> Iterator[TestClient]:
-    with client_of(store) as client:
-        yield client
 
 
 def get(client: TestClient, path: str) -> Any:

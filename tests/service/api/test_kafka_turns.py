@@ -1,4 +1,4 @@
-"""Who asks Kafka waits for those before; markers, health and metrics do not wait for questions. A broker that accepts
+"""Requests to Kafka wait for those before; markers, health and metrics do not wait for questions. A broker that accepts
 connections and says nothing."""
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +38,11 @@ class Tailing(SeededCluster):
         self.ledger.apply(LedgerBatch((read,), (volume,), markers), NOW_MS)
 
 
+pytestmark = pytest.mark.cluster(of=Tailing)
+
+
 def marker(offset: int, producer_id: int = PID, *, is_commit: bool = True, at_ms: int = NOW_MS - 50_000) -> Marker:
     return Marker("pay", 0, 0, offset, producer_id, 3, 5, is_commit, at_ms)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Tailing]:
-    cluster = Tailing(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 def get(cluster: SeededCluster, path: str, status: int = 200) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,6 @@ from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
 CLUSTER = "/api/v1/clusters/orders"
 PATH = f"{CLUSTER}/partitions"
 SINCE = "2026-09-21T14:13:30.123Z"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 def get(cluster: WithPartitions, path: str = f"{PATH}/orders/0") -> Any:

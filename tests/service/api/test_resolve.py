@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,11 +39,6 @@ from tests.helpers.resolving import (
     shows,
 )
 from tests.helpers.stores import NOW_MS, Id
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture
@@ -342,7 +336,7 @@ def test_a_log_that_is_not_read_to_its_end(here: ResolveApi) -> None:
 
 
 def test_a_log_that_was_read_from_another_leader(here: ResolveApi) -> None:
-    """What it held then may be cut off."""
+    """The records of the former leader may be cut off."""
     here.brokers.log_ends(1, epoch=6)
     refused(here, "the transaction log is not read to its end")
 

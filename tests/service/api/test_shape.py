@@ -41,7 +41,7 @@ def test_a_field_with_a_default_is_left_out_and_every_other_one_is_null() -> Non
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_digits_stand_behind_each_number_that_no_double_can_hold_at_any_depth(sign: int) -> None:
+def test_digits_follow_each_number_that_no_double_can_hold_at_any_depth(sign: int) -> None:
     body = to_json(deep(sign * WIDE, exact=sign * EXACT_UP_TO, wide=sign * WIDE))
     number = sign * WIDE
     assert json.loads(body) == {

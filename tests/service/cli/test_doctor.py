@@ -1,4 +1,4 @@
-"""What flags and a client.properties tell of who we are and what we would watch; what cannot begin."""
+"""Doctor reads flags and client.properties: our principal, the watched topics, and errors at the start."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
     assert words in err
 
 
-def test_a_marker_at_the_head_of_a_topic_that_was_created_again_ends_nothing(
+def test_a_marker_at_the_head_of_a_recreated_topic_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """C13: also where only the second of two such markers is asked for."""

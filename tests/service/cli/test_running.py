@@ -200,7 +200,7 @@ def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
 
 
 def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
-    """What a user types while the service runs."""
+    """Commands that a user types while the service runs."""
     seeded = SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}")
     late = open_id("billing-1", 200_000, producer_id=7, producer_epoch=2)
     ended = [Id(b"done-%03d" % n, states.COMPLETE_COMMIT, commits=1) for n in range(250)]

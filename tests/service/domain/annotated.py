@@ -43,7 +43,7 @@ def annotated(text: str) -> Annotated:
 
 
 def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
-    """What the journal tells, in the same form; offsets count from 0."""
+    """Returns the judgement of the journal in the same form; offsets count from 0."""
     last = _causes(records)
     return {offset: Said(_causes(records[: offset + 1])[offset], pair) for offset, pair in last.items()}
 
@@ -54,7 +54,7 @@ def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
 
 
 def while_open(records: Sequence[LogRecord]) -> set[Pair]:
-    """What is said at some time while the log grows, before a cause is settled."""
+    """Returns the judgement at some time while the log grows, before a cause is settled."""
     found = set()
     for number in range(len(records)):
         steps = pairs(records[: number + 1])

@@ -53,7 +53,7 @@ def _record(before: LogRecord | None, offset: int, at: str, what: str, *fields: 
 
 
 class Told(NamedTuple):
-    """What is known once all of a log is judged: rows with the causes they ended with, and what was counted."""
+    """The result of judging a whole log: rows with the causes they ended with, and what was counted."""
 
     last_abort: LastAbort
     rows: tuple[Transition, ...]

@@ -1,4 +1,4 @@
-"""What doctor says of what was seen: gaps, trust and ACLs, without a broker."""
+"""Doctor's lines about observed facts: gaps, trust and ACLs, without a broker."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_where_all_can_be_seen_all_is_certain_but_what_groups_read() -> None:
     assert set(found.values()) == {(CERTAIN, "")}
 
 
-def test_a_broker_that_does_not_answer_is_named_with_its_address_and_what_it_costs() -> None:
+def test_an_unresponsive_broker_is_named_with_its_address_and_its_cost() -> None:
     away = BrokerReport(2, "10.0.0.7", 9093, "timed out", {}, None)
     seen = FINE._replace(brokers=(BROKER, away))
     assert gaps(seen) == [
@@ -111,7 +111,7 @@ def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
     assert (found.trust, "at most likely on payments" in found.why) == (CERTAIN, True)
 
 
-def test_share_groups_that_cannot_be_judged_are_named_and_nothing_is_certain_then() -> None:
+def test_unjudged_share_groups_are_named_and_nothing_is_certain_then() -> None:
     denied = FINE.groups._replace(share_not_judged=("jobs", "workers"), share_why=ShareLevelNotReported())
     seen = FINE._replace(groups=denied)
     (gap,) = gaps(seen)
@@ -164,7 +164,7 @@ def test_a_clock_that_is_off_is_pointed_out_and_no_gap() -> None:
     assert [line.mark for line in lines(near) if line.what == "clock"] != [NOTE]
 
 
-def test_a_topic_of_topics_that_does_not_exist_is_said_to_be_a_mistake_and_no_permission() -> None:
+def test_a_watched_topic_that_does_not_exist_is_a_mistake_not_a_permission() -> None:
     seen = FINE._replace(topics=TOPICS._replace(globs=("orders", "oders"), absent=("oders",)))
     assert gaps(seen) == []
     assert [line.text for line in lines(seen) if line.mark == NOTE and "oders" in line.text] == [
@@ -284,7 +284,7 @@ def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
     assert first_lines(mixed)["this is"].startswith("Kafka 4.2 and 4.3, by metadata.version up to 28 and 30;")
 
 
-def test_brokers_without_a_log_are_told_by_what_they_show_and_not_by_a_guess() -> None:
+def test_brokers_without_a_log_are_known_by_what_they_show_not_by_a_guess() -> None:
     told = first_lines(OTHER)
     assert told["this is"] == (
         "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not known;"

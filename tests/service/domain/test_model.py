@@ -1,4 +1,4 @@
-"""What is judged, against a model that knows: `certain` is never wrong, however little of the log is left."""
+"""Judgements against a model that knows the truth: `certain` is never wrong, however little of the log is left."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
 
 @given(lives())
 @settings(max_examples=300)
-def test_it_makes_no_difference_whether_the_log_is_read_at_once_or_as_it_grows(life: Coordinator) -> None:
+def test_the_log_gives_the_same_read_at_once_or_as_it_grows(life: Coordinator) -> None:
     """Read as it grows, an open cause is settled as soon as no record can change it."""
     unskewed = [r for r in life.log if r.timestamp_ms >= max(p.timestamp_ms for p in life.log[: r.offset + 1])]
     assert judged(pairs(unskewed), settles_early=True)[1:] == judged(pairs(unskewed))[1:]

@@ -1,4 +1,4 @@
-"""What became of the offsets of small logs, batch by batch; the rules of `ProducerAppendInfo` and of compaction."""
+"""Fates of the offsets of small logs, batch by batch; the rules of `ProducerAppendInfo` and of compaction."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_marker_ends_what_its_producer_wrote_before_it_and_no_other(offset: in
     assert explained(LOG, offset, to, end=20, lso=19) == spans
 
 
-def test_neighbouring_batches_of_one_transaction_are_one_span_and_those_of_two_are_not() -> None:
+def test_neighbouring_batches_are_one_span_only_in_one_transaction() -> None:
     log = "0+2 a, 2+2 a, 4+2 b, 6+2 a, 8 C a, 9+2 a, 11 C a, 12 C b"
     assert explained(log, 1, 10, end=13) == [
         "1-3 committed a 8",
@@ -91,7 +91,7 @@ def test_neighbouring_batches_of_one_transaction_are_one_span_and_those_of_two_a
     ]
 
 
-def test_records_of_another_epoch_end_with_the_same_marker_but_are_no_one_span() -> None:
+def test_records_of_two_epochs_end_with_one_marker_but_are_two_spans() -> None:
     early, late, marker = (
         BatchOffsets(0, 2, 7, 3, True),
         BatchOffsets(2, 4, 7, 4, True),
@@ -104,7 +104,7 @@ def test_records_of_another_epoch_end_with_the_same_marker_but_are_no_one_span()
     ]
 
 
-def test_reading_goes_on_behind_the_asked_offsets_only_while_a_marker_is_missing() -> None:
+def test_reading_passes_the_request_only_while_a_marker_is_missing() -> None:
     pieces = parse(LOG)
     walk = SpanBuilder(0, 1)
     taken = 0

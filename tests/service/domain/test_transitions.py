@@ -1,4 +1,4 @@
-"""Which record may follow which, and what is said where Kafka would not have written that."""
+"""The order in which records may follow, and the answer where Kafka would not have written them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an abort happened, from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
+"""The cause of an abort, from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_an_abort_of_nothing_is_no_transaction(before: str) -> None:
     assert story.counts == told(f"10 {before}").counts
 
 
-def test_an_abort_of_nothing_is_known_by_its_times_where_the_predecessor_is_gone() -> None:
+def test_an_empty_abort_is_known_by_its_times_without_its_predecessor() -> None:
     assert told("20 PrepareAbort(7,6) partitions=0 start=20").abort == "empty_abort certain"
     assert told("10 Ongoing(7,5)\n20 PrepareAbort(7,6) partitions=0 start=10").abort == "empty_abort likely"
 

@@ -19,6 +19,6 @@ def test_whatever_is_said_of_an_abort_has_its_sentences(log: list[LogRecord]) ->
             assert why_ended(row.cause, row.confidence)
 
 
-def test_a_commit_is_explained_where_another_transaction_may_have_been_meant() -> None:
+def test_a_commit_that_may_have_been_meant_for_another_is_explained() -> None:
     assert why_ended(CauseCode.COMMIT, Confidence.CERTAIN) is None
     assert "Its records are committed: that is certain." in (why_ended(CauseCode.COMMIT, Confidence.LIKELY) or "")

@@ -1,4 +1,4 @@
-"""What a cluster tells of itself, by real brokers."""
+"""Metadata of a cluster, from real brokers."""
 
 from __future__ import annotations
 

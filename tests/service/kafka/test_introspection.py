@@ -1,9 +1,8 @@
-"""What brokers tell of transactions, and what a marker by hand does to one."""
+"""Answers of brokers about transactions, and the effect of a manual marker."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,6 @@ from service.kafka.metadata import TopicLayout, all_topics
 from service.kafka.offsets import offset_at_time
 from service.kafka.producers import AT_ONCE, Producers, describe_owners, describe_producers
 from service.kafka.transactions import ListedId, list_transactions
-from tests.helpers.brokers import connect
 from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
 from tests.integration.producers import open_producer, transact
 from tests.service.kafka.asking import new_topic, open_transaction
@@ -28,12 +26,6 @@ pytestmark = pytest.mark.broker
 
 NODE = 1
 MISSING, NOT_LEADER, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 6, 75, 47
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[KafkaClient]:
-    with connect(broker.bootstrap) as connected:
-        yield connected
 
 
 def ends(client: KafkaClient, layout: TopicLayout) -> Ends:

@@ -73,7 +73,7 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """What executors hand over of records in log order, said in code: one pair after another."""
+    """Returns the rows that executors make of records in log order: one pair after another."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)

@@ -64,7 +64,7 @@ def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, e
 
 
 def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
-    """Who aborts a committed transaction is not to be hidden behind our COMMIT."""
+    """The abort of a committed transaction must not be hidden behind our COMMIT."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit.is_marker_ours(attempts, False, NOW_MS) is False
     assert audit.is_marker_ours(attempts, None, NOW_MS) is True

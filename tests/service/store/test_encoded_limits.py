@@ -56,7 +56,7 @@ def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_00
 
 
 def arrived(log: Sequence[bytes], lo: int) -> LogBatch:
-    """What executors hand to the driver."""
+    """Returns the rows that executors hand to the driver."""
     columns = decode([Chunk(0, lo, lo + len(log), b"".join(log))])
     assert (len(columns), columns.rejects, columns.broken) == (len(log), (), ())
     rows = [

@@ -86,7 +86,7 @@ def test_a_record_that_was_left_behind_is_told_with_its_own_partitions(cluster: 
     assert (now.partitions, now.is_left_behind) == ((), False)
 
 
-def test_an_undecodable_record_may_be_of_any_producer_also_where_it_was_left_behind(cluster: Cluster) -> None:
+def test_an_undecodable_record_may_be_of_any_producer_even_if_left_behind(cluster: Cluster) -> None:
     cluster.start(dict.fromkeys(range(8), 0))
     log(cluster, [entry(0, states.UNKNOWN, b"exp-c")], partition=2)
     log(cluster, transaction(0, b"exp-c", start_ms=2_000, pid=1000), partition=3)

@@ -1,4 +1,4 @@
-"""What is older than it is kept goes, a piece at a time, and nothing else."""
+"""Rows past their retention are deleted, a piece at a time, and nothing else."""
 
 from __future__ import annotations
 

@@ -97,9 +97,7 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
 
 
 @pytest.mark.parametrize("is_back", [False, True])
-def test_an_administrators_fence_is_told_once_the_application_did_not_come_back(
-    cluster: Cluster, is_back: bool
-) -> None:
+def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Cluster, is_back: bool) -> None:
     """Kafka Connect fences its own ids with the administrator's request, and starts them at once."""
     cluster.start({0: 0})
     at_ms = NOW_MS - 60_000
@@ -128,7 +126,7 @@ def told_of_abort(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     return prepare.cause, prepare.confidence, one.aborts_fenced, one.aborts_admin
 
 
-def test_a_decision_that_is_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:
+def test_a_decision_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:
     cluster.start({0: 0})
     log = committed(0, minutes_ago(2), markers_ms=5_000)
     again = entry(2, states.PREPARE_COMMIT, start_ms=log[1].record.start_ms, at_ms=minutes_ago(2) - 2_000)

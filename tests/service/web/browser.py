@@ -85,8 +85,8 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browse(chromium: Browser) -> Iterator[Browse]:
-    """A tab in a context of its own: `browse(cluster.url)` or `browse(app)` at a server of its own, `browse("http://…")`
-    at one that runs."""
+    """A tab in a context of its own: `browse(cluster.url)` or `browse(app)` at a server of its own,
+    `browse("http://…")` at one that runs."""
     with ExitStack() as running:
         tabs: list[Tab] = []
 

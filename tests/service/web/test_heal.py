@@ -1,4 +1,4 @@
-"""Whether it heals, in words; and what findings are about."""
+"""Words for recovery, and for the subjects of findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ended in the last hour, from the store."""
+"""Ends of the last hour, from the store."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch
 from tests.service.store.logs import read as read_range
 from tests.service.web.stories import HOUR_MS, empty_store
+
+pytestmark = pytest.mark.cluster(of=empty_store)
 
 
 def last_hour(cluster: WithPartitions) -> LastHour | None:

@@ -1,10 +1,9 @@
-"""Whose an offset is and what became of it, told on the page of its partition; Kafka is played by a list of batches."""
+"""The owner and the fate of an offset, on the page of its partition; Kafka is played by a list of batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,13 +25,6 @@ from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.page_text import PageText, page_of
 
 HERE = "/clusters/orders/partitions/orders/0"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 @pytest.mark.parametrize(

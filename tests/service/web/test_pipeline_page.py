@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +44,13 @@ ALL_CONFIGS = {
 }
 
 
-def store(tmp_path: Path, **more: Any) -> WithPartitions:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", **more)
+def described(url: str, **more: Any) -> WithPartitions:
+    cluster = WithPartitions(url, **more)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION | {"configs": ALL_CONFIGS}, NOW_MS)
     return cluster
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = store(tmp_path)
-    yield cluster
-    cluster.close()
+pytestmark = pytest.mark.cluster(of=described)
 
 
 def unknown(page: PageText) -> list[str]:
@@ -173,8 +168,8 @@ def test_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
     assert page.texts["cell-0"] == "0 lag 3"
 
 
-def test_coordinators_as_cells_with_a_table(tmp_path: Path) -> None:
-    cluster = store(tmp_path, partitions=4)
+def test_coordinators_as_cells_with_a_table(url: str) -> None:
+    cluster = described(url, partitions=4)
     for number in range(3):
         cluster.read([Id(b"a%d" % number)], partition=number, behind=240 if number == 1 else 0)
     cluster.look(moving_partition())

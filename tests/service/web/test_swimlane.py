@@ -121,7 +121,7 @@ def test_labels_that_would_touch_are_left_out() -> None:
     assert all(later.x - earlier.x >= 3.6 for earlier, later in pairwise(kept))
 
 
-def test_a_producer_id_lasts_until_the_next_one_and_its_rotation_is_routine() -> None:
+def test_a_producer_id_lasts_until_the_next_and_rotation_is_routine() -> None:
     first = ProducerRow(2091, FROM - 99_000, FROM + 90_000, 3, 32_766)
     second = ProducerRow(6014, FROM + 90_000, NOW, 0, 44)
     told = bands_of(AXIS, NOW, [second, first])

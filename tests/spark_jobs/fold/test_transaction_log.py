@@ -76,7 +76,8 @@ def told(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def kept(batch: LogBatch) -> tuple[Any, ...]:
-    """What the store makes of a batch, however much of it executors judged: rows, what stories tell, histograms."""
+    """Returns the result of a batch in the store, however much of it executors judged: rows, what stories tell,
+    histograms."""
     durations = Counter[tuple[str, int]]()
     for one in batch.durations:
         durations.update({(one.kind, index): n for index, n in enumerate(one.buckets)})

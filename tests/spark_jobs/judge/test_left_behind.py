@@ -120,7 +120,7 @@ def test_what_no_coordinator_knows_is_not_overdue(cluster: Cluster, reader: Engi
     assert any(q.was_left_behind for q in judged.coordinators.asked)
 
 
-def test_what_a_coordinator_of_before_still_knows_is_overdue_with_the_reason(cluster: Cluster, reader: Engine) -> None:
+def test_an_id_that_a_former_coordinator_knows_is_overdue_with_the_reason(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators(knows=True))
     for round_ in range(3):
         found = judged.at(NOW_MS + 1_000 * round_)

@@ -1,4 +1,4 @@
-"""What is read of the transactions open on `__consumer_offsets`: once, on and on where they write, within bounds."""
+"""Reads of the transactions open on `__consumer_offsets`: once, on and on where they write, within bounds."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_groups_are_named_with_the_transaction_that_has_their_offsets(reading: R
     assert reading.unread(at_ms=2 * BEHIND_MS) == ()
 
 
-def test_what_is_read_to_its_newest_batch_is_read_again_only_where_it_writes_more(reading: Reading) -> None:
+def test_what_is_read_to_its_newest_batch_is_read_again_only_if_it_grows(reading: Reading) -> None:
     reading.found, reading.reached = {PID: commits(BILLING)}, 120
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS)

@@ -1,4 +1,4 @@
-"""Why a marker is missing is said only of brokers of which it is known: what a bug does depends on their release."""
+"""The cause of a missing marker is named only for known brokers: a bug's effect depends on their release."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_levels(*levels: int | None) -> list[dict[str, Any]]:
 
 
 def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
-    """What the finding says of why it hangs."""
+    """Returns the cause that the finding names."""
     if brokers is not None:
         described = {"brokers": brokers, "features": {}, "configs": {}}
         describe(lab.cluster.engine, lab.cluster.id, described, NOW_MS)

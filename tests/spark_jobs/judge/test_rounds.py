@@ -1,4 +1,4 @@
-"""What the judge finds is the same in whatever pieces the log is read: a slow machine tells the same, only later."""
+"""Findings are the same in whatever pieces the log is read: a slow machine finds the same, only later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": {"value":
 
 
 class Ended(NamedTuple):
-    """What ends a transaction of an id, or the id, and when: seconds after NOW_MS."""
+    """The end of a transaction of an id, or of the id, and its time: seconds after NOW_MS."""
 
     at_s: float
     name: str
@@ -92,7 +92,7 @@ class Watched:
             self.round(from_s + 2 * n)
 
     def found(self) -> dict[Key, int]:
-        """How often what was ever found has happened. The ids lie in whatever partition a test puts them, as if
+        """Returns the count of every finding there ever was. The ids lie in whatever partition a test puts them, as if
         partitions had been added to the log: that finding is left out."""
         with self.reader.connect() as connection:
             found = {key: one.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
@@ -108,7 +108,7 @@ def _text(name: bytes | None) -> str | None:
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes long is judged less often: here the clock alone decides."""
+    """Slow work is judged less often: here the clock alone decides."""
     monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
 
 
@@ -126,7 +126,7 @@ OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay
 
 
 def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
-    """What is found where all of it is read in one piece."""
+    """Returns the findings if all of the log is read in one piece."""
     whole = watch()
     now_s = max(one.at_s for one in ended) + 1
     whole.round(now_s, *ended)

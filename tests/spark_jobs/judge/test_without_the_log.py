@@ -86,7 +86,7 @@ class Blind(Lab):
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
 
     def relation(self, now_ms: int) -> tuple[str, str | None]:
-        """What is said of the entry where people ask."""
+        """Returns the relation of the entry that users see."""
         self.watched.see(look(now_ms), now_ms=now_ms)
         with self.reader.connect() as connection:
             rows = partitions.stalled(connection, self.cluster.id)
@@ -205,7 +205,7 @@ def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | Non
         assert lab.at(NOW_MS + (2 + n) * S + 100) is None
 
 
-def test_a_coordinator_that_completes_a_transaction_adds_no_partition_meanwhile(lab: Blind) -> None:
+def test_a_coordinator_that_completes_a_transaction_adds_no_partition(lab: Blind) -> None:
     """The coordinator refuses (CONCURRENT_TRANSACTIONS), and a client that was early asks again."""
     lab.denied()
     lab.opened(NOW_MS)
@@ -228,7 +228,7 @@ def test_two_answers_within_a_moment_are_one(lab: Blind) -> None:
     assert lab.at(NOW_MS + 2 * S) is None
 
 
-def test_a_look_at_the_partition_from_before_the_second_answer_does_not_confirm(lab: Blind) -> None:
+def test_a_sample_from_before_the_second_answer_does_not_confirm(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
@@ -267,7 +267,7 @@ def test_coordinators_are_not_asked_while_the_log_is_being_read(lab: Blind) -> N
     assert lab.prober.asked == []
 
 
-def test_long_transactions_are_asked_about_seldom_and_their_partitions_not_at_all(lab: Blind) -> None:
+def test_long_transactions_are_asked_about_seldom_their_partitions_never(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(0, 20 * ASK_AGAIN_MS, 250):

@@ -57,7 +57,7 @@ def test_environments_do_not_mix(scratch: Path) -> None:
     assert run(scratch, "shows", SECOND="2").communicate(timeout=LIMIT_S)[0] == "None 2\n"
 
 
-def test_a_planner_names_itself_to_the_jvm_and_ends_quietly_with_the_connection(scratch: Path) -> None:
+def test_a_planner_names_itself_to_the_jvm_and_ends_with_the_connection(scratch: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(scratch / "jvm.sock"))
         listening.listen()

@@ -47,7 +47,7 @@ def test_it_is_connected_before_it_has_imported_anything(tmp_path: Path) -> None
         process.communicate()
 
 
-def test_a_planner_speaks_over_the_connection_that_was_made_and_ends_quietly(tmp_path: Path) -> None:
+def test_a_planner_uses_the_connection_that_was_made_and_ends_quietly(tmp_path: Path) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(tmp_path / "jvm.sock"))
     listening.listen()

@@ -127,7 +127,7 @@ def test_a_direct_batch_is_stored_without_any_micro_batch(tmp_path: Path) -> Non
     assert stored == ["one", "two"]
 
 
-def test_a_direct_batch_is_stored_before_the_micro_batch_that_was_planned_after_it(tmp_path: Path) -> None:
+def test_a_direct_batch_is_stored_before_the_micro_batch_planned_after_it(tmp_path: Path) -> None:
     stored: list[str | None] = []
     is_storing, may_go_on = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""What the planner makes of a log that is not the one it knew. A real broker, no Spark."""
+"""The planner and a log that is not the one it knew. A real broker, no Spark."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Planned:
         admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
-        """What is to be read by partition, first words first, planned again until the trouble is `until`: a broker
-        takes its time until all of a topic answers."""
+        """Returns the ranges to read by partition, the first of each, planned again until the trouble is `until`: a
+        broker takes its time until all of a topic answers."""
         told: dict[int, RangeRead] = {}
 
         def trouble() -> Reason | None:

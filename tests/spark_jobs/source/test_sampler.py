@@ -1,4 +1,4 @@
-"""What the sampler tells and has read, look by look, of brokers that answer what a test says. No network, no clock."""
+"""Samples and reads of the sampler, from brokers that answer as a test says. No network, no clock."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cluster:
         return self.sampler.next_sample()
 
     def looks(self, times: int = 1) -> list[PartitionObservation]:
-        """What is told after so many more looks."""
+        """Returns the observations of so many more samples."""
         self.look(times)
         return list(self.take().seen.observations)
 
@@ -100,7 +100,7 @@ def cluster() -> Cluster:
     return found
 
 
-def test_the_first_sample_has_all_and_the_next_ones_nothing_until_something_changes() -> None:
+def test_the_first_sample_has_everything_and_later_ones_only_changes() -> None:
     cluster = Cluster()
     cluster.topic("orders", 2)
     cluster.topic("__consumer_offsets")
@@ -219,7 +219,7 @@ def log_at(offset: int) -> dict[int, LogEnd]:
 
 @pytest.mark.parametrize("watch", [EVERYTHING, WatchedTopics(("orders",))])
 def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTopics) -> None:
-    """Whether or not the transaction log itself is to be watched."""
+    """With and without the transaction log among the watched topics."""
     cluster = Cluster(watch)
     cluster.topic("orders")
     cluster.topic(LOG)
@@ -397,7 +397,7 @@ def test_what_is_not_watched_is_counted() -> None:
     assert seen.not_covered == 6
 
 
-def test_a_stalled_partition_is_read_every_other_second_and_the_cost_has_a_limit(
+def test_a_stalled_partition_is_read_every_other_second_at_bounded_cost(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "READS_AT_ONCE", 2)

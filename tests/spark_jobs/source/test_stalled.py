@@ -1,4 +1,4 @@
-"""What is read of stalled partitions, from a broker that answers what a test says. No network."""
+"""Reads of stalled partitions, from a broker that answers as a test says. No network."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader)
     assert (found.base_offset, found.producer_id) == (11, 2)
 
 
-def test_only_what_was_written_since_is_read_when_the_high_watermark_moves_on(leader: Leader) -> None:
+def test_only_new_records_are_read_when_the_high_watermark_moves_on(leader: Leader) -> None:
     size = len(leader.log)
     leader.read()
     leader.log, leader.end = data(11, 2), 12
@@ -152,7 +152,7 @@ def test_no_permission_to_read_is_told_once(leader: Leader) -> None:
     assert (told.first, told.entries, told.described, told.is_whole) == (None, (), False, False)
 
 
-def test_an_lso_below_the_log_start_has_no_batch_and_nothing_is_wrong_with_that(leader: Leader) -> None:
+def test_an_lso_below_the_log_start_has_no_batch_and_no_error(leader: Leader) -> None:
     (told,) = leader.read(ask(log_start=11))
     assert leader.fetches == []
     assert (told.first, told.why, [e.start_offset for e in told.entries]) == (None, None, [10])

@@ -141,7 +141,7 @@ def test_where_the_isolation_level_is_not_known_the_title_says_so() -> None:
     assert "Kafka does not report its isolation level" in one.summary
 
 
-def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_it_heals() -> None:
+def test_a_long_legal_transaction_is_reported_with_the_time_it_heals() -> None:
     one = blocker(RelationKind.OPEN, timeout_ms=5 * M)
     assert found([victim(stalled_ms=M - 1)], one) == []
     (long,) = found([victim(stalled_ms=M)], one)
@@ -238,7 +238,7 @@ def test_the_same_facts_give_the_same_words() -> None:
     assert found([before], blocker(RelationKind.HANGING)) == found([later], blocker(RelationKind.HANGING))
 
 
-def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() -> None:
+def test_a_pending_offset_of_a_known_transaction_waits_for_that_one_alone() -> None:
     one = victim(GroupRelation.UNSTABLE_OFFSETS)
     one = one._replace(offset=one.offset._replace(producer_id=8))
     legal = blocker(RelationKind.OPEN, HOME, timeout_ms=5 * M)

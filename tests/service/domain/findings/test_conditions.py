@@ -41,7 +41,7 @@ def test_overdue(one: IdState, severity: str | None, confidence: str | None) -> 
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
 
-def test_overdue_needs_a_log_that_was_read_to_an_end_asked_for_after_the_deadline() -> None:
+def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
     """Read until then the log might still hold the abort."""
     one = id_now(age_ms=DUE + M)
     assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
