@@ -144,8 +144,8 @@ def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
             began = time.monotonic()
             rows = kafka_transactions(broker, "find-hanging", "--broker-id", "1", *more)
             seconds.append(time.monotonic() - began)
-            told = {int(row["ProducerId"]) for row in rows}
-            right, false = max(right, len(told & hanging)), false + len(told - hanging)
+            reported = {int(row["ProducerId"]) for row in rows}
+            right, false = max(right, len(reported & hanging)), false + len(reported - hanging)
         yield Figure(f"find-hanging {name}: of {len(hanging)} it found", right, "")
         yield Figure(f"find-hanging {name}: false alarms in {TOOL_RUNS} runs", false, "")
         yield Figure(f"find-hanging {name}: a run", statistics.median(seconds), "s")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """`bar` None: only told. `at_least`: the bar is a floor (a rate), otherwise a ceiling (a time, a size)."""
+    """`bar` None: only reported. `at_least`: the bar is a floor (a rate), otherwise a ceiling (a time, a size)."""
 
     name: str
     value: float

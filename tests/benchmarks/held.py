@@ -43,10 +43,10 @@ class BatchCounter:
 
     def __call__(self, answer: bytes) -> bytes:
         found = FetchResponse.decode(answer, version=_FETCH_VERSION, header=True)
-        told = [p for topic in found.responses if topic.topic == HELD for p in topic.partitions]
+        reported = [p for topic in found.responses if topic.topic == HELD for p in topic.partitions]
         with self._lock:
-            self.fetches += bool(told)
-            for one in told:
+            self.fetches += bool(reported)
+            for one in reported:
                 batches = [header.base_offset for header in read_headers(bytes(one.records or b""))]
                 self.reads.update((one.partition_index, one.last_stable_offset, offset) for offset in batches)
                 self.empty += not batches

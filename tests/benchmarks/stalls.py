@@ -26,7 +26,7 @@ NAMED_S = 3.0
 MANY, FEW = max(WATCHED), 10
 STOPPED, STOPPED_PARTITIONS, OF_A_TRANSACTION = "stopped", 500, 50
 IDLE_S = 60
-"""Twice as long as it takes until every partition is told of again."""
+"""Twice as long as it takes until every partition is reported again."""
 SETTLE_S = 30
 ROUNDS = 5
 POLL_S = 0.05
@@ -139,10 +139,10 @@ def wait_until_watched(watched: Watched, partitions: int) -> None:
     give_up = time.monotonic() + TIMEOUT_S
     try:
         while True:
-            told = (rest.get("") or {}).get("partitions", {})
-            if told.get("watched", 0) >= partitions and not told["unknown"]:
+            reported = (rest.get("") or {}).get("partitions", {})
+            if reported.get("watched", 0) >= partitions and not reported["unknown"]:
                 return
-            assert time.monotonic() < give_up, f"{told} instead of {partitions}\n{watched.last_words()}"
+            assert time.monotonic() < give_up, f"{reported} instead of {partitions}\n{watched.last_words()}"
             time.sleep(0.5)
     finally:
         rest.close()

@@ -80,7 +80,7 @@ class Scenario:
     killed_ms: int = 0
 
     def run(self) -> None:
-        """Until all of it has happened, and has been told."""
+        """Until all of it has happened, and has been reported."""
         for topic, partitions in _TOPICS.items():
             create_topic(self.broker.bootstrap, topic, partitions)
         rolled_out = threading.Event()
@@ -199,10 +199,10 @@ class Scenario:
     def _untold(self) -> list[str]:
         if self._found(Kind.CORRELATED_TIMEOUTS):
             return []
-        told = {
+        reported = {
             row.transactional_id.decode() if row.transactional_id else row.prefix for row in self._found(Kind.TIMED_OUT)
         }
-        return sorted({name for name, _ in self.timeouts() if not name.startswith(tuple(told))})
+        return sorted({name for name, _ in self.timeouts() if not name.startswith(tuple(reported))})
 
 
 @contextmanager

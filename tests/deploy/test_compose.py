@@ -59,10 +59,10 @@ def ours(environment: dict[str, str]) -> dict[str, str]:
 
 def test_it_is_a_compose_file() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    told = subprocess.run(
+    result = subprocess.run(
         [*command, str(COMPOSE / "compose.yml")], capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -178,8 +178,8 @@ def test_what_has_no_default_is_asked_for(missing: str) -> None:
 
 
 def test_the_example_has_every_variable() -> None:
-    told = set(re.findall(r"^#?(\w+)=", (COMPOSE / ".env.example").read_text("utf-8"), re.MULTILINE))
-    assert told == variables() | {"COMPOSE_PROFILES"}
+    result = set(re.findall(r"^#?(\w+)=", (COMPOSE / ".env.example").read_text("utf-8"), re.MULTILINE))
+    assert result == variables() | {"COMPOSE_PROFILES"}
 
 
 def test_everything_but_the_demo_stands_without_it(services: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ class Lab:
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """An old client in the middle of a transaction, all of it acknowledged; it stays there until it is told to."""
+        """An old client in the middle of a transaction, all of it acknowledged; it stays there until asked to go on."""
         producer = open_producer(self.bootstrap, name, timeout_ms)
         self._open.append(producer)  # one that is thrown away would say goodbye
         producer.begin_transaction()

@@ -145,16 +145,16 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_free(self, topic: str, partition: int = 0) -> None:
-        """Kafka says so, and so does the application, of which nobody is told to wait any more."""
+        """Kafka says so, and so does the application, which shows no waiting group any more."""
         now = ends(self.connection, topic, partition)
         assert now.last_stable_offset == now.high_watermark
 
-        def told() -> tuple[int, int, Any, list[str]]:
+        def reported() -> tuple[int, int, Any, list[str]]:
             said = self.partition(topic, partition)
             return said["last_stable_offset"], said["high_watermark"], said["blocker"], said["blocked_groups"]
 
         what = f"(LSO, high watermark, blocker, groups) of {topic}-{partition}; {self.app.log}:"
-        wait_until_equal(told, (now.high_watermark, now.high_watermark, None, []), what)
+        wait_until_equal(reported, (now.high_watermark, now.high_watermark, None, []), what)
 
     def wait_for_finding(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
         """The only finding of the kind about this, once it is so."""
@@ -178,12 +178,12 @@ class HangLab(NamedTuple):
             return answer.json()["blocker"] if answer.status_code == 200 else None  # not looked at yet
 
         what = f"what blocks {topic}-{partition} is {word}; {self.app.log}"
-        return wait_until(blocker, lambda told: told is not None and told["relation"] == word, what)
+        return wait_until(blocker, lambda reported: reported is not None and reported["relation"] == word, what)
 
     def assert_nothing_hung(self, topic: str) -> None:
-        """Nobody was told so, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
-        told = [row for row in self.findings_about(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
-        assert told == []
+        """No finding was confirmed, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
+        reported = [row for row in self.findings_about(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
+        assert reported == []
 
     @staticmethod
     def _place(topic: str, partition: int) -> str:

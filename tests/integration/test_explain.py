@@ -160,12 +160,12 @@ def ask(client: TestClient, story: Story, offset: int, to: int | None = None) ->
 def lines(story: Story, body: Any) -> list[str]:
     """As SPANS; producers by their names here, whatever the store calls them."""
     names = {described.producer_id: name for name, described in story.ids.items()}
-    told = []
+    reported = []
     for one in body["spans"]:
         marker = one["marker"] and f"{one['marker']}@{one['marker_offset']}"
         words = (f"{one['from']}-{one['to'] - 1}", one["kind"], names.get(one["producer_id"]), marker)
-        told.append(" ".join(filter(None, words)))
-    return told
+        reported.append(" ".join(filter(None, words)))
+    return reported
 
 
 def test_every_span_and_every_single_offset(story: Story, client: TestClient) -> None:

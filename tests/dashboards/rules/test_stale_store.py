@@ -142,8 +142,8 @@ def _is_silent(series: Series, folder: Path, source: str, after: int) -> bool:
     document = {"rule_files": [str(FOLDER / RULES)], "evaluation_interval": "1m", "tests": tests}
     path.write_text(yaml.safe_dump(document), "utf-8")
     done = run("promtool", "test", "rules", path)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0 or f'alertname="{STALE_NAME}"' in told, told
+    reported = done.stdout + done.stderr
+    assert done.returncode == 0 or f'alertname="{STALE_NAME}"' in reported, reported
     return done.returncode == 0
 
 

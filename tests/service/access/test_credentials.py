@@ -231,6 +231,8 @@ def test_an_attack_of_a_day_is_some_thirty_records() -> None:
 
 def test_an_attack_from_everywhere_is_bounded_too() -> None:
     refusals = Refusals()
-    told = [refusals.add(Refusal(Action.AUTHENTICATE, f"h{n}", "", None, "GET /", "wrong"), 0.0) for n in range(5_000)]
-    assert sum(one is not None for one in told) == 101
+    reported = [
+        refusals.add(Refusal(Action.AUTHENTICATE, f"h{n}", "", None, "GET /", "wrong"), 0.0) for n in range(5_000)
+    ]
+    assert sum(one is not None for one in reported) == 101
     assert sum(one.times for one in refusals.due(10.0)) == 5_000 - 101

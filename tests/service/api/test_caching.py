@@ -1,4 +1,4 @@
-"""ETags: who has an answer already is told so, and never left with an old `as_of` for long."""
+"""ETags: a client that has the answer learns so, and never left with an old `as_of` for long."""
 
 from __future__ import annotations
 

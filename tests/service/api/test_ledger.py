@@ -182,8 +182,8 @@ def test_metrics_of_the_source(cluster: Tailing) -> None:
     cluster.tail(end=14)
     with client_of(cluster.url) as client:
         text = client.get("/metrics").text
-    told = dict(line.rsplit(" ", 1) for line in text.splitlines() if 'source="ledger"' in line)
-    values = {name.split("{")[0].removeprefix("kafka_txn_"): float(value) for name, value in told.items()}
+    reported = dict(line.rsplit(" ", 1) for line in text.splitlines() if 'source="ledger"' in line)
+    values = {name.split("{")[0].removeprefix("kafka_txn_"): float(value) for name, value in reported.items()}
     assert values["pipeline_lag_records"] == 4
     assert values["pipeline_records_total"] == 10
     assert values["pipeline_bytes_total"] == 1_000

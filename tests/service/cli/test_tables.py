@@ -83,9 +83,9 @@ def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithF
     log = [*committed(0, MINUTE - 60_000, pid=7), *committed(3, MINUTE, pid=8)]
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     for more in ((), ("--json",), ("--state", "Ongoing")):
-        told = ask("transactions", "--producer-id", "9", *more)
+        reported = ask("transactions", "--producer-id", "9", *more)
         words = "txnscope transactions: cluster 'orders' has no transactional id with producer id 9\n"
-        assert told == (2, "", words)
+        assert reported == (2, "", words)
     assert ask("transactions", "--producer-id", "7")[0] == 0, "pay had it before"
 
 

@@ -84,7 +84,7 @@ def pairs(records: Sequence[LogRecord]) -> Pairs:
     return tuple(pairwise([NO_RECORD, *records]))
 
 
-def told(records: Sequence[LogRecord] | str) -> Told:
+def reported(records: Sequence[LogRecord] | str) -> Told:
     return judged(pairs(log(records) if isinstance(records, str) else records))
 
 

@@ -108,10 +108,10 @@ def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], ent
 
 
 def test_a_stall_is_judged_when_each_entry_is() -> None:
-    told = [(entry(), Relation(RelationKind.OPEN, None)), (entry(8, 105), Relation(RelationKind.HANGING, None))]
-    assert why_not_judged(STALL, told, NOW_MS) is None
-    told[1] = entry(8, 105), Relation(RelationKind.UNKNOWN, None, LogUnread())
-    assert why_not_judged(STALL, told, NOW_MS) == ProducerUnknown(8, LogUnread())
+    reported = [(entry(), Relation(RelationKind.OPEN, None)), (entry(8, 105), Relation(RelationKind.HANGING, None))]
+    assert why_not_judged(STALL, reported, NOW_MS) is None
+    reported[1] = entry(8, 105), Relation(RelationKind.UNKNOWN, None, LogUnread())
+    assert why_not_judged(STALL, reported, NOW_MS) == ProducerUnknown(8, LogUnread())
 
 
 def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:

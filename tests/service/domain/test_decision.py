@@ -97,8 +97,8 @@ def test_a_recalled_decision_is_derived_again_once() -> None:
 
 
 def test_a_recalled_contradiction_stays() -> None:
-    told = undecided(Contradiction(ErrorText("this"), ErrorText("that")))
-    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(told)
+    reported = undecided(Contradiction(ErrorText("this"), ErrorText("that")))
+    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(reported)
     assert recalled.recalled(verdict(World.COMMIT)) == recalled
     assert read(recalled, verdict(World.COMMIT)) == recalled
 

@@ -197,8 +197,8 @@ def test_a_release_is_not_guessed(level: int | None) -> None:
 )
 def test_a_bug_is_told_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:
     brokers = tuple(BROKER._replace(node=n, newest_metadata_version=level) for n, level in enumerate(levels))
-    told = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
-    assert [text.partition(" participants")[0] for text in told] == ([] if said is None else [said])
+    reported = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
+    assert [text.partition(" participants")[0] for text in reported] == ([] if said is None else [said])
 
 
 def test_markers_need_alter_and_cluster_action_before_38() -> None:
@@ -272,27 +272,27 @@ def first_lines(seen: ClusterReport, records: Sequence[TriedVersion] = (NEWER, O
 
 def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
     seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
-    told = first_lines(seen)
-    assert told["this is"] == (
+    reported = first_lines(seen)
+    assert reported["this is"] == (
         "Kafka 4.3, by metadata.version up to 30; __transaction_state with 50 partitions; transaction.version 2"
     )
-    assert told["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
-    assert told.keys() == {"this is", "tried on", "works", "works in part"}
-    assert told["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
-    assert "hanging transactions" in told["works"]
+    assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
+    assert reported.keys() == {"this is", "tried on", "works", "works in part"}
+    assert reported["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
+    assert "hanging transactions" in reported["works"]
     mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
     assert first_lines(mixed)["this is"].startswith("Kafka 4.2 and 4.3, by metadata.version up to 28 and 30;")
 
 
 def test_brokers_without_a_log_are_known_by_what_they_show_not_by_a_guess() -> None:
-    told = first_lines(OTHER)
-    assert told["this is"] == (
+    reported = first_lines(OTHER)
+    assert reported["this is"] == (
         "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not known;"
         " the brokers list no topic __transaction_state, although they list transactional ids: they keep none, or do"
         " not show it; transaction.version not reported"
     )
-    assert "hanging transactions (likely at most: no __transaction_state is listed" in told["works in part"]
-    assert told["does not work"] == (
+    assert "hanging transactions (likely at most: no __transaction_state is listed" in reported["works in part"]
+    assert reported["does not work"] == (
         "names of blocking producers, causes and history, timeouts and expiry, resolve: writing a missing marker (no"
         " __transaction_state is listed)"
     )
@@ -301,10 +301,10 @@ def test_brokers_without_a_log_are_known_by_what_they_show_not_by_a_guess() -> N
 
 
 def test_before_the_first_transaction_nothing_is_said_to_fail() -> None:
-    told = first_lines(FINE._replace(log=NO_LOG, ids=FINE.ids._replace(listed=0)))
-    assert "there is no __transaction_state yet" in told["this is"]
-    assert "does not work" not in told
-    assert told["not known"].startswith("hanging transactions, names of blocking producers")
+    reported = first_lines(FINE._replace(log=NO_LOG, ids=FINE.ids._replace(listed=0)))
+    assert "there is no __transaction_state yet" in reported["this is"]
+    assert "does not work" not in reported
+    assert reported["not known"].startswith("hanging transactions, names of blocking producers")
 
 
 def test_a_list_that_leaves_out_open_transactions_is_a_gap() -> None:
@@ -326,9 +326,9 @@ def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
             "a.py::test_b": scenario._replace(seen=(SKIPPED_MARKER,)),
         }
     )
-    told = first_lines(FINE, [skipping, OLDER])
-    assert told["tried on"] == "Kafka 4.3.1 on 2026-11-27: 1 of 2 scenarios passed; not a late write"
-    assert told["there"] == "the marker of a partition without a leader is skipped (KAFKA-20734)"
+    reported = first_lines(FINE, [skipping, OLDER])
+    assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: 1 of 2 scenarios passed; not a late write"
+    assert reported["there"] == "the marker of a partition without a leader is skipped (KAFKA-20734)"
     older = FINE._replace(brokers=(BROKER._replace(newest_metadata_version=28),))
     assert first_lines(older)["there"] == (
         "offsets committed outside of a transaction are accepted, and hang; kafka-transactions.sh has no"
@@ -344,6 +344,6 @@ def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
     ("level", "which"), [(28, "Kafka 4.2"), (34, "brokers of a release that is not known"), (None, "brokers of a")]
 )
 def test_of_a_release_without_a_record_nothing_is_claimed(level: int | None, which: str) -> None:
-    told = first_lines(FINE._replace(brokers=(BROKER._replace(newest_metadata_version=level),)), [NEWER])
-    assert told["not known"].startswith(f"all that depends on the release (not tried on {which}")
-    assert not told.keys() & {"tried on", "there"}
+    reported = first_lines(FINE._replace(brokers=(BROKER._replace(newest_metadata_version=level),)), [NEWER])
+    assert reported["not known"].startswith(f"all that depends on the release (not tried on {which}")
+    assert not reported.keys() & {"tried on", "there"}

@@ -39,7 +39,7 @@ def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broke
     with open_transaction(broker.bootstrap, "marked", "marked"):
         assert ends(client, layout) == Ends(0, 0, 1, errors.NONE)
         found = describe_producers(client, NODE, {"marked": [0, 1, 9], "marked-missing": [0]})
-        assert {place: told.error for place, told in found.items()} == {
+        assert {place: reported.error for place, reported in found.items()} == {
             ("marked", 0): errors.NONE,
             ("marked", 1): errors.NONE,
             ("marked", 9): MISSING,
@@ -76,13 +76,15 @@ def test_many_partitions_are_asked_for_in_several_requests(broker: Broker, clien
     new_topic(client, broker.bootstrap, "described-too", AT_ONCE // 2 + 20)
     places = {topic: range(AT_ONCE // 2 + 20) for topic in ("described", "described-too")}
     found = wait_until(
-        lambda: described(client, places), lambda told: not any(told.values()), "every partition to be described"
+        lambda: described(client, places),
+        lambda reported: not any(reported.values()),
+        "every partition to be described",
     )
     assert found.keys() == {(topic, p) for topic, of in places.items() for p in of}
 
 
 def described(client: KafkaClient, places: dict[str, range]) -> dict[tuple[str, int], int]:
-    return {place: told.error for place, told in describe_producers(client, NODE, places).items()}
+    return {place: reported.error for place, reported in describe_producers(client, NODE, places).items()}
 
 
 def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:

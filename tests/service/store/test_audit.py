@@ -21,8 +21,8 @@ def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -
     for attempt in (ATTEMPT, executed, *others):
         audit.record(cluster.engine, cluster.id, attempt)
     with cluster.engine.connect() as connection:
-        told = audit.of_subject(connection, cluster.id, "orders", 3, 7, 100)
-        assert told == [executed._replace(error="no\\nleader"), ATTEMPT]
+        reported = audit.of_subject(connection, cluster.id, "orders", 3, 7, 100)
+        assert reported == [executed._replace(error="no\\nleader"), ATTEMPT]
         assert len(audit.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
         assert audit.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
 

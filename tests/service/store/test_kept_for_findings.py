@@ -183,15 +183,15 @@ def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
 
 
 def deletions(cluster: Cluster) -> Iterator[str]:
-    told: list[str] = []
+    reported: list[str] = []
 
     def keep(_conn: object, _cursor: object, statement: str, *_: object) -> None:
-        told.append(" ".join(statement.split()))
+        reported.append(" ".join(statement.split()))
 
     event.listen(cluster.engine, "before_cursor_execute", keep)
     forget(cluster)
     event.remove(cluster.engine, "before_cursor_execute", keep)
-    return (one for one in told if one.startswith("DELETE"))
+    return (one for one in reported if one.startswith("DELETE"))
 
 
 def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None:

@@ -183,9 +183,9 @@ def test_trouble_is_told_beside_what_could_be_read(cluster: Cluster, writer: Led
     assert status(cluster) == clusters.StatusRow(SourceName.LEDGER, NOW_MS, denied("secret"))
     assert counted(cluster) == (12, 2)
     writer.report_trouble(ErrorText("broker 1\ndoes not answer"))
-    told = status(cluster)
-    assert told is not None
-    assert str(told.error) == "broker 1 does not answer"
+    reported = status(cluster)
+    assert reported is not None
+    assert str(reported.error) == "broker 1 does not answer"
 
 
 def test_topics_no_longer_tailed_are_forgotten_but_their_counts_stay(

@@ -44,7 +44,7 @@ def test_an_id_that_went_on_to_another_producer_id_is_told_with_it(cluster: Clus
 
 
 def test_who_has_it_now_comes_before_who_had_it_and_those_the_latest_first(cluster: Cluster) -> None:
-    """A name is given anew to a producer id only by mistake, of a person or of Kafka: then all of them are told."""
+    """A name is given anew to a producer id only by mistake, of a person or of Kafka: then all of them are named."""
     log(cluster, [entry(0, states.EMPTY, b"a"), entry(1, states.EMPTY, b"b"), entry(2, states.EMPTY, b"c")])
     log(cluster, [entry(3, states.EMPTY, b"b", pid=8), entry(4, states.EMPTY, b"c", pid=9)], lo=3)
     assert [one.transactional_id for one in found(cluster, 7)[7]] == [b"a", b"c", b"b"]

@@ -132,8 +132,8 @@ def test_a_decision_written_again_leaves_the_first_one_in_the_history(cluster: C
     again = entry(2, states.PREPARE_COMMIT, start_ms=log[1].record.start_ms, at_ms=minutes_ago(2) - 2_000)
     complete = log[2]._replace(record=log[2].record._replace(offset=3))
     apply(cluster, [*log[:2], again, complete])
-    told = [(row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Row)]
-    assert told == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
+    reported = [(row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Row)]
+    assert reported == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
 
 
 def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -> None:

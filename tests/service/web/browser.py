@@ -117,7 +117,7 @@ def browse(chromium: Browser) -> Iterator[Browse]:
 
 
 def _listen(page: Page, address: str, complain: Callable[[str], None]) -> None:
-    page.on("console", lambda told: complain(told.text) if told.type in ("error", "warning") else None)
+    page.on("console", lambda reported: complain(reported.text) if reported.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complain(str(error)))
     page.on("request", lambda asked: None if asked.url.startswith(address) else complain(f"asked {asked.url}"))
 

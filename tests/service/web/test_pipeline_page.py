@@ -111,7 +111,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     assert "nothing; limits are assumed" in configs
     assert page.texts["grant-1-1"].endswith("--operation DescribeConfigs --cluster")
     assert "transaction.max.timeout.ms 15 m assumed" in page.texts["configs"]
-    assert "transactional.id.expiration.ms 1 h transaction" in page.texts["configs"], "told by a broker"
+    assert "transactional.id.expiration.ms 1 h transaction" in page.texts["configs"], "reported by a broker"
     assert "3 assumed" in page.texts["source-configs"]
 
 
@@ -189,9 +189,9 @@ def test_gaps_are_told_with_what_was_done(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")], gap=Gap(0, 4_210, "retention"))
     cluster.look(moving_partition())
     page = page_of(cluster.url, PATH)
-    told = page.texts["rejects"].replace("\N{EN DASH}", " ")
-    assert "0 rejects, 1 gap" in told
-    assert "__transaction_state-0@0 4,210 data gap: deleted before they were read" in told
+    reported = page.texts["rejects"].replace("\N{EN DASH}", " ")
+    assert "0 rejects, 1 gap" in reported
+    assert "__transaction_state-0@0 4,210 data gap: deleted before they were read" in reported
     (row,) = unknown(page)
     assert row.endswith("Nothing: the records cannot be read any more.")
 

@@ -145,9 +145,9 @@ def test_with_nothing_hidden_there_is_one_end() -> None:
 def test_a_name_that_does_not_fit_is_left_to_the_table_and_never_cut() -> None:
     long = "w" * 200
     ruler = drawn(HANGS._replace(who=long))
-    told = [line for block in ruler.blocks for label in block.labels for line in label.lines]
-    assert not any("w" * 20 in line for line in told)
-    assert "hanging, 3 records" in told
+    reported = [line for block in ruler.blocks for label in block.labels for line in label.lines]
+    assert not any("w" * 20 in line for line in reported)
+    assert "hanging, 3 records" in reported
     assert ruler.spans[1].who == long
 
 

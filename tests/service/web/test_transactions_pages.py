@@ -581,6 +581,6 @@ def test_a_record_that_was_left_behind_promises_no_end(tmp_path: Path) -> None:
     cluster.read([open_id("exp-a", 5_000)])
     cluster.close()
     with TestClient(create_app(cluster.url, now_ms=lambda: NOW_MS)) as client:
-        told = row_of(get(client, LIST), "exp-a")
-    assert "left behind its record is in __transaction_state-0" in told
-    assert "aborts itself" not in told
+        reported = row_of(get(client, LIST), "exp-a")
+    assert "left behind its record is in __transaction_state-0" in reported
+    assert "aborts itself" not in reported

@@ -273,9 +273,9 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS)
     judged.judge.round(NOW_MS)
     with judged.reader.connect() as connection:
-        (told,) = events_after(connection, 0, 10)
-        assert (told.event, told.cluster, told.finding.kind) == ("opened", "cluster-0", Kind.OVERDUE)
-        assert events_after(connection, told.sequence, 10) == []
+        (reported,) = events_after(connection, 0, 10)
+        assert (reported.event, reported.cluster, reported.finding.kind) == ("opened", "cluster-0", Kind.OVERDUE)
+        assert events_after(connection, reported.sequence, 10) == []
     crowd = [
         {"cluster_id": judged.cluster.id, "finding_id": "x", "event": "opened", "at_ms": 0} for _ in range(EVENTS_KEPT)
     ]

@@ -43,10 +43,10 @@ class Coordinators:
         one = question.stored
         if question.was_left_behind:
             return LeftBehindAnswer(one.transactional_id, one.producer_id, is_known=self.knows)
-        told = states.NAMES[one.state], one.producer_id, one.producer_epoch
+        reported = states.NAMES[one.state], one.producer_id, one.producer_epoch
         if is_left_behind(one.transactional_id, one.partition, 8):
-            told = NOT_FOUND, -1, -1
-        return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS, NOW_MS, *told)
+            reported = NOT_FOUND, -1, -1
+        return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS, NOW_MS, *reported)
 
 
 class Judged:

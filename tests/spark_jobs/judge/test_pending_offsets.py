@@ -149,8 +149,8 @@ def test_transactions_that_are_too_many_are_counted(reading: Reading, monkeypatc
 def test_what_cannot_be_decoded_is_told_with_its_reasons(reading: Reading) -> None:
     reading.found, reading.damaged = {PID: commits(BILLING, unknown_key_version=3, malformed_key=1)}, 1
     reading.look(entry())
-    told = UnreadCommits(HOME, PID, 100, None, (("malformed_key", 1), ("unknown_key_version", 3)), 1)
-    assert reading.unread() == (told,)
+    reported = UnreadCommits(HOME, PID, 100, None, (("malformed_key", 1), ("unknown_key_version", 3)), 1)
+    assert reading.unread() == (reported,)
 
 
 def test_what_cannot_be_read_is_tried_again_and_told_after_a_while(reading: Reading) -> None:

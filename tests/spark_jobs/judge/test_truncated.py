@@ -60,8 +60,8 @@ def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
     assert open_now(judged.cluster, Kind.OVERDUE, NOW_MS) == 31
     with judged.reader.connect() as connection:
         found = load(connection, judged.cluster.id, NOW_MS)
-    told = sum(one.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
-    assert (told, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
+    reported = sum(one.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
+    assert (reported, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
 
 
 def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:

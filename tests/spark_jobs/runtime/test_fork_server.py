@@ -45,8 +45,8 @@ def test_what_is_forked_has_streams_arguments_environment_and_all_imports(scratc
         "print(open('/proc/self/comm').read(), file=sys.stderr)\n"
     )
     process = run(scratch, "tells", "one", "a worker", ASKED="yes")
-    told, said = process.communicate("through the pipe", timeout=LIMIT_S)
-    *shown, pid = told.split()
+    output, said = process.communicate("through the pipe", timeout=LIMIT_S)
+    *shown, pid = output.split()
     assert " ".join(shown) == "['one', 'a worker'] yes through the pipe True"
     assert (int(pid) == process.pid, said.strip(), process.returncode) == (False, "a worker", 0)
 

@@ -188,9 +188,9 @@ def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, 
     here = context(until_ms=now_ms)
     here = here._replace(log=here.log._replace(settled_ms=now_ms))
     settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
-    told = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
-    assert [o.kind for o in told.observations] == [Kind.CHURN] * found
-    assert ((Kind.CHURN, Subject(prefix="etl-")) in told.unsettled) == (not found)
+    reported = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
+    assert [o.kind for o in reported.observations] == [Kind.CHURN] * found
+    assert ((Kind.CHURN, Subject(prefix="etl-")) in reported.unsettled) == (not found)
 
 
 def test_ids_are_not_called_unused_before_their_partition_is_read() -> None:

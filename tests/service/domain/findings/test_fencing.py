@@ -17,12 +17,12 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.store.queries.id_events import REPORTED_CAUSES
 from tests.service.domain.findings.builders import M, S, context
-from tests.service.domain.records import told
+from tests.service.domain.records import reported
 
 
 def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
     """The events that the judge reads of this log of one id, which begins at `at_ms`."""
-    rows = told(log).rows
+    rows = reported(log).rows
     return [
         Event(
             100 * (at_ms + row.at_ms) + crc32(name.encode()) % 100,

@@ -87,7 +87,7 @@ def follow(
     while now_ms < end_ms:
         if cuts is None:
             now_ms += 1 * S
-            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # else nothing is left to be told
+            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # else nothing is left to be reported
                 judged.round(now_ms)
             continue
         now_ms += cuts.randrange(200, 20 * S)
