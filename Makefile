@@ -36,8 +36,8 @@ demo-full: venv ## the same with Prometheus, the alert rules and Alertmanager; a
 
 .PHONY: test
 test: venv system-packages ## the whole test suite, real brokers and a real PostgreSQL included
-	$(BIN)/pytest -m "not alone" --numprocesses 4 --dist loadfile --no-loadscope-reorder
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -m "not alone" --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 30 --durations-min 5
+	$(BIN)/pytest -m alone --durations 30 --durations-min 5
 
 .PHONY: matrix
 matrix: venv ## what `make test` runs on one Kafka version each (truth, causes, hanging, survival), on every one from 3.3 to 4.4; renews docs/compatibility.md (VERSIONS, WORKERS)

@@ -14,11 +14,16 @@ from hypothesis import settings
 from deploy.demo import broker as broker_module
 from deploy.demo.broker import Broker
 from tests.helpers.brokers import VERSIONS, free_port, new_cluster_id
+from tests.helpers.leftovers import Guard
+from tests.helpers.partitions import WithPartitions
 from tests.helpers.postgres import Postgres
+from tests.helpers.progress import ProgressPlugin
 from tests.helpers.waiting import LIMIT_S
 
 # helpers that assert say what they saw, as tests do
 pytest.register_assert_rewrite("tests.deploy.demo", "tests.harm", "tests.integration", "tests.lab")
+
+_GUARD = pytest.StashKey[Guard]()
 
 MakeBroker = Callable[..., Broker]
 
@@ -29,10 +34,20 @@ settings.register_profile("without_deadline", settings.default, deadline=None)
 settings.load_profile("without_deadline")
 
 
-def pytest_configure() -> None:
-    """A shell that starts the tests in the background has them, and every process below them, ignore Ctrl-C."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell that starts the tests in the background has them, and every process below them, ignore Ctrl-C. Progress
+    and the end of all processes are the business of the process that workers of pytest-xdist report to."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ProgressPlugin(config))
+        config.stash[_GUARD] = Guard()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if guard := config.stash.get(_GUARD, None):
+        for process in guard.end():
+            print("ended a process that the tests had left:", process)  # noqa: T201
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,3 +106,22 @@ def postgres() -> Iterator[Postgres]:
     """One shared PostgreSQL server: tests use databases of their own (`postgres.database()`), and never stop it."""
     with Postgres() as server:
         yield server
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The URL of a SQLite store in the test's own directory. The tests of the store run on every kind of database."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, url: str) -> Iterator[WithPartitions]:
+    """A cluster of a store of its own. Parameters are in the mark `cluster`, mostly of a whole file: `of` makes the
+    cluster from the URL and all other arguments; `stored` stores what the tests begin with."""
+    mark = request.node.get_closest_marker("cluster")
+    arguments = {"of": WithPartitions, "stored": lambda _: None} | (mark.kwargs if mark else {})
+    make, store = arguments.pop("of"), arguments.pop("stored")
+    cluster: WithPartitions = make(url, **arguments)
+    store(cluster)
+    yield cluster
+    cluster.close()

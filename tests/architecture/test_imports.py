@@ -93,7 +93,7 @@ def test_spark_jobs_use_the_rooms_they_may() -> None:
 
 
 def test_executors_load_neither_web_framework_nor_database() -> None:
-    """What a worker imports to run a task: the sources and all below them."""
+    """A worker imports the sources, and all below them, to run a task."""
     heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic', 'httpx2'}"
     sources = "spark_jobs.source.transaction_log, spark_jobs.source.partitions, spark_jobs.source.ledger"
     code = f"import sys, {sources}; print({heavy} & set(sys.modules))"

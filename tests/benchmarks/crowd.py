@@ -1,4 +1,4 @@
-"""What a service still does for those who watch it, under a crowd of hostile and clumsy clients; and whether hanging
+"""Measures the service that is left for its users under a crowd of hostile and clumsy clients; and whether hanging
 transactions are found meanwhile: `python -m tests.benchmarks crowd`.
 
 The attacked service has brokers that accept connections and say nothing; the application beside it has real ones.
@@ -147,7 +147,7 @@ def _serving(store: str, bootstrap: str, log: Path) -> Iterator[Attacked]:
 
 
 class _Watch:
-    """When (monotonic) the attacked service first showed each partition's finding as confirmed."""
+    """The times (monotonic) at which the attacked service first showed each partition's finding as confirmed."""
 
     def __init__(self, attacked: Attacked) -> None:
         self._rest = Rest(attacked.port)

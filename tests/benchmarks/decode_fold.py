@@ -58,7 +58,7 @@ def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[
 
 
 def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
-    """What the reader's Fetches answer: as many partitions at once as fit, each in its turn."""
+    """Yields the answers to the reader's Fetches: as many partitions at once as fit, each in its turn."""
     pieces = [[Chunk(p, 0, 2**62, piece) for piece in cut(log, PARTITION_BYTES)] for p, log in enumerate(logs)]
     turns = [chunk for turn in zip_longest(*pieces) for chunk in turn if chunk is not None]
     at_once = FETCH_BYTES // PARTITION_BYTES if len(logs) > 1 else 1

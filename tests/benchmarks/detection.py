@@ -1,4 +1,4 @@
-"""How soon a hanging transaction is known and named, how soon its end; and what Kafka's own tool says meanwhile.
+"""Measures the time until a hanging transaction is named, and until its end is known; beside them, Kafka's own tool.
 
 Side by side in one run: late writes beside healthy transactions (short ones at a rate, and a long legal one). A verdict
 of `kafka-transactions.sh find-hanging` about a healthy one is a false alarm; so is a confirmed finding of ours.
@@ -137,15 +137,15 @@ def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
 
 
 def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
-    """What Kafka's tool prints at its default (15 minutes) and at 0, some runs each."""
+    """Returns the output of Kafka's tool at its default (15 minutes) and at 0, some runs each."""
     for name, more in (("at its default", ()), ("at 0 minutes", ("--max-transaction-timeout", "0"))):
         seconds, false, right = [], 0, 0
         for _ in range(TOOL_RUNS):
             began = time.monotonic()
             rows = kafka_transactions(broker, "find-hanging", "--broker-id", "1", *more)
             seconds.append(time.monotonic() - began)
-            told = {int(row["ProducerId"]) for row in rows}
-            right, false = max(right, len(told & hanging)), false + len(told - hanging)
+            reported = {int(row["ProducerId"]) for row in rows}
+            right, false = max(right, len(reported & hanging)), false + len(reported - hanging)
         yield Figure(f"find-hanging {name}: of {len(hanging)} it found", right, "")
         yield Figure(f"find-hanging {name}: false alarms in {TOOL_RUNS} runs", false, "")
         yield Figure(f"find-hanging {name}: a run", statistics.median(seconds), "s")

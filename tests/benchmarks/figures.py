@@ -1,4 +1,4 @@
-"""What a benchmark measured beside what it should: one line a figure, and the table of all."""
+"""Measured figures beside their bars: one line a figure, and the table of all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """`bar` None: only told. `at_least`: the bar is a floor (a rate), otherwise a ceiling (a time, a size)."""
+    """`bar` None: only reported. `at_least`: the bar is a floor (a rate), otherwise a ceiling (a time, a size)."""
 
     name: str
     value: float

@@ -101,11 +101,11 @@ def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
     rest, began = watched.rest(), time.monotonic()
     try:
         while True:
-            told = _totals(rest.get(""))
-            if told == (commits, aborts):
+            reported = _totals(rest.get(""))
+            if reported == (commits, aborts):
                 return time.monotonic() - began
             if time.monotonic() - began > LOST_AFTER_S:
-                raise RuntimeError(f"{commits} commits and {aborts} aborts were written, {told} are told")
+                raise RuntimeError(f"{commits} commits and {aborts} aborts were written, {reported} are shown")
             time.sleep(POLL_S)
     finally:
         rest.close()

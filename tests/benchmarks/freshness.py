@@ -1,4 +1,5 @@
-"""How soon a commit is seen, and what the application costs: under 500 transactions/s, and with nothing to do."""
+"""Measures the time until a commit is seen, and the cost of the application: under 500 transactions/s, and with nothing
+to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of 1,000 partitions that a long legal transaction holds for minutes, counted on the wire."""
+"""Counts the reads of 1,000 partitions that a long legal transaction holds for minutes, counted on the wire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FETCH_VERSION: Final = 12  # as service.kafka.fetch asks
 
 
 class BatchCounter:
-    """What Fetch answers hold of the topic; called by threads of the tap."""
+    """Counts the batches of the topic in Fetch answers; called by threads of the tap."""
 
     def __init__(self) -> None:
         self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)
@@ -43,10 +43,10 @@ class BatchCounter:
 
     def __call__(self, answer: bytes) -> bytes:
         found = FetchResponse.decode(answer, version=_FETCH_VERSION, header=True)
-        told = [p for topic in found.responses if topic.topic == HELD for p in topic.partitions]
+        reported = [p for topic in found.responses if topic.topic == HELD for p in topic.partitions]
         with self._lock:
-            self.fetches += bool(told)
-            for one in told:
+            self.fetches += bool(reported)
+            for one in reported:
                 batches = [header.base_offset for header in read_headers(bytes(one.records or b""))]
                 self.reads.update((one.partition_index, one.last_stable_offset, offset) for offset in batches)
                 self.empty += not batches

@@ -49,7 +49,7 @@ _ROWS_EACH: Final = 3
 
 
 class LargeStore(NamedTuple):
-    """What there is to ask for. `producer_ids` belongs to the ids beside it."""
+    """The ids and places of the store that requests name. `producer_ids` belongs to the ids beside it."""
 
     ids: list[bytes]
     producer_ids: list[int]

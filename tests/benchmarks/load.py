@@ -19,7 +19,7 @@ def main(bootstrap: str, topic: str, rate: float, ids: int) -> None:
     began = time.monotonic()
 
     def work(number: int) -> None:
-        """Who falls behind catches up: the rate is the sum's, not the slowest one's."""
+        """A worker that falls behind catches up: the rate is the sum's, not the slowest one's."""
         every = ids / rate
         due = began + every * number / ids
         while not stop.wait(max(0.0, due - time.monotonic())):

@@ -40,7 +40,7 @@ _LANES: Final = 3  # transactions of a partition that overlap
 
 
 class Record(NamedTuple):
-    """What a coordinator writes; under transactions v2 the decision raises the epoch."""
+    """A record as a coordinator writes it; under transactions v2 the decision raises the epoch."""
 
     transactional_id: str
     state: int
@@ -131,7 +131,7 @@ def ids_by_partition(ids: int) -> list[list[str]]:
 
 
 def history(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
-    """What one partition is written, for ever: lanes of ids in turn, whose transactions overlap."""
+    """Yields the records of one partition, without end: lanes of ids in turn, whose transactions overlap."""
     lanes = [_lane(names[lane::_LANES], first_producer_id + lane * len(names)) for lane in range(_LANES)]
     while True:
         for lane in lanes:
@@ -148,7 +148,7 @@ def _lane(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
 
 
 def main(bootstrap: str, rate: float, ids: int) -> None:
-    """Who falls behind catches up, as far as the broker takes it."""
+    """Writers that fall behind catch up, as far as the broker takes it."""
     writer, stop = LogWriter(bootstrap), threading.Event()
     room = threading.Semaphore(_IN_FLIGHT)
     sent: deque[list[int]] = deque()

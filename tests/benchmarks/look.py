@@ -1,4 +1,4 @@
-"""How long one look at the ends of many partitions takes: LSO and high watermark of each, asked of a real broker."""
+"""Measures one sample of the ends of many partitions: LSO and high watermark of each, asked of a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How fast the store takes looks at partitions: `python -m tests.benchmarks.partitions_write [sqlite|postgresql]`."""
+"""Measures the rate at which the store takes samples of partitions: `python -m tests.benchmarks.partitions_write
+[sqlite|postgresql]`."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ class BenchmarkBroker(Broker):
         return super()._java(*options, "-Xmx3g")  # the last one counts
 
     def console_consumer(self, records: int) -> Spent:
-        """What Kafka's console consumer takes from its start to have formatted the first `records` records.
+        """Measures the time of Kafka's console consumer from its start until it has formatted the first `records`
+        records.
 
-        Java options are those of Kafka's own start scripts, not the short-lived ones of `tool`.
-        """
+        Java options are those of Kafka's own start scripts, not the short-lived ones of `tool`."""
         java, *_ = super()._java()
         began, cpu_before = time.monotonic(), _children_cpu_s()
         subprocess.run(

@@ -1,4 +1,4 @@
-"""How fast a store of a million ids answers over HTTP, on both databases: `python -m tests.benchmarks reads`."""
+"""Measures the answers over HTTP of a store of a million ids, on both databases: `python -m tests.benchmarks reads`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long Prometheus waits for /metrics of a store with as much of everything as a page may have.
+"""Measures the wait of Prometheus for /metrics of a store with as much of everything as a page may have.
 
 `python -m tests.benchmarks scrape`; a page is made at most once a second: here every scrape has it made anew.
 """

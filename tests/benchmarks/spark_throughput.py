@@ -23,9 +23,9 @@ CORES = 2
 
 
 class Rate(NamedTuple):
-    """How fast `tasks` tasks read at the same time. The first batch, which contains Spark's start, is only in `first_s`
-    and `all_s` (s since the start). `a_second`: millions of records. `cpu_s`: s for a million records, by kind of
-    process."""
+    """The rate of `tasks` tasks that read at the same time. The first batch, which contains Spark's start, is only in
+    `first_s` and `all_s` (s since the start). `a_second`: millions of records. `cpu_s`: s for a million records, by
+    kind of process."""
 
     tasks: int
     records: int

@@ -1,4 +1,4 @@
-"""What watching 10,000 partitions costs while nothing happens, and how soon 500 that stop at once are all named."""
+"""Measures the cost of 10,000 idle partitions, and the time until 500 that stop at once are all named."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMED_S = 3.0
 MANY, FEW = max(WATCHED), 10
 STOPPED, STOPPED_PARTITIONS, OF_A_TRANSACTION = "stopped", 500, 50
 IDLE_S = 60
-"""Twice as long as it takes until every partition is told of again."""
+"""Twice as long as it takes until every partition is reported again."""
 SETTLE_S = 30
 ROUNDS = 5
 POLL_S = 0.05
@@ -108,7 +108,7 @@ def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float,
 
 
 def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
-    """When the walk ended that found exactly these blockers (monotonic), and what it took."""
+    """Returns the end (monotonic) and the duration of the walk that found exactly these blockers."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         began = time.monotonic()
@@ -139,10 +139,10 @@ def wait_until_watched(watched: Watched, partitions: int) -> None:
     give_up = time.monotonic() + TIMEOUT_S
     try:
         while True:
-            told = (rest.get("") or {}).get("partitions", {})
-            if told.get("watched", 0) >= partitions and not told["unknown"]:
+            reported = (rest.get("") or {}).get("partitions", {})
+            if reported.get("watched", 0) >= partitions and not reported["unknown"]:
                 return
-            assert time.monotonic() < give_up, f"{told} instead of {partitions}\n{watched.last_words()}"
+            assert time.monotonic() < give_up, f"{reported} instead of {partitions}\n{watched.last_words()}"
             time.sleep(0.5)
     finally:
         rest.close()

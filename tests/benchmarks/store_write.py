@@ -1,4 +1,4 @@
-"""How fast the store takes what was read: `python -m tests.benchmarks.store_write [IDS [STORE]]`.
+"""Measures the rate at which the store takes records: `python -m tests.benchmarks.store_write [IDS [STORE]]`.
 
 IDS: 200,000 unless said. STORE: `sqlite` (unless said), `postgresql` (a server of our own, durable, on disk), or a URL.
 """

@@ -59,7 +59,7 @@ _LOGGING: Final = f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}"
 
 
 class NotHere(Exception):
-    """What the client needs is not on this machine; one line for people."""
+    """The client needs something that this machine lacks; one line for people."""
 
 
 def aiokafka() -> list[str]:

@@ -1,5 +1,6 @@
-"""What all clients do at the same time: commits, aborts, `kill -9` and a restart under the same id, a transaction left
-open for too long; a rolling start of Kafka Streams, and an application that makes up an id at every start."""
+"""The scenario of all clients, at the same time: commits, aborts, `kill -9` and a restart under the same id, a
+transaction left open for too long; a rolling start of Kafka Streams, and an application that makes up an id at every
+start."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ class Scenario:
     killed_ms: int = 0
 
     def run(self) -> None:
-        """Until all of it has happened, and has been told."""
+        """Until all of it has happened, and has been reported."""
         for topic, partitions in _TOPICS.items():
             create_topic(self.broker.bootstrap, topic, partitions)
         rolled_out = threading.Event()
@@ -198,10 +199,10 @@ class Scenario:
     def _untold(self) -> list[str]:
         if self._found(Kind.CORRELATED_TIMEOUTS):
             return []
-        told = {
+        reported = {
             row.transactional_id.decode() if row.transactional_id else row.prefix for row in self._found(Kind.TIMED_OUT)
         }
-        return sorted({name for name, _ in self.timeouts() if not name.startswith(tuple(told))})
+        return sorted({name for name, _ in self.timeouts() if not name.startswith(tuple(reported))})
 
 
 @contextmanager

@@ -28,7 +28,7 @@ _LABEL_VALUES: Final = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
 
 
 class QueryRefusedError(Exception):
-    """What Prometheus says of a query."""
+    """Prometheus refused a query; the text is its answer."""
 
 
 def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
@@ -82,12 +82,12 @@ def asking(url: str) -> Ask:
     def ask(path: str, parameters: Mapping[str, str]) -> Any:
         try:
             with urlopen(f"{url.rstrip('/')}/api/v1/{path}?{urlencode(parameters)}", timeout=ANSWER_S) as answer:
-                told = json.load(answer)
+                reported = json.load(answer)
         except HTTPError as error:
             raise QueryRefusedError(error.read().decode(errors="replace")[:300]) from error
-        if told["status"] != "success":
-            raise QueryRefusedError(str(told)[:300])
-        return told["data"]
+        if reported["status"] != "success":
+            raise QueryRefusedError(str(reported)[:300])
+        return reported["data"]
 
     return ask
 
@@ -97,8 +97,8 @@ def _value(variable: Json, values: Mapping[str, str], ask: Ask) -> str:
         return variable["query"] or next(iter(ask(f"label/{variable['name']}/values", {})), "")
     match = _LABEL_VALUES.fullmatch(variable["query"])
     assert match, variable["query"]
-    told = ask(f"label/{match[2]}/values", {"match[]": substituted(match[1], values)} if match[1] else {})
-    escaped = [re.escape(value).replace("\\", "\\\\") for value in told]
+    reported = ask(f"label/{match[2]}/values", {"match[]": substituted(match[1], values)} if match[1] else {})
+    escaped = [re.escape(value).replace("\\", "\\\\") for value in reported]
     return f"({'|'.join(escaped)})" if escaped else str(variable["allValue"])
 
 

@@ -27,9 +27,9 @@ def test_check_names_each_file_that_differs(tmp_path: Path, capsys: pytest.Captu
     missing.unlink()
     (tmp_path / "old.json").write_text("{}", encoding="utf-8")
     assert main(["--out", str(tmp_path), "--check"]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert sorted(line.split(":")[0] for line in told) == sorted(map(str, (changed, missing, tmp_path / "old.json")))
-    assert all("python -m dashboards" in line for line in told)
+    output = capsys.readouterr().err.splitlines()
+    assert sorted(line.split(":")[0] for line in output) == sorted(map(str, (changed, missing, tmp_path / "old.json")))
+    assert all("python -m dashboards" in line for line in output)
 
 
 def test_the_address_of_the_service_can_be_another(tmp_path: Path) -> None:

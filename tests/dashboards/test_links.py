@@ -58,13 +58,13 @@ def test_every_link_is_a_page_with_a_stable_address_or_a_dashboard(board: Json) 
 
 def test_a_link_has_what_it_needs_from_its_series_or_row(board: Json) -> None:
     for panel in panels(board):
-        told = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", panel["targets"][0]["expr"]))))
+        reported = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", panel["targets"][0]["expr"]))))
         for _, url in links(board | {"links": [], "panels": [panel]}):
             of_row, of_series = (
                 set(re.findall(rf"\${{__{kind}\.(\w+)", url)) for kind in ("data.fields", "field.labels")
             )
             assert not (of_series if panel["type"] == "table" else of_row), panel["title"]
-            assert of_row | of_series <= told, f"{panel['title']}: {url}"
+            assert of_row | of_series <= reported, f"{panel['title']}: {url}"
 
 
 def test_every_panel_about_a_cluster_leads_to_it(board: Json) -> None:

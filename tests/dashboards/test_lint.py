@@ -1,4 +1,4 @@
-"""What Grafana's dashboard-linter asks for, and what this project asks beyond it."""
+"""The boards keep the rules of Grafana's dashboard-linter, and some of this project beyond them."""
 
 from __future__ import annotations
 

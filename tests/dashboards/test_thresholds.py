@@ -55,14 +55,14 @@ def test_a_panel_changes_its_colour_where_its_alerts_fire() -> None:
     expressions: dict[str, list[str]] = {}
     for alert in alerts():
         expressions.setdefault(alert.name, []).append(alert.expr)
-    told = 0
+    reported = 0
     for panel in (panel for file in FILES for panel in panels(load(file))):
         for name in re.findall(r"Kafka\w+", " ".join(re.findall(r"Alert: (.*?)\.", panel["description"]))):
-            told += 1
+            reported += 1
             fires = set().union(*map(fires_from, expressions[name]))
             turns = steps_of(panel) | ({0.0} if panel["title"] == "Service answers" else set())
             assert fires & turns, f"{panel['title']}: {turns}; {name} compares with {fires}"
-    assert told > 20
+    assert reported > 20
 
 
 def test_alerts_lead_to_dashboards_there_are_and_are_drawn_on_them() -> None:

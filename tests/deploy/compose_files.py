@@ -70,7 +70,7 @@ def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
 
 
 def behind(service: Mapping[str, Any], path: str) -> Path:
-    """Where a path of the container comes from."""
+    """Returns the path on the host that is mounted at a path of the container."""
     for mount in mounts(service):
         if PurePosixPath(path).is_relative_to(mount.target):
             return mount.source / PurePosixPath(path).relative_to(mount.target)

@@ -59,10 +59,10 @@ def ours(environment: dict[str, str]) -> dict[str, str]:
 
 def test_it_is_a_compose_file() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    told = subprocess.run(
+    result = subprocess.run(
         [*command, str(COMPOSE / "compose.yml")], capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -99,7 +99,7 @@ def test_variables_are_settings_and_can_be_used(
     assert not settings.operators
 
 
-def test_the_service_answers_prometheus_and_is_open_only_while_its_port_is_not(services: dict[str, Any]) -> None:
+def test_prometheus_reaches_the_service_and_an_open_service_has_no_port(services: dict[str, Any]) -> None:
     environment = services["service"]["environment"]
     assert environment["TXNSCOPE_INSECURE"] == "true"
     assert {address for address, _, _ in published(services["service"])} == {"127.0.0.1"}
@@ -178,8 +178,8 @@ def test_what_has_no_default_is_asked_for(missing: str) -> None:
 
 
 def test_the_example_has_every_variable() -> None:
-    told = set(re.findall(r"^#?(\w+)=", (COMPOSE / ".env.example").read_text("utf-8"), re.MULTILINE))
-    assert told == variables() | {"COMPOSE_PROFILES"}
+    result = set(re.findall(r"^#?(\w+)=", (COMPOSE / ".env.example").read_text("utf-8"), re.MULTILINE))
+    assert result == variables() | {"COMPOSE_PROFILES"}
 
 
 def test_everything_but_the_demo_stands_without_it(services: dict[str, Any]) -> None:

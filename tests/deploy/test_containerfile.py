@@ -145,7 +145,7 @@ def test_a_role_is_enough_to_run(name: str) -> None:
         if not {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & {*chosen, "txnscope"}
     }
     script = BLOCKED.format(names=sorted(absent)) + USED[name]
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
-    assert told.returncode == 0, told.stderr
+    assert result.returncode == 0, result.stderr

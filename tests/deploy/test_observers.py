@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and Grafana of deploy/compose: what they are told of is there."""
+"""Prometheus, Alertmanager and Grafana of deploy/compose: what their configurations name is there."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def flag(service: str, name: str) -> str:
 
 
 def serves(target: str, *, on: str) -> bool:
-    """Whether `host:port`, asked from the container `on`, is a port of a container."""
+    """Returns whether `host:port`, seen from the container `on`, is a port of a container."""
     host, _, port = target.rpartition(":")
     name = on if host == "localhost" else host
     return int(port) in [container for _, _, container in published(SERVICES[name])]
@@ -105,7 +105,7 @@ def _links(alert: dict[str, Any]) -> list[str]:
 
 
 def test_alertmanager_routes_as_the_example_of_the_rules() -> None:
-    """It alone says what pages, and what mutes what; here nobody is told yet."""
+    """It alone says what pages, and what mutes what; here nobody is notified yet."""
     here, example = read_yaml(ALERTMANAGER), read_yaml(ROOT / "dashboards" / "rules" / "alertmanager.example.yml")
     assert here["route"] == example["route"]
     assert here["inhibit_rules"] == example["inhibit_rules"]
@@ -154,5 +154,5 @@ def test_amtool_takes_the_configuration() -> None:
 
 
 def _accepts(*command: str) -> None:
-    told = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert told.returncode == 0, told.stdout + told.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr

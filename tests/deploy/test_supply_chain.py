@@ -1,4 +1,4 @@
-"""What the project is built from: pinned by version and hash, listed, licensed, and audited without pretence."""
+"""The sources of the build: pinned by version and hash, listed, licensed, and audited without pretence."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def test_nothing_is_installed_but_by_hash_or_from_here() -> None:
 def test_the_build_role_builds_a_wheel_with_its_licence(tmp_path: Path) -> None:
     """With no index: nothing is asked for."""
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    told = subprocess.run(
+    result = subprocess.run(
         [*build, "--wheel-dir", str(tmp_path), str(ROOT)], capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
-    assert told.returncode == 0, told.stderr
+    assert result.returncode == 0, result.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = subprocess.run(
         [sys.executable, "-m", "zipfile", "-l", str(wheel)], capture_output=True, text=True, timeout=LIMIT_S, check=True
@@ -79,8 +79,10 @@ def test_the_sbom_names_every_package_of_both_images(tmp_path: Path) -> None:
         "--no-validate",
     ]
     maker = Path(sys.executable).with_name("cyclonedx-py")
-    told = subprocess.run([str(maker), *words], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert told.returncode == 0, told.stderr
+    result = subprocess.run(
+        [str(maker), *words], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert result.returncode == 0, result.stderr
     sbom = json.loads(file.read_text("utf-8"))
     assert sbom["bomFormat"] == "CycloneDX"
     listed = {_normal(one["name"]): one.get("version") for one in sbom["components"]}
@@ -114,16 +116,16 @@ def test_the_sbom_names_every_package_of_both_images(tmp_path: Path) -> None:
     ids=["clean", "unknown to the index", "empty", "vulnerable", "vulnerable and unknown"],
 )
 def test_the_audit_reports_what_it_could_not_check(dependencies: list[Any], code: int, text: str) -> None:
-    ended, told = run(ask=lambda _: json.dumps({"dependencies": dependencies}))
+    ended, result = run(ask=lambda _: json.dumps({"dependencies": dependencies}))
     assert ended == code
-    assert text in told
+    assert text in result
 
 
 def test_an_audit_without_an_answer_is_none() -> None:
-    code, told = run(ask=lambda _: None)
+    code, result = run(ask=lambda _: None)
     assert code == UNCHECKED
-    assert len(told.splitlines()) == 1
-    assert "nothing was checked" in told
+    assert len(result.splitlines()) == 1
+    assert "nothing was checked" in result
 
 
 @pytest.mark.parametrize(("audit", "goes_on"), [(CLEAN, True), (UNCHECKED, True), (VULNERABLE, False)])

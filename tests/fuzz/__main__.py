@@ -30,14 +30,14 @@ def main() -> int:
     options = parser.parse_args()
     if options.only is not None:
         return _tell(check(options.seed, [options.only]), 1.0)
-    started, told = time.monotonic(), 0.0
+    started, output = time.monotonic(), 0.0
     total = Checked(0, 0, 0, Counter(), [])
     groups = ((options.seed, first, min(first + GROUP, options.inputs)) for first in range(0, options.inputs, GROUP))
     with multiprocessing.get_context("spawn").Pool(options.processes, limit_memory) as pool:
         for checked in _bounded(pool, groups):
             total = _sum(total, checked)
-            if time.monotonic() - told > TELL_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() - output > TELL_EVERY_S:
+                output = time.monotonic()
                 print(
                     f"{total.inputs:,} of {options.inputs:,}, {len(total.faults)} faults", file=sys.stderr, flush=True
                 )

@@ -1,4 +1,4 @@
-"""What must hold for any input, and what came of it.
+"""Checks the properties of every input, and classifies its outcome.
 
 Many inputs are decoded together, one partition each, as executors decode what many partitions answered; a group in
 which something is wrong is checked again one by one, so that the input at fault is named.
@@ -121,7 +121,7 @@ def _outcomes(inputs: Sequence[Input]) -> list[str]:
 
 
 def _outcome(one: Input, runs: Sequence[Run], rejected: dict[int, str]) -> str:
-    """What became of the mutated batch: "record", the reasons of rejects, or "stepped over"."""
+    """Returns the outcome of the mutated batch: "record", the reasons of rejects, or "stepped over"."""
     by_id = {(run.transactional_id, run.last.offset): run for run in runs}
     for offset, good in one.good.items():
         if _is_lost(one, offset):
@@ -144,12 +144,12 @@ def _place(one: Input) -> str:
 
 
 def _is_lost(one: Input, offset: int) -> bool:
-    """Whether nobody can tell that a batch begins at an offset behind the mutated one, because its length is wrong.
+    """Returns whether nothing shows that a batch begins at an offset behind the mutated one, because its length is
+    wrong.
 
     Where batches begin, lengths alone tell, and then the broker, which is asked for the next offset: so lost is what
-    lies inside of the bytes that a length claims, what the bytes behind it claim to be themselves, and everything if
-    an offset is wrong too.
-    """
+    lies inside of the bytes that a length claims, what the bytes behind it claim to be themselves, and everything if an
+    offset is wrong too."""
     if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
         return False
     claims = _base(one, one.position_of_bad), _base(one, one.claimed_end)
@@ -178,7 +178,7 @@ def _is_elsewhere(one: Input) -> bool:
 
 
 def _read(inputs: Sequence[Input]) -> LogBatch:
-    """All ranges read to their ends from a broker that knows where batches really begin, and told to the driver."""
+    """All ranges read to their ends from a broker that knows where batches really begin, and reported to the driver."""
     ranges = [
         RangeRead(p, "topic", 0, one.lo, one.hi, 1, 0, one.lo, one.hi, 0, 0, 0, None) for p, one in enumerate(inputs)
     ]

@@ -83,7 +83,7 @@ class Batch:
 
     @property
     def offsets(self) -> int:
-        """How many offsets it takes."""
+        """Returns the number of its offsets."""
         return int.from_bytes(self.header["last_offset_delta"].data, "big") + 1
 
     def encode(self) -> bytes:

@@ -35,7 +35,7 @@ def test_mutated_logs_give_records_or_rejects_and_nothing_else(seed: int) -> Non
     assert reasons >= {error.reason for error in errors.DecodeError.__subclasses__()} | {"record"}
 
 
-def test_an_input_is_the_same_whenever_it_is_made_and_good_batches_stand_around_the_mutated_one() -> None:
+def test_inputs_are_repeatable_and_surround_the_mutated_batch_by_good_ones() -> None:
     for number in range(200):
         one = make(7, number)
         assert one == make(7, number)

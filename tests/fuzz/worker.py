@@ -1,4 +1,4 @@
-"""What the processes of the fuzzer run: a group of inputs, in bounded memory."""
+"""The work of a process of the fuzzer: a group of inputs, in bounded memory."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.harm.rounds import Round, Series
-from tests.harm.starvation import Outcome, told
+from tests.harm.starvation import Outcome, reported
 
 _SECTION = "\n## "
 _KAFKA = ", Kafka "
@@ -53,4 +53,4 @@ def _row(one: Round) -> str:
 
 def of_starvation(outcome: Outcome, minutes: float) -> str:
     head = f"Half a core for {minutes:g} minutes\n\nAll processes are stopped for three quarters of every second.\n\n"
-    return head + "".join(f"- {line}\n" for line in told(outcome))
+    return head + "".join(f"- {line}\n" for line in reported(outcome))

@@ -105,7 +105,7 @@ def _confirmed(app: Watch) -> dict[Key, str]:
     }
 
 
-def told(outcome: Outcome) -> Sequence[str]:
+def reported(outcome: Outcome) -> Sequence[str]:
     return (
         f"{outcome.hangs} injected and found, {len(outcome.wrong)} others",
         f"the oldest a source became: {outcome.oldest_s:.1f} s",

@@ -100,8 +100,8 @@ def by_kafka(stage: Stage, row: Row) -> str:
     if done.returncode == 0 and (TOPIC in done.stdout.split() or "1 records sent" in done.stdout):
         return CONNECTS
     causes = [one for one in _CAUSE.findall(said) if _SAYS_NOTHING not in one]
-    told = [one.partition(" : ")[2] for one in said.splitlines() if one.startswith("Error while executing")]
-    return f"fails: {_short(stage.masked((causes or told or said.strip().splitlines()[-1:] or ['no word'])[-1]))}"
+    reported = [one.partition(" : ")[2] for one in said.splitlines() if one.startswith("Error while executing")]
+    return f"fails: {_short(stage.masked((causes or reported or said.strip().splitlines()[-1:] or ['no word'])[-1]))}"
 
 
 def by_doctor(stage: Stage, row: Row) -> str:

@@ -94,10 +94,10 @@ class SeededCluster:
         self._next[partition] = hi
         span = RangeRead(partition, "T", 0, lo, hi, 1, 5, 0, hi + behind, now_ms, len(runs), 100 * len(runs), gap)
         runs.sort(key=lambda run: run.transactional_id)
-        told = [_ends(run, one) for run, one in zip(runs, sorted(ids, key=lambda one: one.id), strict=True)]
-        steps = tuple(step for steps, _ in told for step in steps)
+        reported = [_ends(run, one) for run, one in zip(runs, sorted(ids, key=lambda one: one.id), strict=True)]
+        steps = tuple(step for steps, _ in reported for step in steps)
         self.writer.apply(
-            LogBatch((span,), tuple(runs), (), reason(trouble), steps, tuple(minute for _, minute in told)), now_ms
+            LogBatch((span,), tuple(runs), (), reason(trouble), steps, tuple(minute for _, minute in reported)), now_ms
         )
 
     def next_offset(self, partition: int = 0) -> int:

@@ -42,7 +42,7 @@ from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the store says of one transactional.id."""
+    """The row of one transactional.id in the store."""
 
     state: str
     producer_id: int
@@ -148,7 +148,7 @@ class Ingest:
             return list(connection.execute(own))
 
     def log_status(self) -> list[Any]:
-        """What the source of the coordinators' log said of itself: one row, none before its first batch."""
+        """Returns the status of the source of the transaction log: one row, none before its first batch."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
     def positions(self) -> dict[int, int]:
@@ -239,7 +239,7 @@ AnyIngest = TypeVar("AnyIngest", bound=Ingest)
 
 
 def log_ends(bootstrap: str) -> dict[int, int]:
-    """Where each partition of the transaction log ends now."""
+    """Returns the present end of each partition of the transaction log."""
     return _offsets(bootstrap, LATEST)
 
 

@@ -87,7 +87,7 @@ class Lab:
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """An old client in the middle of a transaction, all of it acknowledged; it stays there until it is told to."""
+        """An old client in the middle of a transaction, all of it acknowledged; it stays there until asked to go on."""
         producer = open_producer(self.bootstrap, name, timeout_ms)
         self._open.append(producer)  # one that is thrown away would say goodbye
         producer.begin_transaction()
@@ -111,12 +111,12 @@ class Lab:
         return None if stored is None else stored.state
 
     def marker_ms(self, name: str) -> int | None:
-        """How long the markers of the id's newest transaction took, where that is worth a row."""
+        """Returns the time that the markers of the id's newest transaction took, where a row has it."""
         rows = [r for r in self.transitions(name) if r.marker_ms is not None]
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """What is odd about a record is told with it: nothing is, with a broker that lost nothing. Commits that were
+        """A record names its oddities: there are none, with a broker that lost nothing. Commits that were
         slow have rows too: how fast the machine is makes no difference here."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))

@@ -72,10 +72,10 @@ class Watched:
 
     def _read(self, look: PartitionObservation) -> StalledRead:
         place = look.topic, look.partition
-        told = describe_producers(self.client, NODE, {look.topic: [look.partition]})[place]
+        reported = describe_producers(self.client, NODE, {look.topic: [look.partition]})[place]
         entries = tuple(
             OpenEntry(*(p.producer_id, p.producer_epoch, p.transaction_start_offset), -1, p.last_timestamp_ms)
-            for p in told.producers
+            for p in reported.producers
             if p.transaction_start_offset >= 0
         )
         return StalledRead(
@@ -121,7 +121,7 @@ class Watched:
         return offsets_partition(group, len(layout.leaders))
 
     def entries(self, topic: str, partition: int) -> list[Entry]:
-        """What is open there."""
+        """Returns the open entries of the partition."""
         with self.reader.connect() as connection:
             return partitions.entries(connection, self.cluster.id, [(topic, partition)])
 

@@ -73,7 +73,7 @@ class HangLab(NamedTuple):
         self.broker.tool(TOOL, *arguments)
 
     def run_command(self, command: str | None) -> None:
-        """What an operator does with the command of a finding."""
+        """Runs the command of a finding as an operator would."""
         program, *arguments = shlex.split(command or "")
         assert Path(program).name == "kafka-transactions.sh", command
         self.tool(*arguments)
@@ -89,7 +89,7 @@ class HangLab(NamedTuple):
         return answer.json()
 
     def is_unjudged(self, topic: str, partition: int) -> bool:
-        """Whether it is watched by now, and cannot be judged."""
+        """Returns whether the partition is watched by now, and cannot be judged."""
         answer = self.rest.get(self._place(topic, partition))
         return answer.status_code == 200 and not answer.json()["judged"]
 
@@ -130,7 +130,8 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_judged_again(self) -> None:
-        """What was started again has derived every decision once more: they carry the times of their proofs."""
+        """Waits until the restarted application has derived every decision again: they carry the times of their
+        proofs."""
         started_ms = int(time.time() * 1000)
 
         def old() -> list[str]:
@@ -150,16 +151,16 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_free(self, topic: str, partition: int = 0) -> None:
-        """Kafka says so, and so does the application, of which nobody is told to wait any more."""
+        """Kafka says so, and so does the application, which shows no waiting group any more."""
         now = ends(self.connection, topic, partition)
         assert now.last_stable_offset == now.high_watermark
 
-        def told() -> tuple[int, int, Any, list[str]]:
+        def reported() -> tuple[int, int, Any, list[str]]:
             said = self.partition(topic, partition)
             return said["last_stable_offset"], said["high_watermark"], said["blocker"], said["blocked_groups"]
 
         what = f"(LSO, high watermark, blocker, groups) of {topic}-{partition}; {self.app.log}:"
-        wait_until_equal(told, (now.high_watermark, now.high_watermark, None, []), what)
+        wait_until_equal(reported, (now.high_watermark, now.high_watermark, None, []), what)
 
     def wait_for_finding(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
         """The only finding of the kind about this, once it is so."""
@@ -176,19 +177,19 @@ class HangLab(NamedTuple):
         return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
-        """What blocks the partition, once it is said to be that."""
+        """Waits for the blocker of the partition with this relation, and returns it."""
 
         def blocker() -> Any:
             answer = self.rest.get(self._place(topic, partition))
             return answer.json()["blocker"] if answer.status_code == 200 else None  # not looked at yet
 
         what = f"what blocks {topic}-{partition} is {word}; {self.app.log}"
-        return wait_until(blocker, lambda told: told is not None and told["relation"] == word, what)
+        return wait_until(blocker, lambda reported: reported is not None and reported["relation"] == word, what)
 
     def assert_nothing_hung(self, topic: str) -> None:
-        """Nobody was told so, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
-        told = [row for row in self.findings_about(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
-        assert told == []
+        """No finding was confirmed, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
+        reported = [row for row in self.findings_about(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
+        assert reported == []
 
     @staticmethod
     def _place(topic: str, partition: int) -> str:

@@ -1,4 +1,4 @@
-"""What Kafka's own tools say of the transaction log: the truth that ours is compared with."""
+"""Reads the transaction log by Kafka's own tools: the truth that ours is compared with."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def transact(producer: Producer, topic: str, commit: bool = True) -> None:
 
 
 def _ended(end: Callable[[float], None]) -> bool:
-    """Whether the transaction ended as asked; False if it has to be aborted (KIP-360)."""
+    """Returns whether the transaction ended as requested; False if it has to be aborted (KIP-360)."""
     while True:
         try:
             end(ANSWER_S)

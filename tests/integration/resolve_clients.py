@@ -116,7 +116,7 @@ class ResolveClients(NamedTuple):
         )
 
     def refusal(self, finding: Finding) -> str:
-        """Why nothing may be written for it, now."""
+        """Returns the reason why no marker may be written for the finding now."""
         with self.lab.app.reader() as engine, connect(self.bootstrap) as client:
             with engine.connect() as connection:
                 cluster = clusters.find_cluster(connection, CLUSTER)

@@ -48,7 +48,7 @@ class Heard(NamedTuple):
 
 
 class Called:
-    """Who is called: everything that the webhook got, in order."""
+    """The calls of the webhook, in order."""
 
     def __init__(self) -> None:
         self.heard: list[Heard] = []

@@ -1,4 +1,4 @@
-"""What a cluster may do to us: nothing is lost, nothing is silent, and the stream goes on."""
+"""Bad input of a cluster: nothing is lost, nothing is silent, and the stream goes on."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_locked_store_takes_the_batch_when_it_is_free_again(make_broker: MakeB
         other.execute("BEGIN IMMEDIATE")
         for _ in range(5):
             transact(producer, "locked", commit=False)
-        wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the wait to be told")
+        wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
         other.execute("ROLLBACK")
         other.close()
         app.wait_for_counts({"locked": (1, 5)})
@@ -135,8 +135,10 @@ def test_a_missing_permission_is_named_with_what_to_grant(
         for created in admin.create_acls(acls).values():
             created.result(ANSWER_S)
         transact(producer, "secret")
-        told = NoPermission(TOPIC, tuple(grant.split(" and ")))
-        wait_until_equal(lambda: [decode_if(r.error) for r in app.log_status()], [told], f"what is told ({app.log})")
+        reported = NoPermission(TOPIC, tuple(grant.split(" and ")))
+        wait_until_equal(
+            lambda: [decode_if(r.error) for r in app.log_status()], [reported], f"what is reported ({app.log})"
+        )
         as_of = [r.as_of_ms for r in app.log_status()]
         time.sleep(3)
         assert [r.as_of_ms for r in app.log_status()] == as_of

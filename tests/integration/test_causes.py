@@ -1,4 +1,4 @@
-"""Why each transaction ended, as the store says it of real brokers: right, and no surer than the log allows.
+"""The causes of ends on real brokers, from the store: right, and no surer than the log allows.
 
 Where nothing else is asked for, these run on 4.3.1 and those of test_causes_late on 3.9.2.
 """
@@ -134,7 +134,7 @@ def test_an_administrator_ends_it(lab: Callable[[str], Lab], version: str) -> No
 
 @on("4.3.1")
 def test_a_late_copy_of_an_end_ends_the_next_transaction(lab: Callable[[str], Lab], version: str) -> None:
-    """Which its client meant otherwise: no end under an unchanged epoch is certain."""
+    """The client meant the next transaction otherwise: no end under an unchanged epoch is certain."""
     here = lab(version)
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):

@@ -1,4 +1,4 @@
-"""What takes too long: transactions that run out of time, participants that do not answer, ids that nobody uses.
+"""Ends by time: transactions that run out of time, participants that do not answer, ids that nobody uses.
 
 All with one pair of brokers whose ids expire after seconds: every story here ends with that.
 """

@@ -61,9 +61,7 @@ def test_what_suffers_on_the_way_is_fetched_again(tmp_path: Path) -> None:
             assert "reading stopped" not in app.log.read_text()
 
 
-def test_a_batch_that_is_broken_on_the_disk_is_kept_raw_and_the_stream_goes_on(
-    make_broker: MakeBroker, tmp_path: Path
-) -> None:
+def test_a_batch_broken_on_disk_is_kept_raw_and_the_stream_goes_on(make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "rotten")
     for name in ("before", "rotten", "behind"):

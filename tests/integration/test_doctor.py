@@ -90,8 +90,8 @@ class Doctor:
         assert captured.err == ""
         text, _, _resolve = captured.out.partition("\nonly for `txnscope resolve")
         gaps: dict[str, str] = {}
-        for what, told in re.findall(r"^gap +([^:]+): (.*)$", text, re.MULTILINE):
-            gaps[what] = f"{gaps[what]}; {told}" if what in gaps else told
+        for what, output in re.findall(r"^gap +([^:]+): (.*)$", text, re.MULTILINE):
+            gaps[what] = f"{gaps[what]}; {output}" if what in gaps else output
         return Said(code, gaps, captured.out, re.findall(r"^kafka-acls\.sh .*$", text, re.MULTILINE))
 
 
@@ -101,7 +101,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
-    """What doctor asks for at most; `but` one kind of resource."""
+    """Returns every permission that doctor asks for; `but` one kind of resource."""
     if but != "topics":
         guarded.allow(user, acls.topic(), "READ")
     guarded.allow(user, acls.group(), "DESCRIBE")
@@ -282,16 +282,16 @@ def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys
     }
     with Broker("3.9.2", port, tmp_path / "kafka", properties):
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{behind}"]) == 3
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert told.err.count("\n") == 1
-        assert f"broker 1 advertises 127.0.0.1:{nobody}" in told.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.count("\n") == 1
+        assert f"broker 1 advertises 127.0.0.1:{nobody}" in output.err
         # before anybody has used a transaction, and without an authorizer
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{port}"]) == 0
-        told = capsys.readouterr()
-        assert "__transaction_state: does not exist yet: no transactional id has been used" in told.out
-        assert "the brokers have no authorizer: everybody may do everything" in told.out
-        assert "kafka-acls.sh" not in told.out
+        output = capsys.readouterr()
+        assert "__transaction_state: does not exist yet: no transactional id has been used" in output.out
+        assert "the brokers have no authorizer: everybody may do everything" in output.out
+        assert "kafka-acls.sh" not in output.out
 
 
 def test_who_cannot_log_in_is_told_so_in_one_line(
@@ -302,6 +302,6 @@ def test_who_cannot_log_in_is_told_so_in_one_line(
     wrong.touch(0o600)
     wrong.write_text(there.properties("old").read_text().replace("old-secret", "guess"))
     assert main(["doctor", "--bootstrap-servers", there.bootstrap, "--kafka-config", str(wrong)]) == 3
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert "guess" not in told.err
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert "guess" not in output.err

@@ -1,4 +1,4 @@
-"""Whose an offset is and what became of it: asked of real logs, named by a store that knows their transactions."""
+"""Owners and fates of offsets, from real logs and a store that knows their transactions."""
 
 from __future__ import annotations
 
@@ -160,12 +160,12 @@ def ask(client: TestClient, story: Story, offset: int, to: int | None = None) ->
 def lines(story: Story, body: Any) -> list[str]:
     """As SPANS; producers by their names here, whatever the store calls them."""
     names = {described.producer_id: name for name, described in story.ids.items()}
-    told = []
+    reported = []
     for one in body["spans"]:
         marker = one["marker"] and f"{one['marker']}@{one['marker_offset']}"
         words = (f"{one['from']}-{one['to'] - 1}", one["kind"], names.get(one["producer_id"]), marker)
-        told.append(" ".join(filter(None, words)))
-    return told
+        reported.append(" ".join(filter(None, words)))
+    return reported
 
 
 def test_every_span_and_every_single_offset(story: Story, client: TestClient) -> None:
@@ -185,7 +185,7 @@ def fits(text: str, offset: int) -> bool:
 
 
 def tell_the_store(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
-    """What the coordinators' log says of the story, read to its end 20 s after the last marker. `markers`: their times
+    """Stores the transaction log of the story, read to its end 20 s after the last marker. `markers`: their times
     by offset; the time of reading."""
     log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
     for name, at_ms, end in (("paid", markers[3], committed), ("doomed", markers[9], aborted)):

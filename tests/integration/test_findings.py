@@ -1,4 +1,4 @@
-"""What the judge says of a real broker's transactions: every trouble is found and named, and nothing else."""
+"""Findings about a real broker's transactions: every trouble is found and named, and nothing else."""
 
 from __future__ import annotations
 

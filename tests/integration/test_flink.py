@@ -50,7 +50,7 @@ class Seen(NamedTuple):
     history: dict[str, list[Printed]]
     makers: dict[str, Application]
 
-    def told(self) -> list[tuple[str, str, str, str]]:
+    def reported(self) -> list[tuple[str, str, str, str]]:
         return [(one.kind, one.severity, one.title, one.advice) for one in self.findings]
 
 
@@ -129,7 +129,9 @@ def seen(
         except NotHere as why:
             pytest.skip(str(why))
         job.live()
-        wait_for(lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the loss to be told; {app.log}")
+        wait_for(
+            lambda: [1 for one in app.rows(findings) if one.kind in _LOSSES], f"the finding of the loss; {app.log}"
+        )
         rows = {row.transactional_id.decode(): row for row in app.rows(transactional_ids)}
         tool = broker if request.param == VERSIONS[0] else brokers(VERSIONS[0])
         yield Seen(app.rows(findings), rows, kafka_tools.history(tool, broker.bootstrap), job.makers)
@@ -139,14 +141,14 @@ _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 
 def test_nothing_is_found_but_the_loss_that_was_staged(seen: Seen) -> None:
-    assert {one.kind for one in seen.findings} <= ALLOWED, seen.told()
-    assert not any("Give each instance" in one.advice for one in seen.findings), seen.told()
+    assert {one.kind for one in seen.findings} <= ALLOWED, seen.reported()
+    assert not any("Give each instance" in one.advice for one in seen.findings), seen.reported()
 
 
 def test_the_loss_is_called_one_and_says_where_to_look(seen: Seen) -> None:
     losses = [one for one in seen.findings if one.kind in _LOSSES]
-    assert all('"Unable to commit transaction"' in one.advice for one in losses), seen.told()
-    assert not any("trace of an outage" in one.advice for one in losses), seen.told()
+    assert all('"Unable to commit transaction"' in one.advice for one in losses), seen.reported()
+    assert not any("trace of an outage" in one.advice for one in losses), seen.reported()
 
 
 def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""A store without room: no batch is acknowledged, it is told, and all is applied when there is room again."""
+"""A store without room: no batch is acknowledged, the lack is reported, and all is applied when there is room again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
         app.wait_for_counts({"full": (1, 0)})
 
         with no_room(app, (tmp_path / "txnscope.db-wal").stat().st_size):
-            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the wait to be told")
+            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
             stands = what_stands(app)
             for _ in range(5):
                 transact(producer, "full", commit=False)

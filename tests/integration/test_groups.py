@@ -1,4 +1,4 @@
-"""Which groups wait behind real transactions: at, below and beyond the LSO, idle ones, new ones, share groups."""
+"""Groups that wait behind real transactions: at, below and beyond the LSO, idle ones, new ones, share groups."""
 
 from __future__ import annotations
 
@@ -233,9 +233,7 @@ def test_share_groups_wait_by_their_isolation_level(make_broker: MakeBroker, tmp
         wait_until_equal(one.looked, {}, "who is said to wait where all is decided")
 
 
-def test_a_group_whose_first_commit_is_pending_is_named_by_the_batch_that_has_it(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_a_group_is_named_by_the_batch_with_its_first_pending_commit(broker: Broker, tmp_path: Path) -> None:
     topic, group = f"groups-first-{broker.version}", f"first-{broker.version}"
     create_topic(broker.bootstrap, topic, 2)
     producer = open_producer(broker.bootstrap, group, OPEN_MS)
@@ -297,7 +295,7 @@ def test_where_nothing_stands_no_broker_is_asked(broker_431: Broker, tmp_path: P
         assert (one.watch.is_connected, written) == (False, [])
 
 
-def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tmp_path: Path) -> None:
+def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_path: Path) -> None:
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)
         for name in ("billing", "secret"):
@@ -320,7 +318,7 @@ def test_a_group_that_may_not_be_asked_about_is_told_and_the_others_are_known(tm
         producer.abort_transaction(ANSWER_S)
 
 
-def test_a_group_that_may_not_be_asked_about_is_named_where_its_offset_is_pending(tmp_path: Path) -> None:
+def test_a_group_without_permission_is_named_where_its_offset_is_pending(tmp_path: Path) -> None:
     """READ on `__consumer_offsets` is enough for that."""
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)

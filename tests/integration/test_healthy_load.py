@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.brokers import on
 from tests.helpers.waiting import LIMIT_S
 from tests.soak.faults import FROZEN, LEADERS, RESTARTED
-from tests.soak.soak import Plan, lines, run, told
+from tests.soak.soak import Plan, lines, reported, run
 
 pytestmark = [pytest.mark.alone, pytest.mark.broker, pytest.mark.spark]
 
@@ -19,4 +19,4 @@ SHARE = 0.5
 def test_only_what_hangs_is_said_to_hang_while_brokers_freeze_and_restart(version: str) -> None:
     result = run(Plan(version, 75, 3, (FROZEN, LEADERS, RESTARTED), 22))
     bars = lines(result, share=SHARE, again_s=LIMIT_S)
-    assert all(line.is_reached for line in bars), "\n".join(told(result, bars))
+    assert all(line.is_reached for line in bars), "\n".join(reported(result, bars))

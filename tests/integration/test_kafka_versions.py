@@ -57,32 +57,32 @@ def test_what_this_version_can(
     create_topic(broker.bootstrap, "tried", 4)
     transact(open_producer(broker.bootstrap, "before"), "tried")
     with Connection(broker.bootstrap, threading.Event()) as connection, connect(broker.bootstrap) as client:
-        told = versions(client, NODE)
+        reported = versions(client, NODE)
         found: dict[str, bool] = {
-            "filters_by_duration": _lists(client, told, 1, duration_filter=1),
-            "filters_by_pattern": _lists(client, told, 2, transactional_id_pattern="before"),
+            "filters_by_duration": _lists(client, reported, 1, duration_filter=1),
+            "filters_by_pattern": _lists(client, reported, 2, transactional_id_pattern="before"),
             "refuses_late_writes": _refuses(lambda: late_write(old_producer(connection, "late"), "tried", 0)),
             "refuses_unlisted_writes": _refuses(lambda: never_added(old_producer(connection, "unlisted"), "tried", 1)),
             "refuses_unlisted_offsets": _refuses(
                 lambda: offsets_never_added(old_producer(connection, "offsets"), "readers", {("tried", 0): 1})
             ),
-            "new_epoch_per_transaction": _ends_in_a_new_epoch(connection, told),
-            "consumer_groups": _joins(broker.bootstrap, told),
-            "share_groups": _has_groups(told, "share", "ShareGroupDescribe"),
-            "streams_groups": _has_groups(told, "streams", "StreamsGroupDescribe"),
+            "new_epoch_per_transaction": _ends_in_a_new_epoch(connection, reported),
+            "consumer_groups": _joins(broker.bootstrap, reported),
+            "share_groups": _has_groups(reported, "share", "ShareGroupDescribe"),
+            "streams_groups": _has_groups(reported, "streams", "StreamsGroupDescribe"),
             "tool_aborts": _tool_finds_and_aborts(broker, connection),
             "tool_terminates": "forceTerminateTransaction" in _tool_help(broker),
         }
-    features = {n: [told.supported[n], told.finalized.get(n, 0)] for n in FEATURES if n in told.supported}
-    apis = {name: told.apis[key] for name, key in APIS.items() if key in told.apis}
+    features = {n: [reported.supported[n], reported.finalized.get(n, 0)] for n in FEATURES if n in reported.supported}
+    apis = {name: reported.apis[key] for name, key in APIS.items() if key in reported.apis}
     record_property(ABILITIES, {"abilities": found, "features": features, "apis": apis})
     assert apis.keys() >= {"WriteTxnMarkers", "DescribeProducers", "DescribeTransactions", "ListTransactions"}
     assert found["new_epoch_per_transaction"] == (version in WITH_TV2)
     assert found["tool_aborts"]
 
 
-def _lists(client: KafkaClient, told: Versions, version: int, **filters: Any) -> bool:
-    if told.apis[APIS["ListTransactions"]] < version:
+def _lists(client: KafkaClient, reported: Versions, version: int, **filters: Any) -> bool:
+    if reported.apis[APIS["ListTransactions"]] < version:
         return False
     request = ListTransactionsRequest(
         state_filters=[], producer_id_filters=[], min_version=version, max_version=version, **filters
@@ -101,8 +101,8 @@ def _refuses(write: Callable[[], Hang]) -> bool:
     return False
 
 
-def _ends_in_a_new_epoch(connection: Connection, told: Versions) -> bool:
-    if told.finalized.get("transaction.version", 0) < 2:
+def _ends_in_a_new_epoch(connection: Connection, reported: Versions) -> bool:
+    if reported.finalized.get("transaction.version", 0) < 2:
         return False
     producer = RawProducer(connection, "new-epoch")
     producer.init()
@@ -112,13 +112,13 @@ def _ends_in_a_new_epoch(connection: Connection, told: Versions) -> bool:
     return producer.producer_epoch == before + 1
 
 
-def _has_groups(told: Versions, kind: str, described_by: str) -> bool:
-    return APIS[described_by] in told.apis and told.finalized.get(NEW_GROUPS[kind], 0) > 0
+def _has_groups(reported: Versions, kind: str, described_by: str) -> bool:
+    return APIS[described_by] in reported.apis and reported.finalized.get(NEW_GROUPS[kind], 0) > 0
 
 
-def _joins(bootstrap: str, told: Versions) -> bool:
+def _joins(bootstrap: str, reported: Versions) -> bool:
     """Returns whether a member by the new protocol of consumer groups (KIP-848) is assigned a partition."""
-    if not _has_groups(told, "consumer", "ConsumerGroupDescribe"):
+    if not _has_groups(reported, "consumer", "ConsumerGroupDescribe"):
         return False
     config = {"bootstrap.servers": bootstrap, "group.id": "new", "group.protocol": "consumer", "logger": NULL_LOGGER}
     one = Consumer(config)

@@ -50,7 +50,7 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[st
         assert here.wait_for_blocker("c-late", 0, "hanging")["blocking_now"]
         here.wait_for_finding(Kind.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
         (group,) = here.groups("c-readers")
-        assert group["relation"] in ("stopped", "will_stop")  # the marker before the LSO is not told from a record
+        assert group["relation"] in ("stopped", "will_stop")  # the marker before the LSO is counted as a record
         assert (group["committed_offset"], group["last_stable_offset"]) == (1, hang.start_offset)
         listed = [item["subject"] for item in here.get("/hanging?limit=200")["items"]]
         assert ("c-late-1", hang.start_offset) in [(one["transactional_id"], one["start_offset"]) for one in listed]
@@ -77,7 +77,7 @@ def test_c2_records_on_a_partition_that_was_never_added(lab: Callable[[str], Han
     here.create_topic("c2-never")
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
     here.wait_until_confirmed(hang)
-    mark(here.connection, "c2-never", 0, hang.open, commit=True)  # whoever did that: it is told apart
+    mark(here.connection, "c2-never", 0, hang.open, commit=True)  # a marker by hand, whoever wrote it
     here.wait_until_resolved(hang, Resolution.FOREIGN_COMMIT)
     here.wait_until_free("c2-never")
 
@@ -144,11 +144,11 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
         row = here.wait_until_confirmed(hang)
         here.wait_for_finding(Kind.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id)
 
-        def told() -> list[tuple[str, str, int]]:
+        def reported() -> list[tuple[str, str, int]]:
             return [(one["topic"], one["relation"], one["offsets_partition"]) for one in here.groups("e-readers")]
 
         cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
-        wait_until_equal(told, cannot_begin, f"what is said of the group ({here.app.log})")
+        wait_until_equal(reported, cannot_begin, f"what is said of the group ({here.app.log})")
         here.run_command(command_of(row))
         here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
         wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
@@ -164,12 +164,12 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
     with stuck_reader(here.bootstrap, "e-first-readers", "e-first"):
         row = here.wait_until_confirmed(hang)
 
-        def told() -> list[tuple[str, int, str, int, int]]:
+        def reported() -> list[tuple[str, int, str, int, int]]:
             names = ("topic", "partition", "relation", "offsets_partition", "producer_id")
             return [tuple(one[name] for name in names) for one in here.groups("e-first-readers")]
 
         pending = [("e-first", p, "unstable_offsets", hang.partition, hang.producer_id) for p in (0, 1)]
-        wait_until_equal(told, pending, f"what is said of the group ({here.app.log})")
+        wait_until_equal(reported, pending, f"what is said of the group ({here.app.log})")
 
         def is_named(one: Any) -> bool:
             texts = [text for _, _, text in one.evidence]
@@ -199,14 +199,14 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], Han
     row = here.wait_until_confirmed(first)
     here.wait_until_confirmed(second)
 
-    def told() -> list[tuple[int, bool]]:
+    def reported() -> list[tuple[int, bool]]:
         return [(one["start_offset"], one["blocking_now"]) for one in here.partition("l-two")["open_transactions"]]
 
     both = [(first.start_offset, True), (second.start_offset, False)]
-    wait_until_equal(told, both, f"what is open ({here.app.log})")
+    wait_until_equal(reported, both, f"what is open ({here.app.log})")
     here.run_command(command_of(row))
     here.wait_until_resolved(first, Resolution.FOREIGN_ABORT)
-    wait_until_equal(told, [(second.start_offset, True)], f"what is open ({here.app.log})")
+    wait_until_equal(reported, [(second.start_offset, True)], f"what is open ({here.app.log})")
     assert open_on(here.connection, "l-two", 0) == [second.open]
     here.run_command(command_of(here.wait_until_confirmed(second)))
     here.wait_until_resolved(second, Resolution.FOREIGN_ABORT)
@@ -220,8 +220,8 @@ def test_o_it_outlives_its_records(lab: Callable[[str], HangLab], version: str) 
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
     row = here.wait_until_confirmed(hang)
-    told = here.partition("o-past")
-    assert (told["log_start_offset"], told["last_stable_offset"]) == (now.log_start, now.last_stable_offset)
+    reported = here.partition("o-past")
+    assert (reported["log_start_offset"], reported["last_stable_offset"]) == (now.log_start, now.last_stable_offset)
     here.run_command(command_of(row))
     here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
     here.wait_until_free("o-past")

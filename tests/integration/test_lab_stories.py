@@ -1,4 +1,4 @@
-"""What becomes of what stands in the way of readers, hanging or legal, until they may go on."""
+"""Transactions that block readers, hanging or legal, until the readers go on."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def stands_by(app: Ingest, times: int = 1) -> None:
     wait_for(said, f"it to stand by; {app.log}")
 
 
-def test_killed_frozen_or_stuck_a_holder_is_replaced_and_writes_nothing_more(
+def test_a_killed_frozen_or_stuck_holder_is_replaced_and_writes_no_more(
     make_broker: MakeBroker, broker_431: Broker, postgres: Postgres, tmp_path: Path
 ) -> None:
     broker = make_broker()
@@ -119,7 +119,7 @@ def test_killed_frozen_or_stuck_a_holder_is_replaced_and_writes_nothing_more(
         assert right.gaps() == []
 
 
-def test_on_sqlite_too_a_frozen_holder_is_replaced_and_woken_writes_nothing_more(
+def test_on_sqlite_a_frozen_holder_that_wakes_writes_nothing_more(
     make_broker: MakeBroker, broker_431: Broker, tmp_path: Path
 ) -> None:
     broker = make_broker()

@@ -74,7 +74,7 @@ def wait_until_read(app: Ingest, broker: Broker) -> None:
 
 
 def dumped(broker: Broker, directory: Path, partition: int, from_offset: int) -> list[DumpedBatch]:
-    """What Kafka's own tool finds in the partition's file."""
+    """Returns the records that Kafka's own tool finds in the partition's file."""
     segment = broker.data / f"{TOPIC}-{partition}" / f"{0:020}.log"
     room = "kafka.tools" if broker.version.startswith("3.") else "org.apache.kafka.tools"
     printed = broker.tool(f"{room}.DumpLogSegments", "--files", str(segment), "--print-data-log")

@@ -78,7 +78,7 @@ def wait_for_hang(app: Ingest) -> Any:
 
 
 def assert_left_behind(app: Ingest) -> None:
-    """What holds of the log however it was read."""
+    """Asserts the facts of the log that hold however it was read."""
     places = {row.transactional_id: (row.partition, row.producer_id) for row in app.rows(ids)}
     assert {name: partition for name, (partition, _) in places.items()} == {
         b"exp-a": 0,

@@ -80,7 +80,7 @@ def partition(lab: HangLab, topic: str) -> Any:
 
 
 def grants(lab: HangLab) -> list[str]:
-    """What the cluster's page says to grant."""
+    """Returns the permissions that the cluster's page asks for."""
     return [one["grant"] for one in lab.get("")["unknown"] if one["grant"]]
 
 
@@ -150,8 +150,8 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
             late_write(old_producer(lab.connection, "secret"), "hidden", 0)
 
             row = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="orders")
-            told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
-            assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
+            reported = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
+            assert reported == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
             assert (row.confidence, row.decision, command_of(row)) == (Confidence.LIKELY, "unknown", None)
             assert lab.wait_for_blocker("orders", 0, "hanging")["blocking_now"]
             for topic in ("open", "hidden"):

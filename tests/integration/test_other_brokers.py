@@ -1,5 +1,5 @@
 """The whole application before brokers that speak Kafka's protocol and keep no `__transaction_state`: what can be known
-is told, what cannot is unknown with its reason, and no number that is no time becomes an age."""
+is shown, what cannot is unknown with its reason, and no number that is no time becomes an age."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         late_write(old_producer(connection, "shop-2"), "prepared", 0)
 
         row = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="orders")
-        told = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
-        assert told == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
+        output = (row.transactional_id, row.producer_id, row.producer_epoch, row.start_offset)
+        assert output == (b"shop-1", hang.producer_id, hang.producer_epoch, hang.start_offset)
         assert (row.confidence, row.decision, command_of(row)) == (Confidence.LIKELY, "unknown", None)
         assert "1 transaction is likely to hang." in page(lab)
         for topic in ("open", "prepared"):
@@ -188,11 +188,11 @@ def test_open_transactions_show_what_list_transactions_hides(version: str, other
 def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
     """Returns the exit code of doctor, its first lines by label, and all it printed."""
     code = main(["doctor", *more])
-    told = capsys.readouterr()
-    assert told.err == ""
-    text = re.sub(r"\n {8,}", " ", told.out.partition("\n\n")[0])
+    output = capsys.readouterr()
+    assert output.err == ""
+    text = re.sub(r"\n {8,}", " ", output.out.partition("\n\n")[0])
     rows = [re.split(r" {2,}", line, maxsplit=1) for line in text.splitlines()[1:]]
-    return code, dict(rows), told.out
+    return code, dict(rows), output.out
 
 
 @on("4.3.1")

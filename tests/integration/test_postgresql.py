@@ -18,9 +18,7 @@ from tests.integration.producers import create_topic, open_producer, transact
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def test_counts_are_exact_through_every_fault_of_the_server_and_a_killed_driver(
-    broker_431: Broker, tmp_path: Path
-) -> None:
+def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: Broker, tmp_path: Path) -> None:
     create_topic(broker_431.bootstrap, "postgresql")
     producer = open_producer(broker_431.bootstrap, "postgresql")
     transact(producer, "postgresql")  # before counting begins
@@ -34,7 +32,7 @@ def test_counts_are_exact_through_every_fault_of_the_server_and_a_killed_driver(
             wait_until_equal(lambda: counted(app), (1, 0), f"the first count ({app.log})")
 
             server.stop()
-            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the wait to be told")
+            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
             for number in range(6):
                 transact(producer, "postgresql", commit=number % 2 == 0)
             server.start()
@@ -44,14 +42,14 @@ def test_counts_are_exact_through_every_fault_of_the_server_and_a_killed_driver(
 
             demote(server)
             transact(producer, "postgresql")
-            wait_for(lambda: "read-only" in app.log.read_text(), "the standby to be told")
+            wait_for(lambda: "read-only" in app.log.read_text(), "the report of the standby")
             server.execute("SELECT pg_promote()")
             wait_until_equal(lambda: counted(app), (5, 3), f"the counts after the failover ({app.log})")
 
             with psycopg.connect(url) as migration:
                 migration.execute("LOCK TABLE transactional_ids IN ACCESS EXCLUSIVE MODE")
                 transact(producer, "postgresql", commit=False)
-                wait_for(lambda: "lock timeout" in app.log.read_text(), "the lock to be told")
+                wait_for(lambda: "lock timeout" in app.log.read_text(), "the report of the lock")
             wait_until_equal(lambda: counted(app), (5, 4), f"the counts after the lock ({app.log})")
             wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
             assert "reading stopped" not in app.log.read_text()

@@ -1,5 +1,5 @@
-"""Ordinary applications with the client libraries that people use get no wrong word: what is found, counted and told of
-them is what happened, as the coordinator's own lines in the broker's log and Kafka's own tool have it."""
+"""Ordinary applications with the client libraries that people use get no wrong word: what is found, counted and shown
+of them is what happened, as the coordinator's own lines in the broker's log and Kafka's own tool have it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
         the seconds before its scan by the application that starts again: the log does not tell them apart."""
         return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
 
-    def told(self) -> list[tuple[str, str, int, str]]:
+    def reported(self) -> list[tuple[str, str, int, str]]:
         return [(one.kind, _about(one), one.count, one.title) for one in self.findings]
 
     def needs(self, *names: str) -> None:
@@ -91,15 +91,17 @@ def _about(finding: Any) -> str:
 
 def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None:
     """No transaction hangs, no restart is a conflict, and a first rolling start is no churn."""
-    assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, seen.told()
-    assert [_about(one) for one in seen.findings if one.kind == Kind.CHURN] == [CHURN], seen.told()
+    assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
+        seen.reported()
+    )
+    assert [_about(one) for one in seen.findings if one.kind == Kind.CHURN] == [CHURN], seen.reported()
     timed_out = seen.ran_out()
     wrong = [
         _about(one)
         for one in seen.findings
         if one.kind == Kind.TIMED_OUT and not any(name.startswith(_about(one)) for name in timed_out)
     ]
-    assert wrong == [], f"{seen.told()}; the log says timeout of {timed_out}"
+    assert wrong == [], f"{seen.reported()}; the log says timeout of {timed_out}"
 
 
 @pytest.mark.parametrize("name", COMMANDED)
@@ -135,13 +137,13 @@ def test_timeouts_are_those_that_the_coordinator_tells_of(seen: Seen) -> None:
     counted = {
         name: ends.aborts[CauseCode.TIMEOUT] for name, ends in seen.counted.items() if CauseCode.TIMEOUT in ends.aborts
     }
-    told = Counter(name for name, _ in seen.scenario.timeouts())
+    reported = Counter(name for name, _ in seen.scenario.timeouts())
     ran_out = seen.ran_out()
-    assert counted == ran_out, f"the coordinator told of {told}"
-    assert told <= ran_out, f"the coordinator told of {told}"
+    assert counted == ran_out, f"the coordinator reported {reported}"
+    assert reported <= ran_out, f"the coordinator reported {reported}"
 
 
-def test_what_kafka_streams_left_open_was_fenced_and_the_rest_it_aborted_itself(seen: Seen) -> None:
+def test_kafka_streams_leaves_one_to_fencing_and_aborts_the_rest_itself(seen: Seen) -> None:
     """A thread that aborts and starts anew under its id leaves the same records as one that is fenced."""
     seen.needs(STREAMS)
     killed_ms = seen.scenario.killed_ms

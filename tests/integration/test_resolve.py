@@ -67,15 +67,19 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Resol
     fenced(lab, hang)
     here.until_accepted(finding)
     before = ends(lab.connection, "r-late", 0)
-    told = here.post(finding).json()
-    assert (told["executed"], told["marker"], told["producer_epoch"]) == (False, "ABORT", hang.producer_epoch)
-    assert told["coordinator_epoch"] >= 0
+    reported = here.post(finding).json()
+    assert (reported["executed"], reported["marker"], reported["producer_epoch"]) == (
+        False,
+        "ABORT",
+        hang.producer_epoch,
+    )
+    assert reported["coordinator_epoch"] >= 0
     assert here.post(finding, {"dry_run": False}, key="not-a-key-of-anybody").status_code == 403
     assert here.post("0" * 16, {"dry_run": False}).status_code == 404
     assert (ends(lab.connection, "r-late", 0), open_on(lab.connection, "r-late", 0)) == (before, [hang.open])
     assert here.audited(hang) == []
-    told = here.post(finding, {"dry_run": False}, key=KEYS["bob"]).json()
-    assert (told["executed"], told["marker"]) == (True, "ABORT")
+    reported = here.post(finding, {"dry_run": False}, key=KEYS["bob"]).json()
+    assert (reported["executed"], reported["marker"]) == (True, "ABORT")
     lab.wait_until_resolved(hang, Resolution.OUR_MARKER)
     lab.wait_until_free("r-late")
     assert here.audited(hang) == [("bob", Outcome.BEGUN), ("bob", Outcome.WRITTEN)]
@@ -159,7 +163,7 @@ def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Resolv
 
 @on("3.9.2")
 def test_not_while_the_log_is_not_read(at: Callable[[str], ResolveClients], version: str) -> None:
-    """What is written to it then may be that somebody ends it after all."""
+    """The log may have got the end of the transaction meanwhile."""
     here = at(version)
     lab = here.lab
     lab.create_topic("r-behind")
@@ -202,8 +206,12 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         name = ["forceTerminateTransaction", "--transactionalId", "r-lost"]
         lab.tool("--bootstrap-server", brokers.bootstrap, *name)
         here.until_accepted(finding)
-        told = here.post(finding).json()
-        assert (told["marker"], told["command"], told["producer_epoch"]) == ("COMMIT", None, torn.producer_epoch)
+        reported = here.post(finding).json()
+        assert (reported["marker"], reported["command"], reported["producer_epoch"]) == (
+            "COMMIT",
+            None,
+            torn.producer_epoch,
+        )
         with frozen(brokers, torn.victim):
             answer = here.post(finding, {"dry_run": False})
             # the frozen broker leads the partition, and may be the one that is asked who leads it

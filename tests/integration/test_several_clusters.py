@@ -30,7 +30,7 @@ NAMES = ["shared-0", "shared-1"]
 """The same ids in both clusters."""
 
 
-def test_two_clusters_begin_in_one_store_at_the_same_moment_and_harm_each_other_in_nothing(
+def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
     make_broker: MakeBroker, broker_431: Broker, postgres: Postgres, tmp_path: Path
 ) -> None:
     with postgres.database(is_empty=True) as url:
@@ -118,9 +118,7 @@ class WatchOfSeveral(Ingest):
             wait_until_equal(listed, list(clusters), "the order of the clusters")
 
 
-def test_one_watch_goes_on_with_the_other_clusters_while_the_brokers_of_one_are_away(
-    make_broker: MakeBroker, tmp_path: Path
-) -> None:
+def test_watch_goes_on_with_others_while_the_brokers_of_one_are_away(make_broker: MakeBroker, tmp_path: Path) -> None:
     brokers = {"billing": make_broker("3.9.2"), "orders": make_broker("4.3.1")}
     for broker in brokers.values():
         create_topic(broker.bootstrap, "shared")

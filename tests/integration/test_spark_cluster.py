@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 @on("4.3.1")
-def test_counts_stay_exact_when_an_executor_and_a_worker_are_killed_under_load(
+def test_counts_stay_exact_when_an_executor_and_a_worker_are_killed(
     version: str, make_broker: MakeBroker, broker_431: Broker, postgres: Postgres, tmp_path: Path
 ) -> None:
     broker = make_broker(version)
@@ -64,7 +64,7 @@ def test_a_cluster_without_a_free_worker_is_named(broker_431: Broker, tmp_path: 
             app.stop()
 
 
-def test_a_python_that_spark_cannot_start_or_that_lacks_our_packages_is_named(
+def test_a_python_that_spark_cannot_use_is_named(
     broker_431: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = tmp_path / "bare"

@@ -8,7 +8,7 @@ import pytest
 
 from deploy.demo.broker import Broker
 from tests.conftest import MakeBroker
-from tests.harm.starvation import starve, told
+from tests.harm.starvation import reported, starve
 from tests.lab.hangs import UNGUARDED
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -19,7 +19,7 @@ STARVED_S = 60
 
 def test_starved_it_is_slow_and_right(make_broker: MakeBroker, broker_431: Broker, tmp_path: Path) -> None:
     outcome = starve(make_broker("4.3.1", **UNGUARDED), broker_431, tmp_path, STARVED_S)
-    assert outcome.wrong == [], told(outcome)
+    assert outcome.wrong == [], reported(outcome)
     assert outcome.restarts == 0, outcome.log
     assert outcome.counts == outcome.truth
     assert outcome.gaps == []

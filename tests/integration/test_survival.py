@@ -40,7 +40,9 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
             app.wait_for_more_commits(names)
 
             broker.stop()
-            (trouble,) = wait_for(lambda: [decode(r.error) for r in app.log_status() if r.error], "trouble to be told")
+            (trouble,) = wait_for(
+                lambda: [decode(r.error) for r in app.log_status() if r.error], "the report of the trouble"
+            )
             assert "answer" in str(trouble)
             broker.start()
             app.wait_for_more_commits(names)

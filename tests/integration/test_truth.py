@@ -38,12 +38,12 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
         }
         assert stored.keys() == {name for name in transactional_ids(broker.bootstrap) if name.startswith(prefix)}
         for name, row in stored.items():
-            told = describe_transaction(broker.bootstrap, name)
+            reported = describe_transaction(broker.bootstrap, name)
             assert (row.state, row.producer_id, row.producer_epoch, row.partitions) == (
-                told.state,
-                told.producer_id,
-                told.producer_epoch,
-                told.partitions,
+                reported.state,
+                reported.producer_id,
+                reported.producer_epoch,
+                reported.partitions,
             ), name
         assert stored["truth-open"].partitions == {("truth-open", 2)}
 

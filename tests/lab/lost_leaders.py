@@ -204,9 +204,9 @@ def _wait_until_complete(producer: OldProducer, torn: Torn, state: str) -> None:
 
 
 def _missing(connection: Connection, torn: Torn) -> set[tuple[str, int]]:
-    told = describe(connection, torn.transactional_id)
-    assert told.transaction_state == "PrepareCommit"
-    return {(topic.topic, partition) for topic in told.topics for partition in topic.partitions}
+    reported = describe(connection, torn.transactional_id)
+    assert reported.transaction_state == "PrepareCommit"
+    return {(topic.topic, partition) for topic in reported.topics for partition in topic.partitions}
 
 
 def _state(connection: Connection, torn: Torn) -> str:

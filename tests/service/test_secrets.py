@@ -154,8 +154,8 @@ def test_an_error_does_not_show_it(name: str, file: Path) -> None:
     """Also with its causes, as a traceback in a log would have them."""
     with pytest.raises((SettingsError, StoreError, KafkaFailure)) as caught:
         FAILING[name](file)
-    told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
-    said = [line for line in told.splitlines() if not line.lstrip().startswith(("return", "def"))]
+    reported = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    said = [line for line in reported.splitlines() if not line.lstrip().startswith(("return", "def"))]
     assert not [line for line in said if MARK[:9] in line]
 
 
@@ -172,6 +172,6 @@ def test_an_error_does_not_show_it(name: str, file: Path) -> None:
 )
 def test_a_command_that_fails_does_not_show_it(arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) != 0
-    told = capfd.readouterr()
-    assert MARK not in told.out + told.err
-    assert len(told.err.splitlines()) == 1
+    reported = capfd.readouterr()
+    assert MARK not in reported.out + reported.err
+    assert len(reported.err.splitlines()) == 1

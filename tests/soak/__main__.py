@@ -9,7 +9,7 @@ import sys
 from deploy.demo.jars import PINS
 from deploy.demo.signals import interrupt_on_signals
 from tests.helpers.brokers import VERSIONS
-from tests.soak.soak import lines, plan, run, told
+from tests.soak.soak import lines, plan, reported, run
 
 PINNED = sorted(pins.stem for pins in PINS.glob("[0-9]*.sha256"))
 
@@ -30,7 +30,7 @@ def main() -> int:
     planned = plan(options.version, options.minutes, options.hangs, options.roll_to)
     result = run(planned._replace(all_partitions=options.all_partitions), options.seed)
     bars = lines(result)
-    sys.stdout.writelines(f"{line}\n" for line in told(result, bars))
+    sys.stdout.writelines(f"{line}\n" for line in reported(result, bars))
     return 0 if all(line.is_reached for line in bars) else 1
 
 

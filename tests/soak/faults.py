@@ -129,9 +129,10 @@ class Faults:
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": NULL_LOGGER})
         by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
         by_topic = ElectLeadersRequest.TopicPartitions
-        told = admin.list_topics(timeout=ANSWER_S).topics
+        reported = admin.list_topics(timeout=ANSWER_S).topics
         order = {
-            name: {p.id: [*p.replicas[1:], p.replicas[0]] for p in told[name].partitions.values()} for name in topics
+            name: {p.id: [*p.replicas[1:], p.replicas[0]] for p in reported[name].partitions.values()}
+            for name in topics
         }
         reassign = AlterPartitionReassignmentsRequest(
             timeout_ms=20_000,

@@ -258,7 +258,7 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
     ]
 
 
-def told(result: Result, bars: Sequence[Line]) -> Iterator[str]:
+def reported(result: Result, bars: Sequence[Line]) -> Iterator[str]:
     """Yields the lines of the table, and below them the faults, the reasons of missing verdicts, and all wrong ones."""
     for line in bars:
         verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"

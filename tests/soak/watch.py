@@ -93,11 +93,11 @@ class Watching:
         while not self._stop.is_set():
             before = self._away()
             body = self._rest.get("/partitions", limit=200)
-            told = self._rest.get("")
+            reported = self._rest.get("")
             hanging = self._rest.get("/hanging", limit=200)
             now = time.time()
             if leaders := self._leaders.now:
-                self.seen.samples.append(_sample(body, told, leaders, before | self._away(), now))
+                self.seen.samples.append(_sample(body, reported, leaders, before | self._away(), now))
             self._take(hanging, now)
             next_s = max(next_s + EVERY_S, time.monotonic())
             self._stop.wait(next_s - time.monotonic())
@@ -121,7 +121,7 @@ def as_of_s(body: Any) -> float:
     return 0.0 if body["as_of"] is None else datetime.fromisoformat(body["as_of"]).timestamp()
 
 
-def _sample(body: Any, told: Any, leaders: dict[Place, int], away: frozenset[int], now: float) -> Sample:
+def _sample(body: Any, reported: Any, leaders: dict[Place, int], away: frozenset[int], now: float) -> Sample:
     as_of = 0.0 if body is None else as_of_s(body)
     items = {} if body is None else {(one["topic"], one["partition"]): one for one in body["items"]}
     dark: dict[Place, str] = {}
@@ -134,7 +134,7 @@ def _sample(body: Any, told: Any, leaders: dict[Place, int], away: frozenset[int
             dark[place] = "not listed"
         elif not one["judged"]:
             dark[place] = one["why"]
-    unknown = -1 if told is None else told["partitions"]["unknown"]
+    unknown = -1 if reported is None else reported["partitions"]["unknown"]
     return Sample(now, as_of, len(up) - len(dark), dark, away, unknown)
 
 

@@ -41,9 +41,9 @@ def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Work]:
     work = Work(Counter(), set(), check)
     try:
         yield work
-        told, _ = process.communicate(timeout=LIMIT_S)
+        output, _ = process.communicate(timeout=LIMIT_S)
         check()
-        ended = json.loads(told)
+        ended = json.loads(output)
         work.done.update(ended["done"])
         work.abandoned.update((topic, *numbers) for topic, *numbers in ended["abandoned"])
     finally:

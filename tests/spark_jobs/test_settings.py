@@ -1,4 +1,4 @@
-"""What the streaming application makes of the settings that it gets, and what it passes on to Spark's readers."""
+"""Settings of the streaming application, and those that it passes on to Spark's readers."""
 
 from __future__ import annotations
 

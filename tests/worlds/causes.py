@@ -13,7 +13,7 @@ from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.journal import Transition
 from tests.service.domain.coordinator import ITSELF, LATE_END, ZOMBIE, Coordinator
 from tests.service.domain.lives import a_life
-from tests.service.domain.records import told
+from tests.service.domain.records import reported
 
 STEPS: Final = 25
 CAUSES_BLOCK: Final = 500
@@ -45,7 +45,7 @@ class WrongCause(AssertionError):
 
 @dataclass(slots=True)
 class Tally:
-    """What was really so, by cause and confidence that were said."""
+    """Counts of the true causes, by the cause and confidence that were found."""
 
     truths: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ def draw_causes(seed: int, tally: Tally) -> Coordinator:
 
 
 def _causes_of(log: list[LogRecord], life: Coordinator) -> Iterable[tuple[Transition, str]]:
-    return ((row, life.truth.get(row.offset, "nothing")) for row in told(log).rows if row.cause is not None)
+    return ((row, life.truth.get(row.offset, "nothing")) for row in reported(log).rows if row.cause is not None)
 
 
 def _refuse(seed: int, row: Transition, truth: str, rare: dict[str, frozenset[str]]) -> None:

@@ -17,7 +17,7 @@ PAUSE_MS: Final = 50
 
 
 class End(Enum):
-    """How a transaction ends. `OLD_…`: a TV2 transaction by an old EndTxn, which keeps the epoch."""
+    """The end of a transaction. `OLD_…`: a TV2 transaction by an old EndTxn, which keeps the epoch."""
 
     COMMIT = auto()
     ABORT = auto()
@@ -27,7 +27,7 @@ class End(Enum):
 
 
 class Fate(Enum):
-    """What becomes of the marker on the judged partition. `LOST`: written, and lost with its leader."""
+    """The fate of the marker on the judged partition. `LOST`: written, and lost with its leader."""
 
     WRITTEN = auto()
     SKIPPED = auto()
@@ -35,7 +35,7 @@ class Fate(Enum):
 
 
 class Late(Enum):
-    """When a batch of the first transaction arrives late."""
+    """The time at which a batch of the first transaction arrives late."""
 
     NEVER = auto()
     AFTER_FIRST = auto()
@@ -43,7 +43,7 @@ class Late(Enum):
 
 
 class Sampling(Enum):
-    """What txnscope samples between two steps, and in which order the answers come."""
+    """The samples of txnscope between two steps, and the order of the answers."""
 
     NOTHING = auto()
     LOG_FIRST = auto()

@@ -29,7 +29,7 @@ def test_certain_is_never_wrong_and_likely_rarely() -> None:
     assert tally.truths[CauseCode.CLIENT_ABORT, Confidence.LIKELY][ITSELF] > 0
 
 
-def test_an_end_under_an_unchanged_epoch_that_is_called_certain_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certain_end_under_an_unchanged_epoch_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the test above would prove little."""
     judged = causes.cause_of
 

@@ -109,7 +109,7 @@ def _batch(one: Batch, own: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
     """Each history from its beginning and from another offset, explained live and from files."""
     folder = tmp_path_factory.mktemp("explained")
     cluster = SeededCluster(f"sqlite:///{folder / 'store.db'}", started_ms=BEGAN_MS)
@@ -141,21 +141,21 @@ def _files(folder: Path, one: History) -> list[Path]:
     return files
 
 
-def test_spans_are_the_same(told: list[Told]) -> None:
-    for one, of_service, of_files in told:
+def test_spans_are_the_same(reported: list[Told]) -> None:
+    for one, of_service, of_files in reported:
         assert_same_spans(of_service, of_files, one.partition.topic)
 
 
-def test_causes_are_the_same(told: list[Told]) -> None:
+def test_causes_are_the_same(reported: list[Told]) -> None:
     compared: Counter[str | None] = Counter()
-    for one, of_service, of_files in told:
+    for one, of_service, of_files in reported:
         compared.update(same_causes(of_service, of_files, one.partition.topic))
     assert min(compared[cause] for cause in ("commit", "client_abort", "timeout", "fenced")) > 10, compared
 
 
-def test_sums_are_the_same(told: list[Told]) -> None:
+def test_sums_are_the_same(reported: list[Told]) -> None:
     compared: Counter[str] = Counter()
-    for one, of_service, of_files in told:
+    for one, of_service, of_files in reported:
         if of_service["spans"][0]["from"] > one.partition.last_stable_offset:
             assert of_service["only_aborted"] is None, "consumers of committed records are not there yet"
             continue
@@ -168,9 +168,9 @@ def test_sums_are_the_same(told: list[Told]) -> None:
     assert min(compared[ended_by] for ended_by in ("none", "open", "readable")) > 3, compared
 
 
-def test_what_is_said_of_a_missing_marker_is_true(told: list[Told]) -> None:
+def test_what_is_said_of_a_missing_marker_is_true(reported: list[Told]) -> None:
     said: Counter[str] = Counter()
-    for one, of_service, of_files in told:
+    for one, of_service, of_files in reported:
         for answer in (of_service, of_files):
             for span in answer["spans"]:
                 if (decision := span.get("decision")) is None or decision["may_be_other"]:

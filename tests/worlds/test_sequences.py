@@ -95,9 +95,7 @@ def test_a_skipped_commit_is_committed(protocol: Protocol, is_watched: bool) -> 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("is_watched", [True, False])
-def test_a_later_transaction_that_timed_out_does_not_hide_the_skipped_commit(
-    protocol: Protocol, is_watched: bool
-) -> None:
+def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol: Protocol, is_watched: bool) -> None:
     """In one outage: the next transaction lists the partition, cannot write there, and its ABORT is skipped, too."""
     story = _skipped_commit(protocol, is_watched=is_watched)
     assert story.cluster.begin() is not None
@@ -123,7 +121,7 @@ def test_a_later_commit_elsewhere_changes_nothing(protocol: Protocol) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_the_cleaner_left_of_a_later_commit_is_not_taken_for_the_earlier_abort(protocol: Protocol) -> None:
+def test_the_cleaned_rest_of_a_later_commit_is_not_the_earlier_abort(protocol: Protocol) -> None:
     """N aborts with its marker. N+1 commits; its marker is skipped. The cleaner leaves CompleteCommit of N+1 only."""
     story = Story(protocol).init()
     story.begin(JUDGED)
@@ -197,7 +195,7 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
     assert (found.decision, World.COMMIT in found.possible) == (Decided.ABORT, False)
 
 
-def test_equal_markers_of_the_old_protocol_are_told_apart_by_how_long_they_took() -> None:
+def test_equal_markers_of_the_old_protocol_differ_by_how_long_they_took() -> None:
     """Two commits under one epoch leave two equal markers, further apart than two copies of one marker can be."""
     story = Story(Protocol.OLD).init()
     for _ in range(2):
@@ -271,7 +269,7 @@ def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
     return story.end(is_commit=second_commits)
 
 
-def test_a_transaction_that_did_not_list_the_partition_may_have_written_to_it() -> None:
+def test_a_transaction_may_have_written_to_a_partition_it_did_not_list() -> None:
     found = _two_under_one_epoch(first_commits=False, second_commits=True).judged()
     assert found.decision == Decided.UNKNOWN
     assert found.open_question == UnlistedWriter(is_committed=True, holds_committed=False)
@@ -312,7 +310,7 @@ def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_topic_that_was_created_again_has_no_records_of_what_was_committed_before(protocol: Protocol) -> None:
+def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol) -> None:
     story = Story(protocol).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -324,7 +322,7 @@ def test_a_topic_that_was_created_again_has_no_records_of_what_was_committed_bef
     assert World.NONE in found.possible
 
 
-def test_a_single_batch_was_written_by_a_transaction_that_lists_the_partition() -> None:
+def test_a_single_batch_is_of_a_transaction_that_lists_the_partition() -> None:
     """Under TV2, too: where nothing is open, the leader adds the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(OTHER)

@@ -33,7 +33,7 @@ EXPRESSIONS: Final[list[str]] = [rule["expr"] for group in COMMITTED["groups"] f
 
 
 class Expected(NamedTuple):
-    """What a test of promtool expects of an alert at one moment."""
+    """The state of an alert that a test of promtool expects at one moment."""
 
     file: str
     name: str

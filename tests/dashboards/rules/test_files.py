@@ -30,9 +30,9 @@ def test_a_file_that_differs_or_is_missing_is_named(tmp_path: Path, capsys: pyte
     (tmp_path / RULES).write_text("groups: []\n")
     (tmp_path / PROMETHEUS_RULE).unlink()
     assert main(["--check", "--out", str(tmp_path)]) == 1
-    told = capsys.readouterr().err
-    assert RULES in told
-    assert PROMETHEUS_RULE in told
+    output = capsys.readouterr().err
+    assert RULES in output
+    assert PROMETHEUS_RULE in output
 
 
 def test_both_wrappings_hold_the_same_rules() -> None:

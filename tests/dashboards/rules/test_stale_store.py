@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -69,13 +69,12 @@ def _nothing(trouble: str) -> LogBatch:
     return LogBatch((), (), (), ErrorText(trouble), (), ())
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: WithPartitions) -> None:
     _reads(cluster, NOW_MS)
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +142,8 @@ def _is_silent(series: Series, folder: Path, source: str, after: int) -> bool:
     document = {"rule_files": [str(FOLDER / RULES)], "evaluation_interval": "1m", "tests": tests}
     path.write_text(yaml.safe_dump(document), "utf-8")
     done = run("promtool", "test", "rules", path)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0 or f'alertname="{STALE_NAME}"' in told, told
+    reported = done.stdout + done.stderr
+    assert done.returncode == 0 or f'alertname="{STALE_NAME}"' in reported, reported
     return done.returncode == 0
 
 

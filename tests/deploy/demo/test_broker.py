@@ -25,21 +25,23 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
     create_topic(broker.bootstrap, "kept")
     transact(open_producer(broker.bootstrap, "kept"), "kept")
     before = wait_until(  # the commit returns before its markers are written
-        lambda: describe_transaction(broker.bootstrap, "kept"), lambda told: told.state == "CompleteCommit", "its end"
+        lambda: describe_transaction(broker.bootstrap, "kept"),
+        lambda reported: reported.state == "CompleteCommit",
+        "its end",
     )
     broker.stop()
     assert is_free(broker.port)
     broker.start()
     assert any("classes-java" in maps for maps in _maps_of(str(broker.directory))), "a slow start"
     assert describe_transaction(broker.bootstrap, "kept") == before
-    (told,) = kafka_transactions(broker, "list")
-    assert told["TransactionalId"] == "kept"
-    assert int(told["ProducerId"]) == before.producer_id
+    (reported,) = kafka_transactions(broker, "list")
+    assert reported["TransactionalId"] == "kept"
+    assert int(reported["ProducerId"]) == before.producer_id
     assert len(list(broker.data.glob("__transaction_state-*"))) == 3
 
 
 def _maps_of(word: str) -> Iterator[str]:
-    """Which files the processes have in memory that have `word` in their commands."""
+    """Returns the files mapped by the processes that have `word` in their commands."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if word in (process / "cmdline").read_text():

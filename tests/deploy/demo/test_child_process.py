@@ -1,4 +1,4 @@
-"""Children end with their parent, however it ends, and at once when told to. Real processes, real kill -9."""
+"""Children end with their parent, however it ends, and at once on request. Real processes, real kill -9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is chosen, and that the packaged one does with Spark's arguments."""
+"""The choice of a Java; the packaged one takes Spark's arguments."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_none_at_all_is_one_line_that_says_what_was_found(tmp_path: Path, monkey
     assert "\n" not in str(e.value)
 
 
-def test_the_packaged_java_starts_with_the_argument_that_spark_always_gives(tmp_path: Path) -> None:
+def test_the_packaged_java_takes_the_argument_that_spark_always_gives(tmp_path: Path) -> None:
     java = find_java({"PATH": "", "XDG_CACHE_HOME": str(tmp_path / "a cache")})
     command = [java.command, "--add-modules=jdk.incubator.vector", "-Dsaid=two words", "-XshowSettings:properties"]
-    told = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True).stderr
-    assert "said = two words" in told
+    result = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True).stderr
+    assert "said = two words" in result

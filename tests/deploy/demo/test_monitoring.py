@@ -76,7 +76,7 @@ def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
 
 
 class Told:
-    """What came to the webhook."""
+    """The notices that came to the webhook."""
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
@@ -86,18 +86,18 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
+def reported() -> Told:
     return Told()
 
 
 @pytest.fixture
-def monitoring(tmp_path: Path, told: Told) -> Iterator[Monitoring]:
+def monitoring(tmp_path: Path, reported: Told) -> Iterator[Monitoring]:
     """Running, of a txnscope that is not there."""
     try:
         programs = find_programs()
     except NotInstalled as e:
         pytest.skip(str(e))
-    with Webhook(told) as webhook:
+    with Webhook(reported) as webhook:
         monitoring = Monitoring(programs, MonitoringPorts(*free_ports(2)), tmp_path, free_port(), webhook.url)
         try:
             monitoring.start()
@@ -108,7 +108,9 @@ def monitoring(tmp_path: Path, told: Told) -> Iterator[Monitoring]:
             monitoring.kill()
 
 
-def test_runs_the_shipped_rules_and_sends_to_the_webhook(monitoring: Monitoring, told: Told, tmp_path: Path) -> None:
+def test_runs_the_shipped_rules_and_sends_to_the_webhook(
+    monitoring: Monitoring, reported: Told, tmp_path: Path
+) -> None:
     groups = _get(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
     assert {rule["name"] for group in groups for rule in group["rules"]} >= {one.name for one in alerts()}
     text = (tmp_path / "rules" / RULES).read_text()
@@ -123,14 +125,14 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(monitoring: Monitoring,
     urllib.request.urlopen(
         urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=ANSWER_S
     ).close()
-    wait_for(lambda: told.notices, "a notice")
-    assert told.notices == [Notice("firing", "KafkaTransactionHanging", "critical", "It hangs", link)]
+    wait_for(lambda: reported.notices, "a notice")
+    assert reported.notices == [Notice("firing", "KafkaTransactionHanging", "critical", "It hangs", link)]
     assert monitoring.ended_program() is None
 
 
 def test_one_that_dies_is_named_with_the_end_of_its_log(monitoring: Monitoring, tmp_path: Path) -> None:
     _process_of(f"--storage.tsdb.path={tmp_path}").kill()
-    said = wait_for(lambda: monitoring.ended_program(3), "its death to be told")
+    said = wait_for(lambda: monitoring.ended_program(3), "the report of its death")
     first, *log = said.splitlines()
     assert (first, len(log)) == ("Prometheus ended with code 137; its log ends:", 3)
     monitoring.kill()

@@ -1,4 +1,4 @@
-"""What the demo points at: the page first, whole addresses, commands that can be pasted."""
+"""The demo points at addresses and commands: the page first, whole addresses, commands that can be pasted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo's webhook tells of Alertmanager's notifications."""
+"""The demo's webhook prints Alertmanager's notifications."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def post(url: str, content: bytes, **headers: str) -> int:
 
 
 def test_tells_an_alert_as_one_line_with_its_link() -> None:
-    told: list[Notice] = []
-    with Webhook(told.append) as webhook:
+    reported: list[Notice] = []
+    with Webhook(reported.append) as webhook:
         assert post(webhook.url, body(alert())) == 200
-    (notice,) = told
+    (notice,) = reported
     assert notice.line == f"firing    KafkaTransactionHanging (critical): A transaction hangs  {LINK}"
 
 
 def test_tells_changes_and_no_repetitions() -> None:
     """A group is sent again, whole, when one more begins."""
-    told: list[Notice] = []
-    webhook = Webhook(told.append)
+    reported: list[Notice] = []
+    webhook = Webhook(reported.append)
     with webhook:
         webhook.receive(body(alert()))
         webhook.receive(body(alert(), alert(fingerprint="b", summary="Another one")))
         webhook.receive(body(alert("resolved"), alert(fingerprint="b", summary="Another one")))
         webhook.receive(body(alert()))
-    assert [(one.status, one.summary) for one in told] == [
+    assert [(one.status, one.summary) for one in reported] == [
         ("firing", "A transaction hangs"),
         ("firing", "Another one"),
         ("resolved", "A transaction hangs"),
@@ -68,20 +68,20 @@ def test_tells_changes_and_no_repetitions() -> None:
 
 
 def test_an_id_cannot_break_the_line_or_speak_to_the_terminal() -> None:
-    told: list[Notice] = []
-    with Webhook(told.append) as webhook:
+    reported: list[Notice] = []
+    with Webhook(reported.append) as webhook:
         webhook.receive(body(alert(summary="hangs: a\nb\x1b[31m")))
-    assert "hangs: a\\nb\\x1b[31m  http" in told[0].line
+    assert "hangs: a\\nb\\x1b[31m  http" in reported[0].line
 
 
 @pytest.mark.parametrize("content", [b"", b"no json", b"[]", b'{"alerts": [{}]}', b'{"alerts": [1]}', b"\xff"])
 def test_what_is_no_notification_is_refused_and_told_to_nobody(content: bytes) -> None:
-    told: list[Notice] = []
-    with Webhook(told.append) as webhook:
+    reported: list[Notice] = []
+    with Webhook(reported.append) as webhook:
         assert post(webhook.url, content) == 400
         assert post(webhook.url, b"", **{"Content-Length": str(MAX_BYTES + 1)}) == 413
         assert post(webhook.url, body(alert())) == 200
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_listens_on_loopback_until_it_ends() -> None:

@@ -61,8 +61,8 @@ def test_the_ledger_is_what_kafka_says(version: str, request: pytest.FixtureRequ
     assert {
         i for i, a in record.accounts.items() if describe_transaction(broker.bootstrap, i).state != a.state
     } == set()
-    told = {i: ends for i, ends in completed(broker_431, broker.bootstrap).items() if i.startswith(prefix)}
-    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in record.accounts.items()}
+    reported = {i: ends for i, ends in completed(broker_431, broker.bootstrap).items() if i.startswith(prefix)}
+    assert reported == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in record.accounts.items()}
 
     apps = {account.app for account in record.accounts.values()}
     assert apps == {"orders", "payments", "shipping", "reports", "inventory", "imports"} | (
@@ -125,8 +125,8 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
     broker.kill()
     broker.start()
     run.join()
-    told = completed(broker, broker.bootstrap)
-    assert told == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in records[0].accounts.items()}
+    reported = completed(broker, broker.bootstrap)
+    assert reported == {i: (a.commits, a.aborts.total + a.empty_aborts) for i, a in records[0].accounts.items()}
 
 
 @pytest.mark.broker
@@ -197,7 +197,7 @@ def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, p
 
 
 @pytest.mark.broker
-def test_the_partitions_of_a_topic_are_asked_for_until_the_broker_is_there_again(make_broker: MakeBroker) -> None:
+def test_partitions_are_requested_until_the_broker_is_back(make_broker: MakeBroker) -> None:
     broker = make_broker("3.9.2")
     create_topic(broker.bootstrap, "shop", partitions=5)
     broker.kill()

@@ -43,7 +43,7 @@ class Service(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a request: its status, NO_BROKERS, CLOSED or UNFINISHED."""
+    """The outcome of a request: its status, NO_BROKERS, CLOSED or UNFINISHED."""
 
     number: int
     outcome: str
@@ -76,8 +76,8 @@ def main() -> int:
     faults += ["a traceback in the log:\n" + log[-4_000:]] if "Traceback" in log else []
     for fault in faults[:FAULTS_SHOWN]:
         print(fault)
-    told = ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(outcomes.items()))
-    print(f"{len(numbers):,} requests, {len(numbers) / seconds:,.0f} a second: {told}; {len(faults)} faults")
+    reported = ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(outcomes.items()))
+    print(f"{len(numbers):,} requests, {len(numbers) / seconds:,.0f} a second: {reported}; {len(faults)} faults")
     return 1 if faults else 0
 
 

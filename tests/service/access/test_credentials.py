@@ -113,7 +113,7 @@ def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password(monkeypatch: p
     assert hashed == ["wrong", "wrong"]
 
 
-def test_keys_of_the_store_are_read_every_two_seconds_and_outlive_the_store() -> None:
+def test_keys_are_read_every_two_seconds_and_outlive_the_store() -> None:
     key, read = new_key(), Keys()
     read.keys = [key]
     here = Authenticator(AuthConfig(keys=True), {}, read)
@@ -231,6 +231,8 @@ def test_an_attack_of_a_day_is_some_thirty_records() -> None:
 
 def test_an_attack_from_everywhere_is_bounded_too() -> None:
     refusals = Refusals()
-    told = [refusals.add(Refusal(Action.AUTHENTICATE, f"h{n}", "", None, "GET /", "wrong"), 0.0) for n in range(5_000)]
-    assert sum(one is not None for one in told) == 101
+    reported = [
+        refusals.add(Refusal(Action.AUTHENTICATE, f"h{n}", "", None, "GET /", "wrong"), 0.0) for n in range(5_000)
+    ]
+    assert sum(one is not None for one in reported) == 101
     assert sum(one.times for one in refusals.due(10.0)) == 5_000 - 101

@@ -24,7 +24,7 @@ PLACES: Final = {
 
 
 class Row(NamedTuple):
-    """What each of them gets. `query`: what a good request needs."""
+    """The status that each role gets. `query`: the parameters of a good request."""
 
     nobody: int
     viewer: int
@@ -36,17 +36,17 @@ class Row(NamedTuple):
 
 
 def of_cluster(answer: int = 200, query: str = "") -> Row:
-    """What is about one cluster: whoever may see that cluster reads it."""
+    """A route about one cluster: every role that may see the cluster reads it."""
     return Row(401, answer, 403, answer, answer, 403, query)
 
 
 def shared(answer: int = 200, query: str = "") -> Row:
-    """What is about no cluster, or leaves out the clusters that the sender may not see."""
+    """A route about no cluster, or one that leaves out the clusters that the sender may not see."""
     return Row(401, answer, answer, answer, answer, 403, query)
 
 
 def of_operators(answer: int) -> Row:
-    """What changes something in one cluster, or shows what colleagues did."""
+    """A route that changes something in one cluster, or shows the actions of colleagues."""
     return Row(401, 403, 403, answer, 403, 403)
 
 

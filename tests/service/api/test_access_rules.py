@@ -1,4 +1,4 @@
-"""What passes, what is refused, and what either one shows: hosts, other sites, wrong keys, other clusters."""
+"""Requests that pass and that are refused: hosts, other sites, wrong keys, other clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,11 +28,6 @@ from tests.helpers.waiting import wait_until_equal
 
 C = "/api/v1/clusters/orders"
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture
@@ -145,7 +139,7 @@ class _Feed:
 
 
 def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> None:
-    def told(*answers: bool | None) -> list[str | None]:
+    def reported(*answers: bool | None) -> list[str | None]:
         found = iter(answers)
 
         async def may_see(_: str) -> bool | None:
@@ -157,8 +151,8 @@ def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> N
 
         return asyncio.run(read())[1:]
 
-    assert told(True, False, True) == ["1", "3"]
-    assert told(True, None, True) == ["1"]
+    assert reported(True, False, True) == ["1", "3"]
+    assert reported(True, None, True) == ["1"]
 
 
 # other sites
@@ -232,9 +226,9 @@ def test_the_sum_of_wrong_keys_is_recorded_when_the_service_ends(url: str, caplo
 def test_a_line_of_the_log_is_one_line(here: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     for headers in (bearer("x"), basic("ann\n2026-11-26 WARNING all is well", "x")):
         assert here.client.get("/clusters/a%0Ab%1b", headers=headers).status_code == 401
-    told = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused")]
-    assert len(told) == 2
-    assert all(line.isprintable() for line in told), told
+    reported = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused")]
+    assert len(reported) == 2
+    assert all(line.isprintable() for line in reported), reported
 
 
 def test_more_wrong_ones_than_have_a_turn_are_turned_away(here: Guarded) -> None:

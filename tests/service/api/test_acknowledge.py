@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +20,6 @@ from tests.service.web.every_kind import EVERY
 C = "/api/v1/clusters/orders"
 WHY = {"reason": "sent again <ticket 4711>"}
 OURS = {"Origin": "http://testserver", "Content-Type": "application/x-www-form-urlencoded"}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""ETags: who has an answer already is told so, and never left with an old `as_of` for long."""
+"""ETags: a client that has the answer learns so, and never left with an old `as_of` for long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,11 @@ STEP_MS = NOW_MS - NOW_MS % 5_000
 """A moment from which `as_of` may move by 4,999 ms before the ETag has to."""
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")], now_ms=STEP_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -50,7 +48,7 @@ def test_an_answer_known_already_is_not_sent_again(cluster: SeededCluster, path:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_tag_stands_while_only_as_of_moves_but_for_five_seconds_at_most(cluster: SeededCluster, path: str) -> None:
+def test_the_tag_stays_for_five_seconds_while_only_as_of_moves(cluster: SeededCluster, path: str) -> None:
     with client_of(cluster.url) as client:
         tag = client.get(path).headers["etag"]
         cluster.read(now_ms=STEP_MS + 4_999)

@@ -1,8 +1,7 @@
-"""What the API tells of clusters: counts, rates, how far it has read, and what it does not know."""
+"""Answers about clusters: counts, rates, how far it has read, and what it does not know."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,7 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store import clusters
 from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of, open_id
 
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", partitions=2)
-    yield cluster
-    cluster.close()
+pytestmark = pytest.mark.cluster(partitions=2)
 
 
 def get(cluster: SeededCluster, path: str = "/api/v1/clusters/orders") -> Any:

@@ -1,4 +1,4 @@
-"""What the service says of itself: OpenAPI that its answers keep to, and metrics."""
+"""Documents of the service: OpenAPI, which its answers keep to, and metrics."""
 
 from __future__ import annotations
 

@@ -36,17 +36,11 @@ EVERY_READER = [
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     cluster = SeededCluster(f"sqlite:///{tmp_path_factory.mktemp('errors') / 'store.db'}")
     cluster.read(Id(b"id-%d" % number) for number in range(3))
     yield cluster.url
     cluster.close()
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[TestClient]:
-    with client_of(url) as client:
-        yield client
 
 
 def bad(
@@ -159,8 +153,8 @@ def test_a_cursor_serves_only_the_filters_it_came_with(client: TestClient, chang
     assert client.get(f"{LIST}?limit=200&cursor={cursor}").status_code == 200, "the limit may change"
 
 
-def test_a_cursor_serves_only_the_cluster_it_came_from(client: TestClient, url: str) -> None:
-    other = SeededCluster(url, "other")
+def test_a_cursor_serves_only_the_cluster_it_came_from(client: TestClient, store: str) -> None:
+    other = SeededCluster(store, "other")
     cursor = client.get(f"{LIST}?limit=1").json()["next_cursor"]
     refused = client.get(f"/api/v1/clusters/other/transactions?limit=1&cursor={cursor}")
     other.close()
@@ -207,9 +201,9 @@ def test_a_store_that_gets_its_tables_is_served_without_a_restart(tmp_path: Path
         assert client.get(CLUSTER).status_code == 200
 
 
-def test_a_first_request_needs_one_connection(url: str) -> None:
-    """Where each of many held one and asked for a second, all waited until the pool gave up."""
-    engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.1)
+def test_a_first_request_needs_one_connection(store: str) -> None:
+    """If each of many requests held one and asked for a second, all would wait until the pool gave up."""
+    engine = create_engine(store, pool_size=1, max_overflow=0, pool_timeout=0.1)
     Store(engine).check()
     engine.dispose()
 
@@ -257,12 +251,12 @@ def test_a_url_that_is_no_store_is_refused_before_anything_is_served() -> None:
         create_app("mysql://host/database")
 
 
-def test_a_mistake_of_ours_is_500_without_its_details(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_500_without_its_details(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(f"{find_cluster.__module__}.find_cluster", broken)
-    with client_of(url) as client:
+    with client_of(store) as client:
         response = client.get(CLUSTER)
     assert response.status_code == 500
     assert response.headers["content-type"] == "application/problem+json"

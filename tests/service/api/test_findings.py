@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,12 +20,11 @@ PATH = "/api/v1/clusters/orders/findings"
 GAP = observe(Kind.COVERAGE_GAP, subject=Subject(topic="__transaction_state", partition=3), log_partition=None)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithFindings]:
-    cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: WithFindings) -> None:
     cluster.read(now_ms=NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:

@@ -43,14 +43,13 @@ SEEN = [
 ]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+def stored(cluster: WithPartitions) -> None:
     """orders-0 and the home of the offsets of `eos` stand; orders-1 does not."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
     GroupWriter(cluster.engine, cluster.lease).replace(SEEN, NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def get(cluster: WithPartitions, query: str = "") -> Any:

@@ -1,9 +1,8 @@
-"""What the API tells of the past of an id, of the owners of a producer id, and of what expires."""
+"""Answers about the past of an id, the owners of a producer id, and ids that expire."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,13 +19,6 @@ TIMELINE = f"{CLUSTER}/transaction/timeline"
 RATES = f"{CLUSTER}/transaction/rates"
 EXPIRING = f"{CLUSTER}/expiring"
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 def apply(cluster: SeededCluster, entries: Sequence[Entry], now_ms: int = NOW_MS) -> None:

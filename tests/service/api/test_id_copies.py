@@ -1,5 +1,5 @@
-"""What one surface calls an id, every other one takes for that id: JSON, pages, metrics, the terminal; and what looks
-like another id is told from it."""
+"""The name of an id on one surface is taken by every other one: JSON, pages, metrics, the terminal; and what looks
+like another id is kept apart."""
 
 from __future__ import annotations
 
@@ -58,12 +58,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     cluster.close()
 
 
-@pytest.fixture(scope="module")
-def client(store: str) -> Iterator[TestClient]:
-    with client_of(store) as client:
-        yield client
-
-
 def get(client: TestClient, path: str) -> Any:
     response = client.get(path)
     assert response.status_code == 200, response.text
@@ -114,7 +108,7 @@ SURFACES: Final[dict[str, Callable[[TestClient], dict[int, str]]]] = {
 
 @pytest.fixture(scope="module")
 def copies(client: TestClient) -> dict[str, dict[int, str]]:
-    return {surface: told(client) for surface, told in SURFACES.items()}
+    return {surface: reported(client) for surface, reported in SURFACES.items()}
 
 
 @pytest.mark.parametrize("raw", NAMES)
@@ -241,10 +235,10 @@ def ask(store: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
 
 def test_the_terminal_calls_them_as_pages_do_and_takes_every_name(ask: Ask, copies: dict[str, dict[int, str]]) -> None:
     listed = ask("transactions", "--cluster", "orders", "--limit", "200")[1].splitlines()[1:]
-    told = {int(re.split("  +", line)[3]): re.split("  +", line)[0] for line in listed}
-    assert told == copies["pages"] == copies["metrics"]
+    reported = {int(re.split("  +", line)[3]): re.split("  +", line)[0] for line in listed}
+    assert reported == copies["pages"] == copies["metrics"]
     for raw, pid in PIDS.items():
-        for name in {told[pid], copies["JSON"][pid]}:
+        for name in {reported[pid], copies["JSON"][pid]}:
             if "\0" in name:
                 continue  # no argument can hold it
             code, out, _ = ask("transaction", "--cluster", "orders", "--json", "--", name)
@@ -254,7 +248,9 @@ def test_the_terminal_calls_them_as_pages_do_and_takes_every_name(ask: Ask, copi
             ]
             assert finding["subject"]["transactional_id"] == copies["JSON"][pid]
         assert (
-            ask("transaction", "--cluster", "orders", "--", told[pid])[1].splitlines()[0].endswith(f"  {told[pid]}")
+            ask("transaction", "--cluster", "orders", "--", reported[pid])[1]
+            .splitlines()[0]
+            .endswith(f"  {reported[pid]}")
         ), raw
 
 

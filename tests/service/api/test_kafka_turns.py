@@ -1,4 +1,4 @@
-"""Who asks Kafka waits for those before; markers, health and metrics do not wait for questions. A broker that accepts
+"""Requests to Kafka wait for those before; markers, health and metrics do not wait for questions. A broker that accepts
 connections and says nothing."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
             time.sleep(0.05)
         answers = [one.result(LIMIT_S) for one in asked]
     refused = [answer for answer in answers if answer.status_code == 429]
-    assert len(refused) >= 60 - 3 * MOST_AT_ONCE, "most are told at once"
+    assert len(refused) >= 60 - 3 * MOST_AT_ONCE, "most are refused at once"
     assert {answer.headers["retry-after"] for answer in refused} == {"5"}
     assert {answer.status_code for answer in answers} == {429, 503}
     assert "wait already" in refused[0].json()["detail"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from fastapi import Request, Response
@@ -21,12 +20,11 @@ from tests.helpers.waiting import LIMIT_S
 CLIENTS = 50
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")])
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 class Service:

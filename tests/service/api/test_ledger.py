@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +38,11 @@ class Tailing(SeededCluster):
         self.ledger.apply(LedgerBatch((read,), (volume,), markers), NOW_MS)
 
 
+pytestmark = pytest.mark.cluster(of=Tailing)
+
+
 def marker(offset: int, producer_id: int = PID, *, is_commit: bool = True, at_ms: int = NOW_MS - 50_000) -> Marker:
     return Marker("pay", 0, 0, offset, producer_id, 3, 5, is_commit, at_ms)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Tailing]:
-    cluster = Tailing(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 def get(cluster: SeededCluster, path: str, status: int = 200) -> Any:
@@ -187,8 +182,8 @@ def test_metrics_of_the_source(cluster: Tailing) -> None:
     cluster.tail(end=14)
     with client_of(cluster.url) as client:
         text = client.get("/metrics").text
-    told = dict(line.rsplit(" ", 1) for line in text.splitlines() if 'source="ledger"' in line)
-    values = {name.split("{")[0].removeprefix("kafka_txn_"): float(value) for name, value in told.items()}
+    reported = dict(line.rsplit(" ", 1) for line in text.splitlines() if 'source="ledger"' in line)
+    values = {name.split("{")[0].removeprefix("kafka_txn_"): float(value) for name, value in reported.items()}
     assert values["pipeline_lag_records"] == 4
     assert values["pipeline_records_total"] == 10
     assert values["pipeline_bytes_total"] == 1_000

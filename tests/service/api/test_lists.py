@@ -22,7 +22,7 @@ from service.views.addresses import encode_bytes
 from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, WithPartitions, entry, hanging_finding, stalled_partition
 from tests.helpers.partitions import read as read_of
-from tests.helpers.stores import NOW, NOW_MS, SeededCluster, client_of
+from tests.helpers.stores import NOW, NOW_MS, SeededCluster
 from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch, read
 
@@ -48,8 +48,8 @@ LISTS = {
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """Of a store in which every list has two items or more."""
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A store in which every list has two items or more."""
     url = f"sqlite:///{tmp_path_factory.mktemp('lists') / 'store.db'}"
     others = [SeededCluster(url, name) for name in ("payments", "billing")]
     cluster = WithPartitions(url, partitions=3)
@@ -69,8 +69,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         for number in range(3):
             wish = Wish(None, f"prefix-{number}", None, NOW_MS + 1_000, "known")
             mutes.set_mute(connection, cluster.id, wish, done)
-    with client_of(url) as client:
-        yield client
+    yield url
     for one in (cluster, *others):
         one.close()
 

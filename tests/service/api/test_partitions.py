@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,6 @@ from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
 CLUSTER = "/api/v1/clusters/orders"
 PATH = f"{CLUSTER}/partitions"
 SINCE = "2026-09-21T14:13:30.123Z"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 def get(cluster: WithPartitions, path: str = f"{PATH}/orders/0") -> Any:
@@ -202,8 +194,10 @@ def test_all_that_is_open_is_told_by_offset(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(b"b", producer_id=8)])
     cluster.look(stalled_partition(), read(entry(), entry(9, LSO + 5), entry(8, LSO + 2, last_timestamp_ms=-1)))
     one = get(cluster)
-    told = [(each["transactional_id"], each["start_offset"], each["blocking_now"]) for each in one["open_transactions"]]
-    assert told == [("a", LSO, True), ("b", LSO + 2, False), (None, LSO + 5, False)]
+    reported = [
+        (each["transactional_id"], each["start_offset"], each["blocking_now"]) for each in one["open_transactions"]
+    ]
+    assert reported == [("a", LSO, True), ("b", LSO + 2, False), (None, LSO + 5, False)]
     assert one["open_transactions"][1]["last_write_at"] is None
     assert one["open_transactions"][1]["first_record_timestamp"] is None, "only the batch at the LSO was read"
     assert one["why"].startswith("producer id 9: "), "one of three is enough not to judge the partition"

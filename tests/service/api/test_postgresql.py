@@ -144,7 +144,7 @@ def test_an_id_of_30_kb_is_listed_linked_and_found(both: tuple[str, str]) -> Non
             assert one["partitions"] == listed["partitions"] != []
 
 
-def test_who_listens_to_one_service_and_then_to_another_hears_each_event_once(postgres: Postgres) -> None:
+def test_a_client_that_moves_to_another_service_gets_each_event_once(postgres: Postgres) -> None:
     """Behind a balancer; both services read the same store."""
     with postgres.database() as url, closing(WithFindings(url)) as cluster:
         cluster.read(now_ms=NOW_MS)

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,11 +42,6 @@ from tests.helpers.stores import NOW_MS, Id
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
-
-
-@pytest.fixture
 def here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
     with resolve_api(url, monkeypatch) as one:
         yield one
@@ -65,13 +59,17 @@ def refused(here: ResolveApi, says: str) -> None:
 @pytest.mark.parametrize("body", [None, {}, {"dry_run": True}])
 def test_without_a_word_it_only_says_what_it_would_write(here: ResolveApi, body: Any) -> None:
     answer = here.post(body)
-    told = answer.json()
+    reported = answer.json()
     assert answer.status_code == 200
-    assert (told["dry_run"], told["executed"], told["marker"]) == (True, False, "ABORT")
-    assert (told["topic"], told["partition"], told["finding_id"]) == (*PLACE, here.finding())
-    assert (told["producer_id"], told["producer_epoch"], told["coordinator_epoch"]) == (PID, EPOCH, COORDINATOR_EPOCH)
-    assert told["command"].startswith("kafka-transactions.sh --bootstrap-server b:9092 abort --topic")
-    assert told["steps"][-1] == "write ABORT to broker 2, its leader"
+    assert (reported["dry_run"], reported["executed"], reported["marker"]) == (True, False, "ABORT")
+    assert (reported["topic"], reported["partition"], reported["finding_id"]) == (*PLACE, here.finding())
+    assert (reported["producer_id"], reported["producer_epoch"], reported["coordinator_epoch"]) == (
+        PID,
+        EPOCH,
+        COORDINATOR_EPOCH,
+    )
+    assert reported["command"].startswith("kafka-transactions.sh --bootstrap-server b:9092 abort --topic")
+    assert reported["steps"][-1] == "write ABORT to broker 2, its leader"
     assert (here.brokers.sent, here.audited()) == ([], [])
 
 
@@ -102,9 +100,9 @@ def test_it_writes_the_marker_and_the_audit_has_it(here: ResolveApi) -> None:
 @pytest.mark.parametrize(("decision", "commit"), [("commit", True), ("abort", False), ("none", False)])
 def test_the_decision_says_which_marker(url: str, monkeypatch: pytest.MonkeyPatch, decision: str, commit: bool) -> None:
     with resolve_api(url, monkeypatch, decision=decision, bootstrap=None) as here:
-        told = here.execute().json()
-        assert (told["marker"], told["command"]) == ("COMMIT" if commit else "ABORT", None)
-        assert told["marker"] in told["reason"]
+        reported = here.execute().json()
+        assert (reported["marker"], reported["command"]) == ("COMMIT" if commit else "ABORT", None)
+        assert reported["marker"] in reported["reason"]
         assert [one.commit for one in here.brokers.sent] == [commit]
 
 
@@ -153,8 +151,8 @@ def test_a_key_is_told_to_nobody(here: ResolveApi, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.DEBUG):
         answers = [here.execute(), here.post({"dry_run": False, "key": KEYS["ann"]}), here.post({"dry_run": "x"})]
     assert [answer.status_code for answer in answers] == [500, 422, 422]
-    told = caplog.text + "".join(answer.text for answer in answers) + here.client.get("/metrics").text
-    assert not [key for key in KEYS.values() if key in told]
+    reported = caplog.text + "".join(answer.text for answer in answers) + here.client.get("/metrics").text
+    assert not [key for key in KEYS.values() if key in reported]
 
 
 # what is asked
@@ -331,9 +329,9 @@ def test_an_id_that_has_nothing_to_do_with_it_any_more(here: ResolveApi, owner: 
 def test_how_to_fence_it_is_said(here: ResolveApi) -> None:
     here.cluster.read([FENCED._replace(producer_epoch=EPOCH)])
     here.brokers.log_ends(2)
-    told = here.post().json()["detail"]
-    assert "First fence it: stop its producer and start it again" in told
-    assert "kafka-transactions.sh forceTerminateTransaction --transactionalId pay" in told
+    reported = here.post().json()["detail"]
+    assert "First fence it: stop its producer and start it again" in reported
+    assert "kafka-transactions.sh forceTerminateTransaction --transactionalId pay" in reported
 
 
 def test_a_log_that_is_not_read_to_its_end(here: ResolveApi) -> None:
@@ -342,7 +340,7 @@ def test_a_log_that_is_not_read_to_its_end(here: ResolveApi) -> None:
 
 
 def test_a_log_that_was_read_from_another_leader(here: ResolveApi) -> None:
-    """What it held then may be cut off."""
+    """The records of the former leader may be cut off."""
     here.brokers.log_ends(1, epoch=6)
     refused(here, "the transaction log is not read to its end")
 

@@ -66,7 +66,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 def test_it_finds_nothing(address: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
-    told = subprocess.run(
+    result = subprocess.run(
         [*command, f"{address}/openapi.json", "--wait-for-schema", "120", "--no-color"],
         cwd=tmp_path,  # what it remembers of former runs goes with the directory
         capture_output=True,
@@ -74,7 +74,7 @@ def test_it_finds_nothing(address: str, tmp_path: Path) -> None:
         timeout=2 * LIMIT_S,
         check=False,
     )
-    assert told.returncode == 0, told.stdout[-6000:] + told.stderr[-2000:]
-    asked = re.search(r"([\d,]+) generated", told.stdout)
-    assert asked, told.stdout[-2000:]
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    asked = re.search(r"([\d,]+) generated", result.stdout)
+    assert asked, result.stdout[-2000:]
     assert int(asked[1].replace(",", "")) > 300, "it asked for little"

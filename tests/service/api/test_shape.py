@@ -71,7 +71,7 @@ def test_the_document_lists_what_is_declared_and_only_that() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_digits_stand_behind_each_number_that_no_double_can_hold_at_any_depth(sign: int) -> None:
+def test_digits_follow_each_number_that_no_double_can_hold_at_any_depth(sign: int) -> None:
     body = to_json(deep(sign * WIDE, exact=sign * EXACT_UP_TO))
     number = sign * WIDE
     assert json.loads(body) == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,14 @@ ERROR = "no broker of kafka:9092 answers"
 GONE = "no streaming application has read this cluster since 14:13:50 UTC"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+def stored(cluster: WithPartitions) -> None:
     """Both sources were read at NOW."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([Id(b"a")])
     cluster.look(moving_partition())
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def sources(cluster: WithPartitions, later_ms: int = LATER_MS) -> dict[str, dict[str, Any]]:

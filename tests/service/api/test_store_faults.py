@@ -119,7 +119,7 @@ def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
 
 
 def test_damaged_pages_are_named_with_the_remedy_which_brings_it_back(file: Path) -> None:
-    """What is not damaged is not served either: nobody knows what it lacks."""
+    """Intact tables are not served either: their completeness is unknown."""
     overwrite(file, pages_of(file, "transactional_ids"))
     with client_of(f"sqlite:///{file}") as client:
         assert client.get("/-/ready").status_code == 200, "no damaged page was read yet"
@@ -226,7 +226,7 @@ def test_a_server_that_is_demoted_is_refused_until_one_is_promoted(server: Postg
         assert serves(client)
 
 
-def test_tables_that_are_locked_for_a_migration_are_refused_until_it_is_over(database: str) -> None:
+def test_tables_locked_by_a_migration_are_refused_until_it_is_over(database: str) -> None:
     with client_of(f"{database}&options=-c%20lock_timeout%3D50ms") as client:
         with psycopg.connect(database) as migration:
             migration.execute("LOCK TABLE alembic_version, transactional_ids IN ACCESS EXCLUSIVE MODE")

@@ -1,9 +1,8 @@
-"""What the API tells of transactional ids: rows, filters, pages, and ids and numbers of every kind."""
+"""Answers about transactional ids: rows, filters, pages, and ids and numbers of every kind."""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -46,13 +45,6 @@ NASTY = [
     b"l" * 32_767,
     b"\xff" * 32_767,
 ]
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SeededCluster]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 def get(client: TestClient, path: str) -> Any:
@@ -271,7 +263,7 @@ def test_a_time_beyond_every_calendar_is_kept_as_a_number(cluster: SeededCluster
     assert (never["expires_at"], "expires_raw_ms" in never) == (None, False), "its last update is no time"
 
 
-def test_a_record_that_was_left_behind_has_no_timeout_and_its_coordinator_where_the_id_hashes(tmp_path: Path) -> None:
+def test_a_record_left_behind_has_no_timeout_but_its_hash_coordinator(tmp_path: Path) -> None:
     """Partitions were added to the log: `exp-a` was in 0 of 5, and is in 1 of 8."""
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
     cluster.read([open_id("exp-a", 5_000, "orders", producer_id=7)])

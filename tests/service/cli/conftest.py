@@ -1,4 +1,4 @@
-"""What commands need in every test of theirs."""
+"""Fixtures of the tests of commands."""
 
 from __future__ import annotations
 

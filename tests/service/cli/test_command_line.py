@@ -194,9 +194,9 @@ def test_help_has_one_line_for_each_command(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(command, "--help") == 0
-    told = capsys.readouterr().out
-    assert f"txnscope {command}" in told
-    assert "Undefined" not in told, "a default that is none"
+    output = capsys.readouterr().out
+    assert f"txnscope {command}" in output
+    assert "Undefined" not in output, "a default that is none"
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What flags and a client.properties tell of who we are and what we would watch; what cannot begin."""
+"""Doctor reads flags and client.properties: our principal, the watched topics, and errors at the start."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def test_mirrored_wins_over_wanted_and_nothing_wanted_is_all() -> None:
 )
 def test_what_cannot_begin_is_one_line(line: str, code: int, names: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", *line.split()]) == code
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert names in told.err
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert names in output.err

@@ -87,8 +87,8 @@ def test_aborted_is_what_the_brokers_own_index_calls_aborted(capsys: pytest.Capt
         for span in explained(capsys, min(dumped(log)), max(dumped(log)) + 1, log):
             if span["kind"] == "aborted":
                 begins.setdefault((span["producer_id"], span["marker_offset"]), span["from"])
-        told = {(pid, first, marker) for (pid, marker), first in begins.items()}
-        assert told == expected, log
+        reported = {(pid, first, marker) for (pid, marker), first in begins.items()}
+        assert reported == expected, log
         checked += len(expected)
     assert checked > 20
 
@@ -131,12 +131,12 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
     """As the scenarios went: old and new protocol, timeouts, and what an administrator ended behind the log's back."""
     main_group = GOLDEN / "4.3.1" / "main"
-    told = {}
+    reported = {}
     for name in ("a-orders-0", "f-dead-0", "q-force-0", "l-abort-0", "c-late-0"):
         for span in explained(capsys, 0, 5, main_group / name, *main_group.glob("__transaction_state-*")):
             cause = span["cause"] and f"{span['cause']} {span['confidence']}"
-            told[name, span["from"]] = span["kind"], span["transactional_id"], cause
-    assert {place: told[place] for place in SOME} == SOME
+            reported[name, span["from"]] = span["kind"], span["transactional_id"], cause
+    assert {place: reported[place] for place in SOME} == SOME
 
 
 SOME = {
@@ -257,7 +257,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
     assert words in err
 
 
-def test_a_marker_at_the_head_of_a_topic_that_was_created_again_ends_nothing(
+def test_a_marker_at_the_head_of_a_recreated_topic_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """C13: also where only the second of two such markers is asked for."""

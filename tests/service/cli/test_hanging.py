@@ -38,13 +38,6 @@ Ask = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
 def ask(cluster: WithPartitions, tmp_path: Path) -> Iterator[Ask]:
     """`txnscope …` in a process of its own, against a service of the cluster's store: exit code, stdout, stderr."""
     listening = socket.create_server(("127.0.0.1", 0))
@@ -69,9 +62,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_each_hanging_one_says_who_where_since_when_who_waits_and_the_way_out(
-    cluster: WithPartitions, ask: Ask
-) -> None:
+def test_each_row_has_owner_place_start_blocked_groups_and_remediation(cluster: WithPartitions, ask: Ask) -> None:
     at_ms = now_ms()
     cluster.look(moving_partition(at_ms=at_ms), at_ms=at_ms)
     paste = "kafka-transactions.sh --bootstrap-server b:9092 abort --topic orders --partition 0 --start-offset 100"

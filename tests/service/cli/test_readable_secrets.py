@@ -42,7 +42,7 @@ def written(path: Path, content: str, mode: int = 0o644) -> Path:
     return path
 
 
-def told(settings: dict[str, str], config: Path | None = None) -> list[str]:
+def reported(settings: dict[str, str], config: Path | None = None) -> list[str]:
     name = None if config is None else str(config)
     return list(warnings(load(settings, name), KAFKA, name))
 
@@ -80,13 +80,13 @@ def test_the_scratch_folder_is_for_its_owner_alone() -> None:
 @pytest.mark.parametrize(("mode", "who"), [(0o644, "everybody on this machine"), (0o640, "its group"), (0o600, None)])
 def test_client_properties_with_a_password(tmp_path: Path, mode: int, who: str | None) -> None:
     file = written(tmp_path / "client.properties", f"sasl.jaas.config={LOGIN}\n", mode)
-    lines = told({"kafka_config": str(file)})
+    lines = reported({"kafka_config": str(file)})
     assert lines == ([] if who is None else [f"{file}: {who} can read it, and it has a secret: chmod 600 {file}"])
 
 
 def test_client_properties_without_a_secret_may_be_read_by_all(tmp_path: Path) -> None:
     file = written(tmp_path / "client.properties", "security.protocol=SSL\n")
-    assert told({"kafka_config": str(file)}) == []
+    assert reported({"kafka_config": str(file)}) == []
 
 
 def test_a_private_key_that_client_properties_name(tmp_path: Path) -> None:
@@ -94,20 +94,20 @@ def test_a_private_key_that_client_properties_name(tmp_path: Path) -> None:
     trusted = written(tmp_path / "ca.pem", "-----BEGIN CERTIFICATE-----\n")
     properties = f"ssl.keystore.location={key_store}\nssl.truststore.location={trusted}\n"
     file = written(tmp_path / "client.properties", properties)
-    assert [line.partition(":")[0] for line in told({"kafka_config": str(file)})] == [str(key_store)]
+    assert [line.partition(":")[0] for line in reported({"kafka_config": str(file)})] == [str(key_store)]
 
 
 def test_a_password_that_is_elsewhere(tmp_path: Path) -> None:
     secrets = written(tmp_path / "secrets.properties", "password=p\n")
     login = LOGIN.replace('"p"', f'"${{f:{secrets}:password}}"')
     file = written(tmp_path / "client.properties", f"{FILE_PROVIDER}sasl.jaas.config={login}\n")
-    assert [line.partition(":")[0] for line in told({"kafka_config": str(file)})] == [str(secrets)]
+    assert [line.partition(":")[0] for line in reported({"kafka_config": str(file)})] == [str(secrets)]
 
 
 @pytest.mark.parametrize("setting", ["key_file", "operator_key_file", "client_cert"])
 def test_a_key_of_the_service(tmp_path: Path, setting: str) -> None:
     file = written(tmp_path / "my key", "secret")
-    (line,) = told({setting: str(file)})
+    (line,) = reported({setting: str(file)})
     assert line.endswith(f"chmod 600 '{file}'")
 
 
@@ -122,7 +122,7 @@ def test_a_key_of_the_service(tmp_path: Path, setting: str) -> None:
     ],
 )
 def test_the_file_of_settings(tmp_path: Path, content: str, has_secret: bool) -> None:
-    assert len(told({}, written(tmp_path / "txnscope.toml", content))) == has_secret
+    assert len(reported({}, written(tmp_path / "txnscope.toml", content))) == has_secret
 
 
 def test_a_file_of_each_of_several_clusters(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_file_of_each_of_several_clusters(tmp_path: Path) -> None:
     tables = "".join(
         f"[[clusters]]\nname = '{file.stem}'\nbootstrap_servers = 'h:1'\nkafka_config = '{file}'\n" for file in files
     )
-    assert len(told({}, written(tmp_path / "txnscope.toml", tables))) == 2
+    assert len(reported({}, written(tmp_path / "txnscope.toml", tables))) == 2
 
 
 def test_a_command_warns_once_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +154,7 @@ def test_a_child_of_a_supervisor_does_not_repeat_it(
 
 
 def test_a_file_that_is_no_file_is_left_to_the_command(tmp_path: Path) -> None:
-    assert told({"key_file": "/dev/null", "kafka_config": str(tmp_path / "none")}) == []
+    assert reported({"key_file": "/dev/null", "kafka_config": str(tmp_path / "none")}) == []
 
 
 def test_what_has_no_effect_in_client_properties_is_a_note_once(

@@ -153,8 +153,8 @@ def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp
     watched.wait_for_text(f"serve  | serving http://127.0.0.1:{port}\n")
     assert (tmp_path / "txnscope.db").exists()
     (serving,) = (one for one in psutil.Process(watched.process.pid).children() if " serve" in command_of(one))
-    told = json.loads(serving.environ()["TXNSCOPE_SETTINGS"])
-    assert told["bootstrap_servers"] == "a:1", "what the store does not know is asked of the same brokers"
+    reported = json.loads(serving.environ()["TXNSCOPE_SETTINGS"])
+    assert reported["bootstrap_servers"] == "a:1", "what the store does not know is asked of the same brokers"
     watched.process.terminate()
     assert watched.process.wait(LIMIT_S) == 0
     assert status_of(port, "/-/healthy") == 0
@@ -170,11 +170,11 @@ def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start
         seen.update(command_lines())
         return status_of(port, "/-/ready"), watched.text
 
-    wait_until(look, lambda told: told[0] == 200 and "ingest | ingest " in told[1], "both to run")
+    wait_until(look, lambda reported: reported[0] == 200 and "ingest | ingest " in reported[1], "both to run")
     for command in ("watch", "migrate", "serve", "spark_jobs"):
         assert any(command in line.split() for line in seen), f"{command} was not looked at"
     assert not [line for line in seen if "s3cret" in line]
-    assert url in watched.text, "the application was not told its store"
+    assert url in watched.text, "the application did not get its store"
     ingest = start("ingest", "--bootstrap-servers", "a:1", "--store", url)
     ingest.wait_for_text("ingest ")
     assert "s3cret" not in command_of(psutil.Process(ingest.process.pid))
@@ -200,7 +200,7 @@ def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
 
 
 def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
-    """What a user types while the service runs."""
+    """Commands that a user types while the service runs."""
     seeded = SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}")
     late = open_id("billing-1", 200_000, producer_id=7, producer_epoch=2)
     ended = [Id(b"done-%03d" % n, states.COMPLETE_COMMIT, commits=1) for n in range(250)]

@@ -198,9 +198,11 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
     assert served.run("findings", "--key-file", "wrong.key").returncode == 2
     assert served.ask(C, basic("ann", PASSWORD)) == 200
     served.command.wait_for_text("WARNING refused GET /api/v1/clusters")
-    told = served.run("audit", "--key-file", "ops.key")
-    assert [word in told.stdout for word in ("set", "ended", "known", "127.0.0.1", "ops")] == [True] * 5, told.stdout
-    assert "not-a-key" not in served.command.text + told.stdout
+    output = served.run("audit", "--key-file", "ops.key")
+    assert [word in output.stdout for word in ("set", "ended", "known", "127.0.0.1", "ops")] == [True] * 5, (
+        output.stdout
+    )
+    assert "not-a-key" not in served.command.text + output.stdout
 
     stream = served.connect()
     stream.request("GET", "/events", headers=bearer(key))
@@ -305,10 +307,10 @@ def test_what_others_can_reach_is_refused_without_authentication_and_tls(
             (("--config", "on.toml"), "give --tls-cert and --tls-key"),
         ):
             for command in (("serve",), ("watch", "--bootstrap-servers", "127.0.0.1:1")):
-                code, told = here(*command, "--host", host, "--port", str(free_port()), *more)
-                assert (code, told.count("\n")) == (2, 1), told
-                assert f"--host {host}: " in told
-                assert (says in told, "--insecure" in told) == (True, True)
+                code, output = here(*command, "--host", host, "--port", str(free_port()), *more)
+                assert (code, output.count("\n")) == (2, 1), output
+                assert f"--host {host}: " in output
+                assert (says in output, "--insecure" in output) == (True, True)
     assert not (tmp_path / "txnscope.db").exists()
 
 
@@ -375,8 +377,8 @@ def test_files_that_cannot_be_used_are_named(
     shutil.copyfile(authority.issue("other"), tmp_path / "other.pem")
     shutil.copyfile(authority.issue("locked", key_password="secret"), tmp_path / "locked.pem")
     (tmp_path / "key.pem").write_text("no PEM")
-    code, told = here("serve", *arguments)
-    assert (code, told.count("\n"), says in told) == (2, 1, True), told
+    code, output = here("serve", *arguments)
+    assert (code, output.count("\n"), says in output) == (2, 1, True), output
 
 
 @pytest.mark.parametrize(
@@ -394,14 +396,14 @@ def test_files_that_cannot_be_used_are_named(
 def test_keys_that_cannot_be_are_named(
     cluster: WithPartitions, tmp_path: Path, here: Here, arguments: tuple[str, ...], says: str
 ) -> None:
-    code, told = here("keys", *arguments)
-    assert (code in (2, 3), told.count("\n"), says in told) == (True, 1, True), told
+    code, output = here("keys", *arguments)
+    assert (code in (2, 3), output.count("\n"), says in output) == (True, 1, True), output
     assert not (tmp_path / "none.db").exists()
 
 
 def test_a_hash_of_a_password_is_what_the_file_takes(tmp_path: Path) -> None:
-    told = cli(tmp_path, "keys", "hash", text=f"{PASSWORD}\n")
-    assert (told.returncode, told.stdout.startswith("scrypt:15:"), PASSWORD in told.stdout) == (0, True, False)
+    output = cli(tmp_path, "keys", "hash", text=f"{PASSWORD}\n")
+    assert (output.returncode, output.stdout.startswith("scrypt:15:"), PASSWORD in output.stdout) == (0, True, False)
     weak = cli(tmp_path, "keys", "hash", text="password1234\n")
     assert (weak.returncode, "password1234" in weak.stderr) == (2, False)
 
@@ -418,5 +420,5 @@ def test_a_hash_of_a_password_is_what_the_file_takes(tmp_path: Path) -> None:
     ],
 )
 def test_a_mute_that_cannot_be_is_named(here: Here, arguments: tuple[str, ...], says: str) -> None:
-    code, told = here("mute", *arguments, "--cluster", "orders")
-    assert (code, told.count("\n"), says in told) == (2, 1, True), told
+    code, output = here("mute", *arguments, "--cluster", "orders")
+    assert (code, output.count("\n"), says in output) == (2, 1, True), output

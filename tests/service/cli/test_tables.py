@@ -1,10 +1,9 @@
-"""What people read at a terminal about the past of an id, about what is wrong, and about what expires."""
+"""Tables at a terminal: the past of an id, findings, and ids that expire."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +15,6 @@ from tests.helpers.stores import DESCRIPTION, NOW_MS
 from tests.helpers.terminal import Ask, command_line, service_of
 from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch, entry, read
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithFindings]:
-    cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture
@@ -60,9 +52,7 @@ def test_an_id_that_was_never_aborted_has_no_why(cluster: WithFindings, ask: Ask
     assert "Aborted" not in ask("transaction", "pay")[1]
 
 
-def test_a_timeline_that_begins_in_the_middle_says_from_when_on_commits_are_counted(
-    cluster: WithFindings, ask: Ask
-) -> None:
+def test_a_timeline_from_the_middle_says_since_when_commits_are_counted(cluster: WithFindings, ask: Ask) -> None:
     history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
     cluster.writer.apply(batch(history, read(0, 6, counts=False)), NOW_MS)
     cluster.writer.apply(batch(committed(6, MINUTE), read(6, 9)), NOW_MS)
@@ -93,9 +83,9 @@ def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithF
     log = [*committed(0, MINUTE - 60_000, pid=7), *committed(3, MINUTE, pid=8)]
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     for more in ((), ("--json",), ("--state", "Ongoing")):
-        told = ask("transactions", "--producer-id", "9", *more)
+        reported = ask("transactions", "--producer-id", "9", *more)
         words = "txnscope transactions: cluster 'orders' has no transactional id with producer id 9\n"
-        assert told == (2, "", words)
+        assert reported == (2, "", words)
     assert ask("transactions", "--producer-id", "7")[0] == 0, "pay had it before"
 
 

@@ -1,4 +1,4 @@
-"""Logs that say in comments what is to be told of each record: `# word, confidence (at first word, confidence)`."""
+"""Logs that say in comments the expected judgement of each record: `# word, confidence (at first word, confidence)`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
-from tests.service.domain.records import judged, log, pairs, told
+from tests.service.domain.records import judged, log, pairs, reported
 
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
 
@@ -43,18 +43,18 @@ def annotated(text: str) -> Annotated:
 
 
 def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
-    """What the journal tells, in the same form; offsets count from 0."""
+    """Returns the judgement of the journal in the same form; offsets count from 0."""
     last = _causes(records)
     return {offset: Said(_causes(records[: offset + 1])[offset], pair) for offset, pair in last.items()}
 
 
 def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
-    rows = told(list(records)).rows
+    rows = reported(list(records)).rows
     return {row.offset: (row.cause, row.confidence) for row in rows if row.cause and row.confidence}
 
 
 def while_open(records: Sequence[LogRecord]) -> set[Pair]:
-    """What is said at some time while the log grows, before a cause is settled."""
+    """Returns the judgement at some time while the log grows, before a cause is settled."""
     found = set()
     for number in range(len(records)):
         steps = pairs(records[: number + 1])

@@ -70,7 +70,7 @@ class EndCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """What the coordinator believes of the id; `last_epoch` is that with which a late EndTxn is still accepted."""
+    """The coordinator's memory of the id; `last_epoch` is that with which a late EndTxn is still accepted."""
 
     state: int = states.NEVER_SEEN
     pid: int = NO_ID
@@ -344,7 +344,7 @@ class Coordinator:
             self.now_ms += self.rng.choice([1, 100])
 
     def _write(self, cause: str, **changes: int) -> bool:
-        """Whether the coordinator knows that it was written. `changes` are those of its memory."""
+        """Returns whether the coordinator knows that the record was written. `changes` are those of its memory."""
         after = replace(self.memory, failed_to_fence=False, **changes)
         was = after.pid if self.memory.pid == NO_ID else self.memory.pid
         record = LogRecord(

@@ -1,4 +1,4 @@
-"""What real brokers wrote: the records of each id in the golden segments of one of their directories."""
+"""Records of real brokers: those of each id in the golden segments of one of their directories."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _record(before: LogRecord | None, offset: int, at: str, what: str, *fields: 
 
 
 class Told(NamedTuple):
-    """What is known once all of a log is judged: rows with the causes they ended with, and what was counted."""
+    """The result of judging a whole log: rows with the causes they ended with, and what was counted."""
 
     last_abort: LastAbort
     rows: tuple[Transition, ...]
@@ -84,7 +84,7 @@ def pairs(records: Sequence[LogRecord]) -> Pairs:
     return tuple(pairwise([NO_RECORD, *records]))
 
 
-def told(records: Sequence[LogRecord] | str) -> Told:
+def reported(records: Sequence[LogRecord] | str) -> Told:
     return judged(pairs(log(records) if isinstance(records, str) else records))
 
 

@@ -1,4 +1,4 @@
-"""Which groups wait behind an open transaction: by committed offset, LSO, members, and how long they stood."""
+"""Groups that wait behind an open transaction: by committed offset, LSO, members, and time without progress."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_short_transactions_make_no_victims() -> None:
     assert len(seen(offset(LSO), LsoSample(LSO, HW, NOW_MS - STALLED_AFTER_MS))) == 1
 
 
-def test_a_share_group_is_certain_to_wait_once_the_partition_has_been_stalled_for_long() -> None:
+def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
     """Before that it may have been idle at that offset for hours."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
@@ -161,7 +161,7 @@ def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
     assert seen(offset(-1, observed_at_ms=SINCE_MS - 1)) == []
 
 
-def test_members_without_an_offset_wait_only_as_long_as_the_partition_stands() -> None:
+def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [GroupRelation.UNKNOWN]
     assert seen(offset(-1, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
@@ -169,7 +169,7 @@ def test_members_without_an_offset_wait_only_as_long_as_the_partition_stands() -
 
 
 def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
-    """When the transaction ends, the group goes on at once. The next look shows that the LSO has moved, too."""
+    """The group goes on as soon as the transaction ends. The next sample shows that the LSO has moved, too."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
     assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == GroupRelation.STOPPED
     assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == GroupRelation.UNKNOWN

@@ -110,7 +110,7 @@ def test_a_subtask_of_flink_with_a_pool() -> None:
     assert maker("flink-0-1", known) == Application(Framework.FLINK, "flink", "0", POOLING)
 
 
-def test_a_pool_under_the_old_protocol_shows_itself_by_transactions_that_overlap() -> None:
+def test_a_pool_under_the_old_protocol_shows_by_overlapping_transactions() -> None:
     known = behaviours(POOLING_LOG, version=0)
     assert maker("flink-0-0", known).strategy == POOLING
 

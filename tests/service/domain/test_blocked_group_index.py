@@ -1,4 +1,4 @@
-"""Which groups a transaction blocks: by the partition that it holds up, or by the offsets that it has."""
+"""Groups that a transaction blocks: by the partition that it holds up, or by the offsets that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a stalled partition names, and when all that is open there can be judged."""
+"""Blockers of a stalled partition, and the condition for judging all open entries there."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_entry_that_begins_elsewhere_is_no_blocker() -> None:
     assert blocker_of(STALL, [entry(start=99), entry(start=101)]) is None
 
 
-def test_what_the_leader_calls_closed_though_the_lso_stands_is_not_replicated() -> None:
+def test_an_entry_closed_on_the_leader_below_a_fixed_lso_is_not_replicated() -> None:
     closed = unreplicated(STALL, [entry(8, 105)], NOW_MS)
     assert closed is not None
     assert (closed.producer_id, closed.start_offset, closed.first_seen_ms) == (7, 100, SINCE_MS)
@@ -103,15 +103,15 @@ def test_what_the_leader_calls_closed_though_the_lso_stands_is_not_replicated() 
     ],
 )
 def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], entries: tuple[Entry, ...]) -> None:
-    """What was read a moment ago may move with the next look; an open entry below the LSO explains it, too."""
+    """A value read a moment ago may move with the next sample; an open entry below the LSO explains it, too."""
     assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 
 
 def test_a_stall_is_judged_when_each_entry_is() -> None:
-    told = [(entry(), Relation(RelationKind.OPEN, None)), (entry(8, 105), Relation(RelationKind.HANGING, None))]
-    assert why_not_judged(STALL, told, NOW_MS) is None
-    told[1] = entry(8, 105), Relation(RelationKind.UNKNOWN, None, LogUnread())
-    assert why_not_judged(STALL, told, NOW_MS) == ProducerUnknown(8, LogUnread())
+    reported = [(entry(), Relation(RelationKind.OPEN, None)), (entry(8, 105), Relation(RelationKind.HANGING, None))]
+    assert why_not_judged(STALL, reported, NOW_MS) is None
+    reported[1] = entry(8, 105), Relation(RelationKind.UNKNOWN, None, LogUnread())
+    assert why_not_judged(STALL, reported, NOW_MS) == ProducerUnknown(8, LogUnread())
 
 
 def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
@@ -120,7 +120,7 @@ def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
     assert why_not_judged(STALL, [(young, Relation(RelationKind.UNKNOWN, None, LogUnread()))], NOW_MS + 1) is not None
 
 
-def test_what_a_living_producer_may_take_over_may_be_looked_at_as_long_as_it_waits() -> None:
+def test_an_entry_that_a_live_producer_may_take_over_is_observed_meanwhile() -> None:
     """All that is needed to judge it is there. What nobody can take over needs no such patience."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())

@@ -16,7 +16,7 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from tests.helpers.paths import ROOT
 from tests.service.domain.annotated import Annotated, Pair, annotated, judgement, while_open
 from tests.service.domain.lives import a_life
-from tests.service.domain.records import told
+from tests.service.domain.records import reported
 
 TEXT = (ROOT / "docs" / "causes.md").read_text()
 SECTIONS = {
@@ -62,9 +62,9 @@ def test_every_cause_and_confidence_has_its_section() -> None:
 
 
 def test_nothing_is_ever_said_that_is_not_explained() -> None:
-    """The search through the code above sees what lives of the model, odd logs among them, are told."""
+    """The search through the code above sees what lives of the model, odd logs among them, say."""
     for seed in range(300):
-        for row in told(a_life(Random(seed), 60).log).rows:
+        for row in reported(a_life(Random(seed), 60).log).rows:
             assert row.cause is None or (row.cause, row.confidence) in SECTIONS
 
 
@@ -75,7 +75,7 @@ def test_its_logs_prove_it(pair: Pair) -> None:
     assert pair in said_last | {heard for one in found for heard in while_open(one.records)}
     for records, said in found:
         assert judgement(records) == said
-        assert told(records).notes == [] or pair[0] == CauseCode.UNATTRIBUTED
+        assert reported(records).notes == [] or pair[0] == CauseCode.UNATTRIBUTED
 
 
 SHAPES = re.findall(r"^\| `([^`]*\)[^`]*)` \| [^|]* \| (\w+), (\w+) \|", TEXT, flags=re.MULTILINE)
@@ -84,7 +84,7 @@ SHAPES = re.findall(r"^\| `([^`]*\)[^`]*)` \| [^|]* \| (\w+), (\w+) \|", TEXT, f
 @pytest.mark.parametrize("shape", SHAPES, ids=" ".join)
 def test_the_table_of_shapes_is_right(shape: tuple[str, str, str]) -> None:
     text, cause, confidence = shape
-    rows = told(text.replace(";", "\n")).rows
+    rows = reported(text.replace(";", "\n")).rows
     ends = [row for row in rows if row.to_state in states.PREPARED] or rows
     assert {(row.cause, row.confidence) for row in ends} == {(cause, confidence)}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.domain.transaction_log import outcomes, states, transitions
 from service.domain.transaction_log.facts import LogRecord
-from tests.service.domain.records import judged, log, pairs, told
+from tests.service.domain.records import judged, log, pairs, reported
 
 TIMES = st.sampled_from([-(2**63), -1, 0, 5, 6, 1004, 1005, 2**63 - 1])
 RECORDS = st.builds(
@@ -86,7 +86,7 @@ def test_plain_pairs_carry_nothing_in_any_log(records: list[LogRecord]) -> None:
 
 @given(logs())
 def test_no_record_is_too_strange_to_be_judged(records: list[LogRecord]) -> None:
-    story = told(records)
+    story = reported(records)
     durations = [ms for row in story.rows for ms in (row.duration_ms, row.marker_ms) if ms is not None]
     assert min(durations, default=0) >= 0
     ends = sum(bool(outcomes.completes_abort(before, after)) for before, after in pairs(records))

@@ -38,7 +38,7 @@ def read(before: Decision, found: Verdict, at_ms: int = NOW_MS, unowned_ms: int 
         (verdict(*World, proofs=()), False),
     ],
 )
-def test_the_partition_was_listed_where_an_ended_transaction_wrote_the_entry(found: Verdict, was_listed: bool) -> None:
+def test_an_ended_transaction_that_wrote_the_entry_listed_the_partition(found: Verdict, was_listed: bool) -> None:
     assert not Decision().was_listed
     assert read(Decision(), found, unowned_ms=None).was_listed is was_listed
 
@@ -97,8 +97,8 @@ def test_a_recalled_decision_is_derived_again_once() -> None:
 
 
 def test_a_recalled_contradiction_stays() -> None:
-    told = undecided(Contradiction(ErrorText("this"), ErrorText("that")))
-    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(told)
+    reported = undecided(Contradiction(ErrorText("this"), ErrorText("that")))
+    recalled = Decision().recalled(verdict(World.COMMIT)).recalled(reported)
     assert recalled.recalled(verdict(World.COMMIT)) == recalled
     assert read(recalled, verdict(World.COMMIT)) == recalled
 

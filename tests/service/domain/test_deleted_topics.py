@@ -148,17 +148,17 @@ def worlds() -> list[World]:
 
 
 def test_in_every_small_world_only_what_is_torn_is_called_so() -> None:
-    told = 0
+    reported = 0
     for world in worlds():
         decisions = world.decisions
         found = compare(decisions, (), {one: frozenset({B}) for one in decisions}, {B: [world.log]})
         torn_ones = {decisions.index(one) for one, result in found.results if result is TORN}
         assert torn_ones <= world.truth, world
-        told += len(torn_ones)
+        reported += len(torn_ones)
         is_certain = world.commits[1] and world.writes[1] and not world.is_skipped
         if is_certain and world.read >= 5 and world.known <= 5:
             assert torn_ones == {1}, world
-    assert told > 0
+    assert reported > 0
 
 
 def test_the_finding_says_what_is_gone() -> None:

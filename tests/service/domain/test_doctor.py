@@ -1,4 +1,4 @@
-"""What doctor says of what was seen: gaps, trust and ACLs, without a broker."""
+"""Doctor's lines about observed facts: gaps, trust and ACLs, without a broker."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_where_all_can_be_seen_all_is_certain_but_what_groups_read() -> None:
     assert set(found.values()) == {(CERTAIN, "")}
 
 
-def test_a_broker_that_does_not_answer_is_named_with_its_address_and_what_it_costs() -> None:
+def test_an_unresponsive_broker_is_named_with_its_address_and_its_cost() -> None:
     away = BrokerReport(2, "10.0.0.7", 9093, "timed out", {}, None)
     seen = FINE._replace(brokers=(BROKER, away))
     assert gaps(seen) == [
@@ -111,7 +111,7 @@ def test_some_topics_that_could_not_be_asked_are_likely_at_most() -> None:
     assert (found.trust, "at most likely on payments" in found.why) == (CERTAIN, True)
 
 
-def test_share_groups_that_cannot_be_judged_are_named_and_nothing_is_certain_then() -> None:
+def test_unjudged_share_groups_are_named_and_nothing_is_certain_then() -> None:
     denied = FINE.groups._replace(share_not_judged=("jobs", "workers"), share_why=ShareLevelNotReported())
     seen = FINE._replace(groups=denied)
     (gap,) = gaps(seen)
@@ -164,7 +164,7 @@ def test_a_clock_that_is_off_is_pointed_out_and_no_gap() -> None:
     assert [line.mark for line in lines(near) if line.what == "clock"] != [NOTE]
 
 
-def test_a_topic_of_topics_that_does_not_exist_is_said_to_be_a_mistake_and_no_permission() -> None:
+def test_a_watched_topic_that_does_not_exist_is_a_mistake_not_a_permission() -> None:
     seen = FINE._replace(topics=TOPICS._replace(globs=("orders", "oders"), absent=("oders",)))
     assert gaps(seen) == []
     assert [line.text for line in lines(seen) if line.mark == NOTE and "oders" in line.text] == [
@@ -197,8 +197,8 @@ def test_a_release_is_not_guessed(level: int | None) -> None:
 )
 def test_a_bug_is_told_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:
     brokers = tuple(BROKER._replace(node=n, newest_metadata_version=level) for n, level in enumerate(levels))
-    told = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
-    assert [text.partition(" participants")[0] for text in told] == ([] if said is None else [said])
+    reported = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
+    assert [text.partition(" participants")[0] for text in reported] == ([] if said is None else [said])
 
 
 def test_markers_need_alter_and_cluster_action_before_38() -> None:
@@ -272,27 +272,27 @@ def first_lines(seen: ClusterReport, records: Sequence[TriedVersion] = (NEWER, O
 
 def test_the_first_lines_say_what_the_brokers_show_and_what_works() -> None:
     seen = FINE._replace(brokers=(BROKER._replace(apis=APIS | {27: 1}),))
-    told = first_lines(seen)
-    assert told["this is"] == (
+    reported = first_lines(seen)
+    assert reported["this is"] == (
         "Kafka 4.3, by metadata.version up to 30; __transaction_state with 50 partitions; transaction.version 2"
     )
-    assert told["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
-    assert told.keys() == {"this is", "tried on", "works", "works in part"}
-    assert told["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
-    assert "hanging transactions" in told["works"]
+    assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: all 1 scenarios passed"
+    assert reported.keys() == {"this is", "tried on", "works", "works in part"}
+    assert reported["works in part"] == f"blocked groups (likely at most: {NO_LEVEL})"
+    assert "hanging transactions" in reported["works"]
     mixed = seen._replace(brokers=(BROKER, BROKER._replace(newest_metadata_version=28), BROKER))
     assert first_lines(mixed)["this is"].startswith("Kafka 4.2 and 4.3, by metadata.version up to 28 and 30;")
 
 
-def test_brokers_without_a_log_are_told_by_what_they_show_and_not_by_a_guess() -> None:
-    told = first_lines(OTHER)
-    assert told["this is"] == (
+def test_brokers_without_a_log_are_known_by_what_they_show_not_by_a_guess() -> None:
+    reported = first_lines(OTHER)
+    assert reported["this is"] == (
         "brokers that speak Kafka's protocol and report no metadata.version: their software and release are not known;"
         " the brokers list no topic __transaction_state, although they list transactional ids: they keep none, or do"
         " not show it; transaction.version not reported"
     )
-    assert "hanging transactions (likely at most: no __transaction_state is listed" in told["works in part"]
-    assert told["does not work"] == (
+    assert "hanging transactions (likely at most: no __transaction_state is listed" in reported["works in part"]
+    assert reported["does not work"] == (
         "names of blocking producers, causes and history, timeouts and expiry, resolve: writing a missing marker (no"
         " __transaction_state is listed)"
     )
@@ -301,10 +301,10 @@ def test_brokers_without_a_log_are_told_by_what_they_show_and_not_by_a_guess() -
 
 
 def test_before_the_first_transaction_nothing_is_said_to_fail() -> None:
-    told = first_lines(FINE._replace(log=NO_LOG, ids=FINE.ids._replace(listed=0)))
-    assert "there is no __transaction_state yet" in told["this is"]
-    assert "does not work" not in told
-    assert told["not known"].startswith("hanging transactions, names of blocking producers")
+    reported = first_lines(FINE._replace(log=NO_LOG, ids=FINE.ids._replace(listed=0)))
+    assert "there is no __transaction_state yet" in reported["this is"]
+    assert "does not work" not in reported
+    assert reported["not known"].startswith("hanging transactions, names of blocking producers")
 
 
 def test_a_list_that_leaves_out_open_transactions_is_a_gap() -> None:
@@ -326,9 +326,9 @@ def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
             "a.py::test_b": scenario._replace(seen=(SKIPPED_MARKER,)),
         }
     )
-    told = first_lines(FINE, [skipping, OLDER])
-    assert told["tried on"] == "Kafka 4.3.1 on 2026-11-27: 1 of 2 scenarios passed; not a late write"
-    assert told["there"] == "the marker of a partition without a leader is skipped (KAFKA-20734)"
+    reported = first_lines(FINE, [skipping, OLDER])
+    assert reported["tried on"] == "Kafka 4.3.1 on 2026-11-27: 1 of 2 scenarios passed; not a late write"
+    assert reported["there"] == "the marker of a partition without a leader is skipped (KAFKA-20734)"
     older = FINE._replace(brokers=(BROKER._replace(newest_metadata_version=28),))
     assert first_lines(older)["there"] == (
         "offsets committed outside of a transaction are accepted, and hang; kafka-transactions.sh has no"
@@ -344,6 +344,6 @@ def test_a_release_has_the_results_and_the_differences_of_its_version() -> None:
     ("level", "which"), [(28, "Kafka 4.2"), (34, "brokers of a release that is not known"), (None, "brokers of a")]
 )
 def test_of_a_release_without_a_record_nothing_is_claimed(level: int | None, which: str) -> None:
-    told = first_lines(FINE._replace(brokers=(BROKER._replace(newest_metadata_version=level),)), [NEWER])
-    assert told["not known"].startswith(f"all that depends on the release (not tried on {which}")
-    assert not told.keys() & {"tried on", "there"}
+    reported = first_lines(FINE._replace(brokers=(BROKER._replace(newest_metadata_version=level),)), [NEWER])
+    assert reported["not known"].startswith(f"all that depends on the release (not tried on {which}")
+    assert not reported.keys() & {"tried on", "there"}

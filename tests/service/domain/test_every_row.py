@@ -1,7 +1,7 @@
 """Every row of kafka-transactions.md 2.3 and 2.4 as a whole log: written as bytes by each kind of broker, read back.
 
 The kinds differ in the value: v0 has no tags; v1 says which protocol was spoken, from 4.3 also the producer ids. What
-is to be told of a record is in the comment beside it.
+is expected of a record is in the comment beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.wire.records import read_records
 from tests.helpers.builders import transaction_log
 from tests.service.domain import golden
 from tests.service.domain.annotated import annotated, judgement
-from tests.service.domain.records import told
+from tests.service.domain.records import reported
 
 V0, V1, NAMED = "v0", "v1", "v1 with producer ids"
 TV2_BROKERS = (V1, NAMED)
@@ -356,7 +356,7 @@ def test_bytes_tell_who_ended_it(kind: str, text: str) -> None:
     records, said = annotated(text)
     read = [golden._of(record) for batch in _batches(records, kind) for record in read_records(batch)]
     assert judgement(read) == said
-    story = told(read)
+    story = reported(read)
     assert [note for note in story.notes if "written again" not in note] == []
     assert story.counts.total() == sum(r.state == states.COMPLETE_ABORT for r in records) - _empty_aborts(read)
 

@@ -266,7 +266,7 @@ def test_only_what_is_torn_is_called_so_however_it_is_read(
         assert all(results[one] is WHOLE for one in decisions if one not in truth)
 
 
-def test_a_comparison_that_begins_in_the_middle_of_a_log_gives_no_decision_a_later_marker() -> None:
+def test_a_comparison_from_the_middle_gives_no_decision_a_later_marker() -> None:
     """Old protocol: one epoch. The markers of three decisions lie before the first offset that is compared, and five
     transactions are known to have all their markers."""
     decisions = [decided(n, commit=n != 8, places=(A,)) for n in range(1, 10)]

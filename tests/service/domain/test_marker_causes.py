@@ -1,4 +1,4 @@
-"""Why a marker was written: by the decision under way at its time, or past the coordinator."""
+"""The cause of a marker: the decision under way at its time, or past the coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is judged, against a model that knows: `certain` is never wrong, however little of the log is left."""
+"""Judgements against a model that knows the truth: `certain` is never wrong, however little of the log is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.domain.transaction_log.facts import NO_RECORD, LogRecord
 from service.domain.transaction_log.transitions import is_plain
 from tests.service.domain.coordinator import ITSELF, LATE_END, ZOMBIE, Coordinator
 from tests.service.domain.lives import a_life
-from tests.service.domain.records import Told, judged, pairs, told
+from tests.service.domain.records import Told, judged, pairs, reported
 
 ENDINGS = {CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED, CauseCode.ADMIN, CauseCode.UNATTRIBUTED}
 
@@ -39,7 +39,7 @@ def wrong(story: Told, truth: dict[int, str]) -> list[tuple[int, CauseCode | Non
 @given(lives())
 @settings(max_examples=300)
 def test_certain_is_never_wrong(life: Coordinator) -> None:
-    assert wrong(told(life.log), life.truth) == []
+    assert wrong(reported(life.log), life.truth) == []
 
 
 @given(lives(), st.data())
@@ -49,7 +49,7 @@ def test_certain_is_never_wrong_where_records_are_gone(life: Coordinator, data: 
     gone = data.draw(st.sets(st.integers(0, max(len(life.log) - 2, 0))))
     broken = data.draw(st.sets(st.integers(0, len(life.log) - 1), max_size=2))
     left = [damaged(r) if r.offset in broken else r for r in life.log if r.offset not in gone or r is life.log[-1]]
-    assert wrong(told(left), life.truth) == []
+    assert wrong(reported(left), life.truth) == []
 
 
 def damaged(record: LogRecord) -> LogRecord:
@@ -59,7 +59,7 @@ def damaged(record: LogRecord) -> LogRecord:
 @given(lives())
 @settings(max_examples=300)
 def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordinator) -> None:
-    story = told(life.log)
+    story = reported(life.log)
     assert set(story.counts) <= ENDINGS
     assert story.counts.total() == life.aborts
 
@@ -67,7 +67,7 @@ def test_every_abort_is_counted_once_under_the_cause_its_row_shows(life: Coordin
 @given(lives(skewed=False))
 @settings(max_examples=300)
 def test_nothing_is_odd_where_no_append_fails_and_nothing_is_gone(life: Coordinator) -> None:
-    assert told(life.log).notes == []
+    assert reported(life.log).notes == []
 
 
 @given(lives())
@@ -81,7 +81,7 @@ def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
 
 @given(lives())
 @settings(max_examples=300)
-def test_it_makes_no_difference_whether_the_log_is_read_at_once_or_as_it_grows(life: Coordinator) -> None:
+def test_the_log_gives_the_same_read_at_once_or_as_it_grows(life: Coordinator) -> None:
     """Read as it grows, an open cause is settled as soon as no record can change it."""
     unskewed = [r for r in life.log if r.timestamp_ms >= max(p.timestamp_ms for p in life.log[: r.offset + 1])]
     assert judged(pairs(unskewed), settles_early=True)[1:] == judged(pairs(unskewed))[1:]

@@ -1,4 +1,4 @@
-"""What a group has left to read: committed records before the LSO, not markers, not aborted ones."""
+"""The records that a group has left to read: committed records before the LSO, not markers, not aborted ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source stalls, since when, and why: every cause and boundary, and clocks that differ."""
+"""The stalled source, its start and its cause: every cause and boundary, and clocks that differ."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_lease_is_held_until_another_may_take_it(unrenewed_ms: int, cause: Cau
 @pytest.mark.parametrize(
     ("lease", "unread_since_ms"), [(HELD, None), (LAPSED, OLD + 200), (RELEASED, OLD + 200), (None, None)]
 )
-def test_an_error_is_the_reason_and_a_reader_that_is_gone_is_told_beside_it(
+def test_an_error_is_the_reason_and_a_missing_reader_is_named_beside_it(
     lease: LeaseState | None, unread_since_ms: int | None
 ) -> None:
     assert stall_of(OLD, ERROR, lease, NOW) == Stall(Cause.FAILING, OLD, ERROR, unread_since_ms)
@@ -91,13 +91,13 @@ def test_a_source_that_was_never_read_has_no_beginning(
     assert stall_of(None, error, lease, NOW) == stall
 
 
-def test_a_source_read_after_the_last_renewal_is_the_last_sign_of_its_reader() -> None:
+def test_a_read_after_the_last_renewal_is_the_last_sign_of_the_reader() -> None:
     """Another part of the application stood still, so the lease was not renewed."""
     stall = stall_of(OLD, None, LeaseState(OLD - 60_000, released=False), NOW)
     assert stall == Stall(Cause.LOST, OLD, unread_since_ms=OLD)
 
 
-def test_a_readers_clock_that_is_ahead_hides_no_stall_while_its_lease_is_renewed() -> None:
+def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
     ahead_ms = 3_600_000
     lease = LeaseState(NOW + ahead_ms, released=False)
     assert stall_of(NOW + ahead_ms - STALLED_AFTER_MS, None, lease, NOW) is None

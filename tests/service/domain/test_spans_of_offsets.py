@@ -1,4 +1,4 @@
-"""What became of the offsets of small logs, batch by batch; the rules of `ProducerAppendInfo` and of compaction."""
+"""Fates of the offsets of small logs, batch by batch; the rules of `ProducerAppendInfo` and of compaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def walked(pieces: Sequence[BatchOffsets | None], offset: int, to: int, most_spa
     return walk
 
 
-def told(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
+def reported(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
     """`7-9 committed a 12`: of producer a, with its marker at 12."""
     lines = []
     for span in walk.spans({ord(name): start for name, start in (hanging or {}).items()}):
@@ -59,7 +59,7 @@ def told(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
 def explained(text: str, offset: int, to: int, end: int, lso: int | None = None) -> list[str]:
     walk = walked(parse(text), offset, to)
     walk.finish(end, end if lso is None else lso, is_whole=True)
-    return told(walk)
+    return reported(walk)
 
 
 LOG = "0+5 a, 5+2 n, 7+3 b, 10+2 a, 12 A a, 13 C b, 14+4 a, 18 C a, 19+1 c"
@@ -80,7 +80,7 @@ def test_a_marker_ends_what_its_producer_wrote_before_it_and_no_other(offset: in
     assert explained(LOG, offset, to, end=20, lso=19) == spans
 
 
-def test_neighbouring_batches_of_one_transaction_are_one_span_and_those_of_two_are_not() -> None:
+def test_neighbouring_batches_are_one_span_only_in_one_transaction() -> None:
     log = "0+2 a, 2+2 a, 4+2 b, 6+2 a, 8 C a, 9+2 a, 11 C a, 12 C b"
     assert explained(log, 1, 10, end=13) == [
         "1-3 committed a 8",
@@ -91,7 +91,7 @@ def test_neighbouring_batches_of_one_transaction_are_one_span_and_those_of_two_a
     ]
 
 
-def test_records_of_another_epoch_end_with_the_same_marker_but_are_no_one_span() -> None:
+def test_records_of_two_epochs_end_with_one_marker_but_are_two_spans() -> None:
     early, late, marker = (
         BatchOffsets(0, 2, 7, 3, True),
         BatchOffsets(2, 4, 7, 4, True),
@@ -104,7 +104,7 @@ def test_records_of_another_epoch_end_with_the_same_marker_but_are_no_one_span()
     ]
 
 
-def test_reading_goes_on_behind_the_asked_offsets_only_while_a_marker_is_missing() -> None:
+def test_reading_passes_the_request_only_while_a_marker_is_missing() -> None:
     pieces = parse(LOG)
     walk = SpanBuilder(0, 1)
     taken = 0
@@ -163,13 +163,13 @@ def test_where_reading_stops_early_only_what_the_lso_proves_is_open() -> None:
     for lso, kind in ((0, "open"), (1, "open"), (2, "unknown"), (50, "unknown")):
         walk = walked(parse("0+2 a, 2+2 n"), 0, 2)
         walk.finish(4, lso, is_whole=False)
-        assert told(walk) == [f"0-1 {kind} a"], lso
+        assert reported(walk) == [f"0-1 {kind} a"], lso
 
 
 def test_offsets_that_were_not_reached_are_not_told_of() -> None:
     walk = walked(parse("0+2 n, 2+2 a"), 0, 9)
     walk.finish(4, 9, is_whole=False)
-    assert told(walk) == ["0-1 non_transactional", "2-3 unknown a"]
+    assert reported(walk) == ["0-1 non_transactional", "2-3 unknown a"]
 
 
 def test_what_a_leader_calls_open_needs_no_marker() -> None:
@@ -178,14 +178,20 @@ def test_what_a_leader_calls_open_needs_no_marker() -> None:
     walk.mark_open(ord("z"))
     walk.add_batch(BatchOffsets(4, 5, ord("b"), 4, True, True, MarkerType.COMMIT, AT_MS + 4))
     assert walk.is_done
-    assert told(walk) == ["0-1 open a", "2-3 committed b 4"]
+    assert reported(walk) == ["0-1 open a", "2-3 committed b 4"]
 
 
 def test_a_transaction_hangs_from_where_its_finding_begins() -> None:
     walk = walked(parse("0+2 a, 2 A a, 3+2 a, 5+2 b, 7+2 a"), 0, 9)
     walk.finish(9, 3, is_whole=True)
-    assert told(walk, {"a": 3}) == ["0-1 aborted a 2", "2-2 marker a 2", "3-4 hanging a", "5-6 open b", "7-8 hanging a"]
-    assert told(walk, {"a": 4})[2] == "3-4 open a", "a finding about something later"
+    assert reported(walk, {"a": 3}) == [
+        "0-1 aborted a 2",
+        "2-2 marker a 2",
+        "3-4 hanging a",
+        "5-6 open b",
+        "7-8 hanging a",
+    ]
+    assert reported(walk, {"a": 4})[2] == "3-4 open a", "a finding about something later"
 
 
 def test_many_spans_end_early_and_say_where() -> None:
@@ -193,7 +199,7 @@ def test_many_spans_end_early_and_say_where() -> None:
     walk = walked(parse(log), 1, 8, most_spans=2)
     assert walk.is_done
     assert walk.to == 4
-    assert told(walk) == ["1-1 committed a 8", "2-3 aborted b 9"]
+    assert reported(walk) == ["1-1 committed a 8", "2-3 aborted b 9"]
 
 
 def test_a_batch_that_comes_twice_counts_once() -> None:

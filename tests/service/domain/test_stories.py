@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.transaction_log import states
 from tests.service.domain import golden
-from tests.service.domain.records import told
+from tests.service.domain.records import reported
 
 INIT = "Empty initialized certain"
 CLIENT = "PrepareAbort client_abort likely"
@@ -71,14 +71,14 @@ def test_what_real_brokers_wrote(version: str) -> None:
     logs = golden.logs(version)
     assert set(STORIES[version]) <= set(logs)
     for name, records in logs.items():
-        story = told(records)
+        story = reported(records)
         assert story.causes == STORIES[version].get(name, [INIT]), name
         assert sum(story.counts.values()) == sum(r.state == states.COMPLETE_ABORT for r in records), name
         assert story.notes == [], name
 
 
 def test_h_an_id_for_every_start_leaves_zombies_that_run_out() -> None:
-    story = told("""
+    story = reported("""
         0 Empty(40,0) timeout=1500
         10 Ongoing(40,0)
         1812 PrepareAbort(40,1) ctv=2
@@ -88,7 +88,7 @@ def test_h_an_id_for_every_start_leaves_zombies_that_run_out() -> None:
 
 
 def test_k_a_commit_that_waits_for_a_frozen_leader() -> None:
-    story = told("""
+    story = reported("""
         0 Empty(7,0) timeout=4000
         10 Ongoing(7,0)
         500 PrepareCommit(7,0)
@@ -99,7 +99,7 @@ def test_k_a_commit_that_waits_for_a_frozen_leader() -> None:
 
 def test_k2_a_commit_whose_participant_was_skipped_looks_like_any_other() -> None:
     """KAFKA-20734: nothing in this log tells that a marker is missing."""
-    story = told("""
+    story = reported("""
         0 Empty(7,0)
         10 Ongoing(7,0) partitions=2
         100 PrepareCommit(7,0) partitions=2
@@ -108,7 +108,7 @@ def test_k2_a_commit_whose_participant_was_skipped_looks_like_any_other() -> Non
 
 
 def test_fencing_on_4_0_0() -> None:
-    story = told("""
+    story = reported("""
         0 Empty(7,0)
         10 Ongoing(7,0) ctv=2
         500 PrepareAbort(7,2) ctv=2
@@ -119,7 +119,7 @@ def test_fencing_on_4_0_0() -> None:
 
 
 def test_a_tv2_client_that_ran_out_and_goes_on_after_its_late_abort() -> None:
-    story = told("""
+    story = reported("""
         0 Empty(7,0) timeout=1000
         10 Ongoing(7,0) ctv=2
         1060 PrepareAbort(7,1) ctv=2
@@ -131,7 +131,7 @@ def test_a_tv2_client_that_ran_out_and_goes_on_after_its_late_abort() -> None:
 
 
 def test_one_id_lives_through_upgrade_and_downgrade_of_the_cluster() -> None:
-    story = told("""
+    story = reported("""
         0 Empty(7,0)
         10 Ongoing(7,0)
         20 PrepareAbort(7,0)

@@ -1,4 +1,4 @@
-"""Which record may follow which, and what is said where Kafka would not have written that."""
+"""The order in which records may follow, and the answer where Kafka would not have written them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from service.domain.transaction_log import journal, states, transitions
-from tests.service.domain.records import WORDS, log, pairs, told
+from tests.service.domain.records import WORDS, log, pairs, reported
 
 IDLE = ("Empty", "CompleteCommit", "CompleteAbort")
 TABLE = {  # kafka-transactions.md 2.1; a new life after a tombstone begins with Empty
@@ -26,7 +26,7 @@ EVERY_PAIR = [(before, after) for before, after in product(TABLE, TABLE) if befo
 @pytest.mark.parametrize(("before", "after"), EVERY_PAIR, ids=lambda name: name)
 def test_what_kafka_never_writes_is_a_fact_to_report(before: str, after: str) -> None:
     partitions = "partitions=0" if after == "PrepareAbort" and before in IDLE else ""
-    notes = told(f"""
+    notes = reported(f"""
         10 {before}(7,4)
         20 {after}(7,5) {partitions}""").notes
     if before in TABLE[after]:
@@ -43,7 +43,7 @@ def _said(name: str) -> str:
 
 @pytest.mark.parametrize("state", ["Empty", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"])
 def test_a_repeated_append_says_so_and_has_no_cause(state: str) -> None:
-    story = told(f"""
+    story = reported(f"""
         10 {state}(7,4) start=5
         99 {state}(7,4) start=5""")
     assert story.notes == [f"{state}: {REPEATED}"]
@@ -51,19 +51,19 @@ def test_a_repeated_append_says_so_and_has_no_cause(state: str) -> None:
 
 
 def test_a_repeated_tombstone_and_a_repeated_initialization_too() -> None:
-    assert told("10 tombstone\n20 tombstone").notes == [f"tombstone: {REPEATED}"]
-    retried = told("10 Empty(7,4)\n20 Empty(7,4)")  # after a failed append, or asked again: the epoch stays
+    assert reported("10 tombstone\n20 tombstone").notes == [f"tombstone: {REPEATED}"]
+    retried = reported("10 Empty(7,4)\n20 Empty(7,4)")  # after a failed append, or asked again: the epoch stays
     assert (retried.causes, retried.notes) == (["Empty initialized certain"], [f"Empty: {REPEATED}"])
 
 
 def test_another_initialization_is_no_repetition() -> None:
-    assert told("10 Empty(7,4)\n20 Empty(7,5)").notes == []
-    assert told("10 Empty(7,4) timeout=60000\n20 Empty(7,4) timeout=30000").notes == []
+    assert reported("10 Empty(7,4)\n20 Empty(7,5)").notes == []
+    assert reported("10 Empty(7,4) timeout=60000\n20 Empty(7,4) timeout=30000").notes == []
 
 
 def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
     """Nothing is counted of the one, and the other is an abort."""
-    story = told("""
+    story = reported("""
         10 PrepareAbort(7,4) start=5 partitions=0
         20 PrepareAbort(7,4) start=5
         30 CompleteAbort(7,4)""")
@@ -71,7 +71,7 @@ def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
 
 
 def test_partitions_are_added_one_after_another() -> None:
-    assert told("10 Ongoing(7,4)\n20 Ongoing(7,4) partitions=2\n30 Ongoing(7,4) partitions=2").notes == []
+    assert reported("10 Ongoing(7,4)\n20 Ongoing(7,4) partitions=2\n30 Ongoing(7,4) partitions=2").notes == []
 
 
 @pytest.mark.parametrize(
@@ -88,15 +88,15 @@ def test_partitions_are_added_one_after_another() -> None:
     ],
 )
 def test_records_of_different_transactions_side_by_side_are_odd(story: str) -> None:
-    (note,) = told(story).notes
+    (note,) = reported(story).notes
     assert note.endswith("an append failed, or records are gone")
 
 
 @pytest.mark.parametrize("complete", ["CompleteCommit", "CompleteAbort"])
 def test_rotation_on_the_last_record_is_the_same_transaction(complete: str) -> None:
     prepare = complete.replace("Complete", "Prepare")
-    assert told(f"10 {prepare}(7,32767)\n20 {complete}(9,0) start=10").notes == []
-    assert told(f"10 {prepare}(7,32767)\n20 {complete}(9,0) start=10 prev=7").notes == []
+    assert reported(f"10 {prepare}(7,32767)\n20 {complete}(9,0) start=10").notes == []
+    assert reported(f"10 {prepare}(7,32767)\n20 {complete}(9,0) start=10 prev=7").notes == []
 
 
 def test_a_tag_that_names_no_other_producer_id_denies_rotation() -> None:
@@ -105,12 +105,12 @@ def test_a_tag_that_names_no_other_producer_id_denies_rotation() -> None:
 
 
 def test_nothing_is_odd_about_what_was_not_seen_or_not_understood() -> None:
-    assert told("10 CompleteAbort(7,4)").notes == []
-    assert told("10 Ongoing(7,4)\n20 Unknown\n30 Unknown\n40 CompleteAbort(7,5)").notes == []
+    assert reported("10 CompleteAbort(7,4)").notes == []
+    assert reported("10 Ongoing(7,4)\n20 Unknown\n30 Unknown\n40 CompleteAbort(7,5)").notes == []
 
 
 def test_an_ordinary_commit_needs_no_row() -> None:
-    story = told("""
+    story = reported("""
         10 Empty(7,4)
         20 Ongoing(7,4)
         25 Ongoing(7,4) partitions=2
@@ -122,7 +122,7 @@ def test_an_ordinary_commit_needs_no_row() -> None:
 
 @pytest.mark.parametrize(("took_ms", "rows"), [(999, 0), (1_000, 1)])
 def test_slow_markers_get_a_row(took_ms: int, rows: int) -> None:
-    story = told(f"10 PrepareCommit(7,4)\n{10 + took_ms} CompleteCommit(7,4)")
+    story = reported(f"10 PrepareCommit(7,4)\n{10 + took_ms} CompleteCommit(7,4)")
     assert [row.marker_ms for row in story.notable] == [took_ms] * rows
 
 
@@ -133,7 +133,7 @@ def test_a_notable_step_is_never_plain() -> None:
 
 def test_durations_are_those_of_the_appends_and_never_negative() -> None:
     """CompleteX's own update time is that of the begin of the marker phase: seen 1 ms where 9014 ms had passed."""
-    story = told("""
+    story = reported("""
         1000 Ongoing(7,4)
         1500 PrepareCommit(7,4) update=1499
         10514 CompleteCommit(7,4) update=1500
@@ -151,10 +151,10 @@ def test_durations_are_those_of_the_appends_and_never_negative() -> None:
 
 
 def test_no_duration_where_there_is_no_beginning_or_no_predecessor() -> None:
-    empty_abort = told("10 CompleteCommit(7,4)\n20 PrepareAbort(7,5) partitions=0 start=20\n21 CompleteAbort(7,5)")
-    unseen = told("10 CompleteCommit(7,4)")
-    other = told("10 PrepareAbort(7,4)\n90 CompleteAbort(7,9) start=80")
-    repeated = told("10 Ongoing(7,4)\n20 PrepareAbort(7,4)\n30 PrepareAbort(7,4)\n40 CompleteAbort(7,4)")
+    empty_abort = reported("10 CompleteCommit(7,4)\n20 PrepareAbort(7,5) partitions=0 start=20\n21 CompleteAbort(7,5)")
+    unseen = reported("10 CompleteCommit(7,4)")
+    other = reported("10 PrepareAbort(7,4)\n90 CompleteAbort(7,9) start=80")
+    repeated = reported("10 Ongoing(7,4)\n20 PrepareAbort(7,4)\n30 PrepareAbort(7,4)\n40 CompleteAbort(7,4)")
     assert {row.duration_ms for row in (*empty_abort.rows, *unseen.rows)} == {None}
     assert {row.marker_ms for row in (*empty_abort.rows, *unseen.rows, *other.rows)} == {None}
     assert [row.duration_ms for row in repeated.rows] == [None, 10, None, None]

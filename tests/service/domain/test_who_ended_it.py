@@ -1,11 +1,11 @@
-"""Why an abort happened, from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
+"""The cause of an abort, from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
 
 from __future__ import annotations
 
 import pytest
 
 from service.domain.transaction_log.journal import NO_ABORT, judge
-from tests.service.domain.records import judged, log, pairs, told
+from tests.service.domain.records import judged, log, pairs, reported
 
 T = 60_000
 OLD, TV2 = "", "ctv=2"
@@ -18,7 +18,7 @@ TV2_CLIENT = (TV2, TV2)
 def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch: int = 5, timeout: int = T) -> str:
     """Cause and confidence of the abort after `dur` ms, once the records of `then` followed."""
     after = epoch + bump
-    return told(f"""
+    return reported(f"""
         1000 Ongoing(7,{epoch}) timeout={timeout} {tags[0]}
         {1000 + dur} PrepareAbort(7,{after}) {tags[1]}
         {1003 + dur} CompleteAbort(7,{after}) {tags[1]}
@@ -152,7 +152,7 @@ def test_what_the_id_does_next_refines(then: str, by_client: str, by_coordinator
 
 
 def test_an_empty_abort_shows_that_the_client_lives_on() -> None:
-    story = told(f"""
+    story = reported(f"""
         1000 Ongoing(7,5) ctv=2
         1500 PrepareAbort(7,6) ctv=2
         1503 CompleteAbort(7,6) ctv=2
@@ -185,14 +185,14 @@ def test_a_cause_that_is_no_question_stays_whatever_follows() -> None:
 
 @pytest.mark.parametrize("before", ["Empty(7,5)", "CompleteCommit(7,5)", "CompleteAbort(7,5)"])
 def test_an_abort_of_nothing_is_no_transaction(before: str) -> None:
-    story = told(f"10 {before}\n20 PrepareAbort(7,6) partitions=0 start=20 ctv=2\n21 CompleteAbort(7,6) ctv=2")
+    story = reported(f"10 {before}\n20 PrepareAbort(7,6) partitions=0 start=20 ctv=2\n21 CompleteAbort(7,6) ctv=2")
     assert story.abort == "empty_abort certain"
-    assert story.counts == told(f"10 {before}").counts
+    assert story.counts == reported(f"10 {before}").counts
 
 
-def test_an_abort_of_nothing_is_known_by_its_times_where_the_predecessor_is_gone() -> None:
-    assert told("20 PrepareAbort(7,6) partitions=0 start=20").abort == "empty_abort certain"
-    assert told("10 Ongoing(7,5)\n20 PrepareAbort(7,6) partitions=0 start=10").abort == "empty_abort likely"
+def test_an_empty_abort_is_known_by_its_times_without_its_predecessor() -> None:
+    assert reported("20 PrepareAbort(7,6) partitions=0 start=20").abort == "empty_abort certain"
+    assert reported("10 Ongoing(7,5)\n20 PrepareAbort(7,6) partitions=0 start=10").abort == "empty_abort likely"
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def test_an_abort_of_nothing_is_known_by_its_times_where_the_predecessor_is_gone
 )
 @pytest.mark.parametrize("epoch", [5, 6, 7])
 def test_without_the_ongoing_record_before_nothing_is_said(before: str, epoch: int) -> None:
-    story = told(f"{before}\n90 PrepareAbort(7,{epoch}) start=80 ctv=2\n95 CompleteAbort(7,{epoch}) start=80 ctv=2")
+    story = reported(f"{before}\n90 PrepareAbort(7,{epoch}) start=80 ctv=2\n95 CompleteAbort(7,{epoch}) start=80 ctv=2")
     assert story.abort == "unattributed ambiguous"
     assert story.counts == {"unattributed": 1}
 
 
 @pytest.mark.parametrize("between", ["", "25 Unknown", "25 Ongoing(7,9) start=24"])
 def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: str) -> None:
-    story = told(f"10 Ongoing(7,5)\n20 PrepareAbort(7,5)\n{between}\n30 CompleteAbort(7,5) start=29")
+    story = reported(f"10 Ongoing(7,5)\n20 PrepareAbort(7,5)\n{between}\n30 CompleteAbort(7,5) start=29")
     assert story.counts == {"unattributed": 1}
     assert story.last_abort.offset == -1  # no row is that abort's
 
@@ -233,7 +233,7 @@ def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: s
     ],
 )
 def test_begins_and_expiry(after: str, cause: list[str]) -> None:
-    row = told(f"10 CompleteCommit(7,5)\n20 {after}").rows[-1]
+    row = reported(f"10 CompleteCommit(7,5)\n20 {after}").rows[-1]
     assert [f"{row.cause} {row.confidence}"] == cause
 
 
@@ -250,14 +250,14 @@ def test_begins_and_expiry(after: str, cause: list[str]) -> None:
     ],
 )
 def test_rotation_of_an_idle_id(before: str, after: str, cause: str) -> None:
-    row = told(f"{before}\n20 {after}").rows[-1]
+    row = reported(f"{before}\n20 {after}").rows[-1]
     assert f"{row.cause} {row.confidence}" == cause
 
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
 @pytest.mark.parametrize(("tag", "confidence"), [("prev=7", "certain"), ("", "likely")])
 def test_rotation_at_the_end_of_a_transaction(end: str, tag: str, confidence: str) -> None:
-    story = told(f"""
+    story = reported(f"""
         10 Ongoing(7,32766) ctv=2
         20 Prepare{end}(7,32767) ctv=2
         23 Complete{end}(9,0) {tag} ctv=2
@@ -269,7 +269,7 @@ def test_rotation_at_the_end_of_a_transaction(end: str, tag: str, confidence: st
 
 
 def test_a_client_upgrade_initializes_without_a_fault() -> None:
-    story = told("""
+    story = reported("""
         10 Ongoing(7,4)
         20 PrepareCommit(7,4)
         23 CompleteCommit(7,4)
@@ -281,7 +281,7 @@ def test_a_client_upgrade_initializes_without_a_fault() -> None:
 
 
 def test_a_client_abort_and_an_epoch_bump_of_its_own_after_an_error() -> None:
-    story = told("10 Ongoing(7,4)\n20 PrepareAbort(7,4)\n23 CompleteAbort(7,4)\n25 Empty(7,5)")
+    story = reported("10 Ongoing(7,4)\n20 PrepareAbort(7,4)\n23 CompleteAbort(7,4)\n25 Empty(7,5)")
     assert story.causes == ["PrepareAbort client_abort likely", "Empty initialized certain"]
 
 
@@ -299,7 +299,7 @@ def test_a_repeated_append_changes_neither_cause_nor_count(repeated: str, counts
         20 PrepareAbort(7,6) ctv=2
         23 CompleteAbort(7,6) ctv=2
         30 Empty(7,7) timeout=30000 ctv=2"""
-    story = told(lines.replace(repeated, f"{repeated}\n{repeated}"))
+    story = reported(lines.replace(repeated, f"{repeated}\n{repeated}"))
     assert story.causes == ["PrepareAbort admin likely", "Empty initialized certain"]
     assert story.counts == counts
 
@@ -330,7 +330,7 @@ def test_a_client_that_goes_on_is_recognised_after_its_abort_was_counted() -> No
 
 
 def test_a_commit_whose_append_failed_may_still_end_in_an_abort() -> None:
-    story = told("""
+    story = reported("""
         10 Ongoing(7,5) ctv=2
         20 PrepareCommit(7,6) ctv=2
         60100 PrepareAbort(7,6) ctv=2

@@ -1,4 +1,4 @@
-"""What the tests of this room share: a topic's layout, an open transaction."""
+"""Shared by the tests of this package: a topic's layout, an open transaction."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_class_of_kafkas_own_is_honoured(key: str) -> None:
 @pytest.mark.parametrize(
     "key", [key for key, entry in KNOWN.items() if "values" in entry and "admin" in entry["clients"]]
 )
-def test_a_value_outside_of_the_closed_set_of_kafkas_admin_client_is_refused(key: str) -> None:
+def test_a_value_that_kafkas_admin_client_does_not_take_is_refused(key: str) -> None:
     for value in KNOWN[key]["values"]:
         assert client_keys.outcome(key, value) == KNOWN[key]["here"]
     assert client_keys.outcome(key, "nonsense") == "refused"

@@ -1,4 +1,4 @@
-"""What a cluster tells of itself, by real brokers."""
+"""Metadata of a cluster, from real brokers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.broker
 
 def test_each_broker_tells_its_release(broker: Broker) -> None:
     with connect(broker.bootstrap) as client:
-        told = cluster.describe(client)
+        reported = cluster.describe(client)
         assert cluster.broker_ids(client) == [1]
-    (one,) = told["brokers"]
+    (one,) = reported["brokers"]
     assert (one["id"], one["port"]) == (1, broker.port)
     assert release_of(one["newest_metadata_version"]) == broker.version.rpartition(".")[0]
-    assert told["features"]["metadata.version"] <= one["newest_metadata_version"]
-    assert {config["source"] for config in told["configs"].values()} == {"broker"}
+    assert reported["features"]["metadata.version"] <= one["newest_metadata_version"]
+    assert {config["source"] for config in reported["configs"].values()} == {"broker"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,12 +26,6 @@ WAITS_S = TIMEOUT_MS / 1000
 UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
 
 
-@pytest.fixture
-def client(broker: Broker) -> Iterator[KafkaClient]:
-    with connect(broker.bootstrap) as connected:
-        yield connected
-
-
 def settled(
     watcher: EndsWatcher, layouts: Watched, *, with_start: bool = False, records: int = 0
 ) -> dict[tuple[str, int], Ends]:
@@ -51,9 +44,7 @@ def trouble(watcher: EndsWatcher) -> str:
     return watcher.trouble or "none"
 
 
-def test_an_open_transaction_stands_between_the_last_stable_offset_and_the_high_watermark(
-    broker: Broker, client: KafkaClient
-) -> None:
+def test_an_open_transaction_lies_between_the_lso_and_the_high_watermark(broker: Broker, client: KafkaClient) -> None:
     layouts = {t: new_topic(client, broker.bootstrap, t) for t in ("ends-open", "ends-idle")}
     transact(open_producer(broker.bootstrap, "ends-before"), "ends-open")  # to a partition of its choice
     watcher = EndsWatcher(client)

@@ -33,12 +33,6 @@ NODE = 1
 OFFSET_FETCH, FIND_COORDINATOR = 9, 10
 
 
-@pytest.fixture
-def client(broker: Broker) -> Iterator[KafkaClient]:
-    with connect(broker.bootstrap) as connected:
-        yield connected
-
-
 @contextmanager
 def consumer(bootstrap: str, group: str, **properties: str) -> Iterator[Consumer]:
     found = Consumer(

@@ -1,9 +1,8 @@
-"""What brokers tell of transactions, and what a marker by hand does to one."""
+"""Answers of brokers about transactions, and the effect of a manual marker."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,6 @@ from service.kafka.metadata import TopicLayout, all_topics
 from service.kafka.offsets import offset_at_time
 from service.kafka.producers import AT_ONCE, Producers, describe_owners, describe_producers
 from service.kafka.transactions import ListedId, list_transactions
-from tests.helpers.brokers import connect
 from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
 from tests.integration.producers import open_producer, transact
 from tests.service.kafka.asking import new_topic, open_transaction
@@ -28,12 +26,6 @@ pytestmark = pytest.mark.broker
 
 NODE = 1
 MISSING, NOT_LEADER, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 6, 75, 47
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[KafkaClient]:
-    with connect(broker.bootstrap) as connected:
-        yield connected
 
 
 def ends(client: KafkaClient, layout: TopicLayout) -> Ends:
@@ -47,7 +39,7 @@ def test_the_producers_of_a_partition_and_the_marker_that_ends_one(broker: Broke
     with open_transaction(broker.bootstrap, "marked", "marked"):
         assert ends(client, layout) == Ends(0, 0, 1, errors.NONE)
         found = describe_producers(client, NODE, {"marked": [0, 1, 9], "marked-missing": [0]})
-        assert {place: told.error for place, told in found.items()} == {
+        assert {place: reported.error for place, reported in found.items()} == {
             ("marked", 0): errors.NONE,
             ("marked", 1): errors.NONE,
             ("marked", 9): MISSING,
@@ -84,13 +76,15 @@ def test_many_partitions_are_asked_for_in_several_requests(broker: Broker, clien
     new_topic(client, broker.bootstrap, "described-too", AT_ONCE // 2 + 20)
     places = {topic: range(AT_ONCE // 2 + 20) for topic in ("described", "described-too")}
     found = wait_until(
-        lambda: described(client, places), lambda told: not any(told.values()), "every partition to be described"
+        lambda: described(client, places),
+        lambda reported: not any(reported.values()),
+        "every partition to be described",
     )
     assert found.keys() == {(topic, p) for topic, of in places.items() for p in of}
 
 
 def described(client: KafkaClient, places: dict[str, range]) -> dict[tuple[str, int], int]:
-    return {place: told.error for place, told in describe_producers(client, NODE, places).items()}
+    return {place: reported.error for place, reported in describe_producers(client, NODE, places).items()}
 
 
 def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:

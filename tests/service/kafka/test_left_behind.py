@@ -1,4 +1,4 @@
-"""Whether no coordinator knows a transaction that was left behind: every broker has to answer."""
+"""A transaction that was left behind is unknown to all coordinators: every broker has to answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of one id from its log partition, and where records are missing. A log in memory answers."""
+"""Records of one id from its log partition, and gaps among them. A log in memory answers."""
 
 from __future__ import annotations
 

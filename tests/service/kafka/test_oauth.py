@@ -76,7 +76,7 @@ class TestOneToken:
 
 
 class TestExpiry:
-    """When a token says it expires."""
+    """The expiry that a token states."""
 
     @pytest.mark.parametrize(
         ("printed", "token", "expires_at_ms"),

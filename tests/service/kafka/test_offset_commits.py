@@ -1,4 +1,4 @@
-"""Which offsets open transactions commit, from their batches. A log in memory answers."""
+"""Offsets that open transactions commit, from their batches. A log in memory answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose word counts about who has a producer id: everybody has to answer, and one alone may speak."""
+"""The owner of a producer id: every broker has to answer, and only one may name an owner."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def eventually(client: KafkaClient) -> None:
 
 
 class TestTokens:
-    """Where tokens of OAUTHBEARER come from."""
+    """The sources of tokens for OAUTHBEARER."""
 
     def test_one_token_serves_all_connections_until_it_runs_out(self, secured: SecuredBroker) -> None:
         before = len(secured.issuer.given)

@@ -1,4 +1,4 @@
-"""Who waits for a broker that does not answer reports every second of it: the wait has an end, so it is not stuck."""
+"""A wait for an unresponsive broker reports every second: the wait has an end, so it is not stuck."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -28,17 +26,16 @@ TWINS = (SHARED + b"1", SHARED + b"2")
 CONTROLS = b"\x01" * (LONGEST - 2) + "é".encode()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+def stored(cluster: WithPartitions) -> None:
     """Long ids that are open and that hang, a long group that waits, a long owner."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", partitions=1)
     cluster.read([open_id(one, 9_000 + number) for number, one in enumerate((*TWINS, CONTROLS))])
     cluster.look(*(stalled_partition(number) for number in range(2)))
     cluster.see(*(hanging_finding(number, name=one, owner="o" * 5_000) for number, one in enumerate(TWINS)))
     groups = [ObservedGroupOffset("g" * (LONGEST - 1) + end, "orders", 0, LSO, 1, False) for end in "12"]
     GroupWriter(cluster.engine, cluster.lease).replace(groups, NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def of(cluster: WithPartitions) -> Samples:

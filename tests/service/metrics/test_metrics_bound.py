@@ -20,7 +20,7 @@ SECONDS = 5.0
 """Of the processor's time; `python -m tests.benchmarks scrape` knows the bar."""
 
 
-def test_100000_ids_and_10000_lagging_partitions_make_no_more_series_than_the_cap(tmp_path: Path) -> None:
+def test_100000_ids_and_10000_partitions_make_no_more_series_than_the_cap(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     engine = open_engine(url)
     upgrade(engine)

@@ -35,5 +35,5 @@ def test_it_shows_a_series_of_every_metric_as_prometheus_reads_it() -> None:
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
 def test_promtool_has_nothing_to_say_about_the_page() -> None:
     command = [str(PROMTOOL), "check", "metrics"]
-    told = subprocess.run(command, input=page(), capture_output=True, text=True, timeout=ANSWER_S, check=False)
-    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+    result = subprocess.run(command, input=page(), capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import event
@@ -19,12 +18,11 @@ from tests.helpers.stores import NOW_MS
 from tests.helpers.waiting import LIMIT_S
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithFindings]:
-    cluster = WithFindings(f"sqlite:///{tmp_path}/store.db")
+def stored(cluster: WithFindings) -> None:
     cluster.read()
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 class Streams:
@@ -111,9 +109,7 @@ def test_streams_have_places_and_the_last_one_is_told(streams: Streams, monkeypa
         pass
 
 
-def test_a_store_that_does_not_answer_ends_the_streams_and_a_new_one_begins(
-    cluster: WithFindings, streams: Streams
-) -> None:
+def test_an_unavailable_store_ends_the_streams_and_a_new_one_begins(cluster: WithFindings, streams: Streams) -> None:
     def refuse(_: object) -> None:
         raise StoreError("gone")
 

@@ -1,4 +1,4 @@
-"""Whether a process on this machine has ended, found out by its identity alone. Real processes, really killed."""
+"""The end of a process on this machine is known by its identity alone. Real processes, really killed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_who_runs_or_is_only_stopped_has_not_ended(other: subprocess.Popen[str])
     assert not has_ended(found)
 
 
-def test_who_was_killed_has_ended_even_before_anybody_asked_for_the_exit_code(other: subprocess.Popen[str]) -> None:
+def test_a_killed_process_has_ended_before_its_exit_code_is_read(other: subprocess.Popen[str]) -> None:
     found = said(other)
     os.kill(other.pid, signal.SIGKILL)
     wait_until_equal(lambda: state(other.pid), "Z", "the state of the process")
@@ -57,7 +57,7 @@ def test_who_was_killed_has_ended_even_before_anybody_asked_for_the_exit_code(ot
     assert has_ended(found)
 
 
-def test_a_process_id_that_another_process_has_now_is_not_taken_for_the_old_one() -> None:
+def test_a_reused_process_id_is_not_taken_for_the_old_process() -> None:
     host, pid, started, machine = own_identity().split(":")
     assert has_ended(f"{host}:{pid}:{int(started) - 1}:{machine}")
 

@@ -249,8 +249,8 @@ def test_a_silent_child_is_killed_and_started_again(start: Start) -> None:
     assert is_alive(other)
     assert is_alive(pids[2])
     (said,) = (line for line in running.text.splitlines() if line.startswith("watch "))
-    told = r"watch +\| child\d did not answer for \d+ s and was killed, starting it again in 0.2 s"
-    assert re.fullmatch(told, said)
+    reported = r"watch +\| child\d did not answer for \d+ s and was killed, starting it again in 0.2 s"
+    assert re.fullmatch(reported, said)
 
 
 def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
@@ -293,7 +293,9 @@ def test_one_of_several_that_cannot_run_ends_none_of_the_others(tmp_path: Path) 
     ):
         try:
             wanted = ("wrong ended with exit code 2, starting", "away ended with exit code 3, starting", "works")
-            wait_until_equal(lambda: [told for told in wanted if told not in log.read_text()], [], "what is not told")
+            wait_until_equal(
+                lambda: [reported for reported in wanted if reported not in log.read_text()], [], "what is not told"
+            )
             assert all_.poll() is None
         finally:
             all_.terminate()

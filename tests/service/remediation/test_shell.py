@@ -1,4 +1,4 @@
-"""What people are told to paste is taken as it is meant."""
+"""A shell takes the commands that people paste as they are meant."""
 
 from __future__ import annotations
 

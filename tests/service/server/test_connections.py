@@ -1,4 +1,4 @@
-"""Who gives way when connections are too many."""
+"""Connections that give way if there are too many."""
 
 from __future__ import annotations
 

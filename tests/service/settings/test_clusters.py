@@ -69,15 +69,15 @@ def test_a_cluster_whose_brokers_are_in_its_file() -> None:
     Path("orders.properties").write_text("bootstrap.servers=PLAINTEXT://orders-1:9092\n")
     Path("writer.properties").write_text("client.id=writer\n")
     table = TWO.replace('bootstrap_servers = "orders-1:9092"', 'remediation_config = "writer.properties"')
-    told = settings(table.replace("billing/eu", "billing"))
-    assert "bootstrap_servers" not in told.of_each_cluster()[0].model_dump(exclude_defaults=True)
-    for clients in (service_clients(told), remediation_clients(told)):
+    reported = settings(table.replace("billing/eu", "billing"))
+    assert "bootstrap_servers" not in reported.of_each_cluster()[0].model_dump(exclude_defaults=True)
+    for clients in (service_clients(reported), remediation_clients(reported)):
         assert clients.by_name["orders"].bootstrap_servers == ("orders-1:9092",)
     Path("orders.properties").write_text("")
     with pytest.raises(
         CommandFailed, match=r"--bootstrap-servers is missing, and bootstrap\.servers in .*orders\.prop"
     ):
-        service_clients(told)
+        service_clients(reported)
 
 
 def test_the_flag_chooses_one() -> None:
@@ -102,9 +102,9 @@ def test_markers_are_written_by_a_principal_of_their_own() -> None:
     text = TWO.replace("billing/eu", "billing").replace(
         'mirrored = ["eu.*"]', 'kafka_config = "orders.properties"\nremediation_config = "writer.properties"'
     )
-    told = settings(text)
-    assert passed_on(for_service(told)).clusters == told.clusters
-    asking, writing = service_clients(told), remediation_clients(told)
+    reported = settings(text)
+    assert passed_on(for_service(reported)).clusters == reported.clusters
+    asking, writing = service_clients(reported), remediation_clients(reported)
     files = {name: (asking.by_name[name].file, writing.by_name[name].file) for name in ("orders", "billing")}
     here = Path.cwd()
     assert files == {
@@ -115,10 +115,10 @@ def test_markers_are_written_by_a_principal_of_their_own() -> None:
 
 def test_the_flag_of_the_writing_principal_is_for_the_service_alone() -> None:
     Path("writer.properties").write_text("client.id=writer\n")
-    told = load({"bootstrap_servers": "a:1", "remediation_config": "writer.properties"})
-    assert remediation_clients(told).other != service_clients(told).other
-    assert passed_on(for_service(told)).remediation_config == Path("writer.properties")
-    (ingest,) = ingest_children(told)
+    reported = load({"bootstrap_servers": "a:1", "remediation_config": "writer.properties"})
+    assert remediation_clients(reported).other != service_clients(reported).other
+    assert passed_on(for_service(reported)).remediation_config == Path("writer.properties")
+    (ingest,) = ingest_children(reported)
     assert passed_on(ingest.environment).remediation_config is None
 
 
@@ -149,10 +149,10 @@ def test_without_tables_there_is_the_cluster_of_the_flags() -> None:
 def test_a_mistake_in_a_table_is_named(text: str, complaint: str) -> None:
     with pytest.raises(SettingsError) as raised:
         settings(text)
-    told = str(raised.value)
-    assert told.startswith("--config txnscope.toml: clusters: ")
-    assert complaint in told
-    assert "\n" not in told
+    reported = str(raised.value)
+    assert reported.startswith("--config txnscope.toml: clusters: ")
+    assert complaint in reported
+    assert "\n" not in reported
 
 
 @pytest.mark.parametrize(

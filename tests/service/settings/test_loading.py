@@ -277,9 +277,9 @@ def test_hosts_come_as_words_or_as_a_text(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_bad_key_is_complained_about_and_not_shown(
-    told: object, complaint: str, monkeypatch: pytest.MonkeyPatch
+    reported: object, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TXNSCOPE_OPERATORS", told if isinstance(told, str) else json.dumps(told))
+    monkeypatch.setenv("TXNSCOPE_OPERATORS", reported if isinstance(reported, str) else json.dumps(reported))
     with pytest.raises(SettingsError) as raised:
         settings.load({})
     assert str(raised.value).startswith(f"TXNSCOPE_OPERATORS: {complaint}")

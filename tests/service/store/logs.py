@@ -73,7 +73,7 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """What executors hand over of records in log order, said in code: one pair after another."""
+    """Returns the rows that executors make of records in log order: one pair after another."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)
@@ -94,11 +94,11 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
             if is_step:
                 steps.append(Step(partition, key, before, after))
-            told = minutes.minute_delta(before, after) if counts else None
-            if told is not None:
-                told = told._replace(marker_ms=None) if is_step else told
-                folded.append(_minute(partition, key, after, told))
-                durations += _histograms(partition, told)
+            reported = minutes.minute_delta(before, after) if counts else None
+            if reported is not None:
+                reported = reported._replace(marker_ms=None) if is_step else reported
+                folded.append(_minute(partition, key, after, reported))
+                durations += _histograms(partition, reported)
             is_first_prepare = not transitions.is_prepared_again(before, after)
     return LogBatch((), tuple(runs), (), None, tuple(steps), tuple(folded), tuple(durations))
 
@@ -125,14 +125,14 @@ def is_completion(before: LogRecord, after: LogRecord) -> bool:
     return (before.state, after.state) == (states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
 
 
-def _minute(partition: int, key: bytes, after: LogRecord, told: minutes.MinuteDelta) -> Minute:
-    at = after.timestamp_ms if told.commits else 0
-    times = [(int(ms is not None), ms or 0, ms or 0) for ms in (told.open_ms, told.marker_ms)]
-    return Minute(partition, key, told.minute_ms, told.commits, *times[0], *times[1], at, at)
+def _minute(partition: int, key: bytes, after: LogRecord, reported: minutes.MinuteDelta) -> Minute:
+    at = after.timestamp_ms if reported.commits else 0
+    times = [(int(ms is not None), ms or 0, ms or 0) for ms in (reported.open_ms, reported.marker_ms)]
+    return Minute(partition, key, reported.minute_ms, reported.commits, *times[0], *times[1], at, at)
 
 
-def _histograms(partition: int, told: minutes.MinuteDelta) -> Iterator[Durations]:
-    for kind, ms in ((OPEN, told.open_ms), (MARKER, told.marker_ms)):
+def _histograms(partition: int, reported: minutes.MinuteDelta) -> Iterator[Durations]:
+    for kind, ms in ((OPEN, reported.open_ms), (MARKER, reported.marker_ms)):
         if ms is not None:
             buckets = [0] * (len(BOUNDS_MS[kind]) + 1)
             buckets[bucket(kind, ms)] = 1
@@ -214,9 +214,9 @@ def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]
     return {table.name: rows(engine, table, cluster_id, "id") for table in TABLES}
 
 
-def as_lone(told: LogBatch) -> LogBatch:
+def as_lone(reported: LogBatch) -> LogBatch:
     """The same batch, its runs in columns; each has to be the only thing that the batch has of its id."""
-    runs = sorted(told.runs, key=lambda run: run.transactional_id)
+    runs = sorted(reported.runs, key=lambda run: run.transactional_id)
     partition, ids, first, last, _, records, participants, *ended = map(list, zip(*runs, strict=True))
     lone = LoneRuns(
         np.array(partition),
@@ -229,4 +229,4 @@ def as_lone(told: LogBatch) -> LogBatch:
         np.array(ended[1]),
         ended[2],
     )
-    return told._replace(runs=(), lone=lone)
+    return reported._replace(runs=(), lone=lone)

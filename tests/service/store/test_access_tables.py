@@ -55,8 +55,8 @@ def test_a_name_has_one_valid_key_and_keeps_its_past(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         assert api_keys.read_valid(connection) == []
         assert [(one.name, one.revoked_by) for one in api_keys.read_all(connection)] == [("ann", "bob")] * 2
-    told = audited(cluster.engine, cluster.id, with_service=True)
-    assert [(one.outcome, one.who, one.subject) for one in told] == [
+    reported = audited(cluster.engine, cluster.id, with_service=True)
+    assert [(one.outcome, one.who, one.subject) for one in reported] == [
         ("revoked", "bob", "ann"),
         ("created", "root", "ann"),
     ] * 2

@@ -21,8 +21,8 @@ def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -
     for attempt in (ATTEMPT, executed, *others):
         audit.record(cluster.engine, cluster.id, attempt)
     with cluster.engine.connect() as connection:
-        told = audit.of_subject(connection, cluster.id, "orders", 3, 7, 100)
-        assert told == [executed._replace(error="no\\nleader"), ATTEMPT]
+        reported = audit.of_subject(connection, cluster.id, "orders", 3, 7, 100)
+        assert reported == [executed._replace(error="no\\nleader"), ATTEMPT]
         assert len(audit.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
         assert audit.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
 
@@ -64,7 +64,7 @@ def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, e
 
 
 def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
-    """Who aborts a committed transaction is not to be hidden behind our COMMIT."""
+    """The abort of a committed transaction must not be hidden behind our COMMIT."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit.is_marker_ours(attempts, False, NOW_MS) is False
     assert audit.is_marker_ours(attempts, None, NOW_MS) is True

@@ -23,7 +23,7 @@ def test_a_name_is_bound_at_first_use(engine: Engine) -> None:
     assert clusters.bind(engine, "other", "xyz", NOW_MS) != first
 
 
-def test_a_second_name_for_one_kafka_cluster_is_refused_in_a_line_that_says_what_to_do(engine: Engine) -> None:
+def test_a_second_name_for_one_kafka_cluster_is_refused_with_the_remedy(engine: Engine) -> None:
     clusters.bind(engine, "our prod", "abc", NOW_MS)
     with pytest.raises(ClusterMismatch) as refused:
         clusters.bind(engine, "other", "abc", NOW_MS)

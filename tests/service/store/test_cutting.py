@@ -67,7 +67,7 @@ class Coordinator:
         self._newest[one.transactional_id] = one
 
     def ended(self, deed: str, counted_from: int) -> Counter[bytes]:
-        """How often it happened to each id at or above this offset."""
+        """Returns the number of ends of each id at or above this offset."""
         return Counter(key for offset, key in self.ends[deed] if offset >= counted_from)
 
 

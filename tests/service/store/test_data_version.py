@@ -45,7 +45,7 @@ def test_reading_begins_no_other_version(versions: DataVersions, cluster: Cluste
     assert versions.current() == before
 
 
-def test_who_asks_while_the_store_does_not_answer_does_not_wait_for_those_before() -> None:
+def test_readers_do_not_queue_while_the_store_does_not_answer() -> None:
     asked, answers = threading.Event(), threading.Event()
 
     def connect() -> Mock:

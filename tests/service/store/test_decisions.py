@@ -1,4 +1,4 @@
-"""What the store knows of why a marker was written: by rows, minutes, present states, findings; when it knows all."""
+"""The store's knowledge of the cause of a marker: by rows, minutes, present states, findings; and its bounds."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def all_known(cluster: Cluster, connection: Connection) -> KnownPeriod | None:
     return known_period(connection, row)
 
 
-def test_all_is_known_from_the_first_start_or_the_oldest_row_to_the_end_of_the_log(cluster: Cluster) -> None:
+def test_all_is_known_from_the_first_start_or_oldest_row_to_the_log_end(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         assert all_known(cluster, connection) is None
     later = NOW_MS + 600_000

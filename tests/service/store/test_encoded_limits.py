@@ -56,7 +56,7 @@ def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_00
 
 
 def arrived(log: Sequence[bytes], lo: int) -> LogBatch:
-    """What executors hand to the driver."""
+    """Returns the rows that executors hand to the driver."""
     columns = decode([Chunk(0, lo, lo + len(log), b"".join(log))])
     assert (len(columns), columns.rejects, columns.broken) == (len(log), (), ())
     rows = [
@@ -85,7 +85,7 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """A time as it was written: -1 is told as none, and what is no date as a number."""
+    """A time as it was written: -1 is shown as none, and what is no date as a number."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)
@@ -106,8 +106,12 @@ def test_any_id_is_stored_and_served(cluster: Cluster, url: str, raw: bytes) -> 
         assert {raw_of(item) for item in get(client, f"{PATH}/transactions")["items"]} == {raw, b"other"}
         one, timeline, rates = served(client, raw)
         assert (raw_of(one), one["state"]) == (raw, "Ongoing")
-        told = [(item["type"], item.get("offset"), item.get("to_state")) for item in timeline]
-        assert told == [("folded", None, None), ("transition", 5, "CompleteAbort"), ("transition", 4, "PrepareAbort")]
+        reported = [(item["type"], item.get("offset"), item.get("to_state")) for item in timeline]
+        assert reported == [
+            ("folded", None, None),
+            ("transition", 5, "CompleteAbort"),
+            ("transition", 4, "PrepareAbort"),
+        ]
         assert [(minute["commits"], minute["aborts"]["client"]) for minute in rates] == [(1, 1)]
 
 

@@ -145,7 +145,7 @@ def test_a_locked_store_takes_nothing_and_the_same_batch_later(cluster: Cluster,
     assert cluster.writer.apply(new, NOW_MS).ended.commits == 1
 
 
-@only_on("sqlite")  # PostgreSQL cannot be told to be full; what it would say is below
+@only_on("sqlite")  # PostgreSQL cannot be made full; what it would say is below
 def test_a_full_store_takes_nothing(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()

@@ -61,7 +61,7 @@ def test_a_copy_out_of_raw_json_names_its_id(text: str) -> None:
 
 
 @given(IDS)
-def test_a_copy_out_of_raw_metrics_or_of_a_terminal_without_letters_names_its_id(raw: bytes) -> None:
+def test_a_copy_from_raw_metrics_or_an_ascii_terminal_names_its_id(raw: bytes) -> None:
     shown = display_id(raw)
     assert raw in possible_ids(shown.replace("\\", "\\\\").replace('"', '\\"'))
     assert raw in possible_ids(shown.encode("ascii", "backslashreplace").decode())

@@ -52,6 +52,6 @@ def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: P
         slow.result(LIMIT_S)
         other.result(LIMIT_S)
         with reader.connect() as connection:
-            told = events_after(connection, 0, 10)
+            reported = events_after(connection, 0, 10)
         reader.dispose()
-    assert [(one.sequence, one.cluster) for one in told] == [(1, "first"), (2, "second")]
+    assert [(one.sequence, one.cluster) for one in reported] == [(1, "first"), (2, "second")]

@@ -79,7 +79,7 @@ def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
 
 
 def plans(engine: Engine, ask: Any) -> list[str]:
-    """How SQLite goes about every statement of `ask(connection)`."""
+    """Returns SQLite's plan of every statement of `ask(connection)`."""
     ran: list[tuple[str, Any]] = []
 
     def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:

@@ -47,8 +47,8 @@ def test_partitions_that_are_no_more_are_void_and_their_positions_go(cluster: Cl
         (0, states.COMPLETE_COMMIT): 1,
         (2, states.EXPIRED): 2,
     }
-    told = rows(cluster.engine, schema.data_gaps, cluster.id)
-    assert sorted((r["partition"], r["from_offset"], r["to_offset"], r["reason"]) for r in told) == [
+    reported = rows(cluster.engine, schema.data_gaps, cluster.id)
+    assert sorted((r["partition"], r["from_offset"], r["to_offset"], r["reason"]) for r in reported) == [
         (0, 0, 3, "recreated"),
         (1, 0, 1, "recreated"),
         (2, 0, 4, "recreated"),

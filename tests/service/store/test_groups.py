@@ -1,4 +1,4 @@
-"""Where groups stand: what was seen last, and since when it is the same."""
+"""Offsets of groups: the last observation, and the time since which it is the same."""
 
 from __future__ import annotations
 

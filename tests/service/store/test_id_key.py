@@ -1,4 +1,4 @@
-"""Ids of any length are told apart, found and sorted."""
+"""Ids of any length are distinguished, found and sorted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an open finding rests on is kept however old it is, and goes when the finding has ended. Of every table."""
+"""The facts of an open finding are kept at any age, and deleted after the finding has ended. Of every table."""
 
 from __future__ import annotations
 
@@ -183,15 +183,15 @@ def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
 
 
 def deletions(cluster: Cluster) -> Iterator[str]:
-    told: list[str] = []
+    reported: list[str] = []
 
     def keep(_conn: object, _cursor: object, statement: str, *_: object) -> None:
-        told.append(" ".join(statement.split()))
+        reported.append(" ".join(statement.split()))
 
     event.listen(cluster.engine, "before_cursor_execute", keep)
     forget(cluster)
     event.remove(cluster.engine, "before_cursor_execute", keep)
-    return (one for one in told if one.startswith("DELETE"))
+    return (one for one in reported if one.startswith("DELETE"))
 
 
 def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None:
@@ -226,7 +226,7 @@ def test_what_is_open_and_not_judged_yet_keeps_it_too(cluster: Cluster) -> None:
 
 
 def test_a_deleted_partition_is_remembered_until_its_findings_have_ended(cluster: Cluster) -> None:
-    """Who judges has to learn of it, however long that takes."""
+    """The judge has to learn of the deletion, however long that takes."""
     writer = PartitionWriter(cluster.engine, cluster.lease)
 
     def full(now_ms: int, *partitions: int) -> None:

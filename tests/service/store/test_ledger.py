@@ -1,4 +1,4 @@
-"""What was read of tailed partitions is counted once, whatever is repeated, recreated, or stops to be tailed."""
+"""Records of tailed partitions are counted once, whatever is repeated, recreated, or stops to be tailed."""
 
 from __future__ import annotations
 
@@ -145,9 +145,7 @@ def test_what_retention_took_is_a_gap_and_reading_goes_on(cluster: Cluster, writ
     assert (gap["source"], gap["topic"], gap["from_offset"], gap["to_offset"]) == (SourceName.LEDGER, "pay", 10, 30)
 
 
-def test_a_topic_that_was_created_again_begins_a_generation_and_its_offsets_come_again(
-    cluster: Cluster, writer: LedgerWriter
-) -> None:
+def test_a_recreated_topic_begins_a_generation_and_its_offsets_repeat(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10), span(0, 4, partition=1)), NOW_MS)
     again = span(0, 10, generation=1, topic_id="U", gap=Gap(0, 10, "recreated"))
     gone = RangeRead(1, "U", 1, 0, 0, NO_LEADER, -1, 0, 0, NOW_MS, 0, 0, Gap(0, 4, "recreated"))
@@ -185,12 +183,12 @@ def test_trouble_is_told_beside_what_could_be_read(cluster: Cluster, writer: Led
     assert status(cluster) == clusters.StatusRow(SourceName.LEDGER, NOW_MS, denied("secret"))
     assert counted(cluster) == (12, 2)
     writer.report_trouble(ErrorText("broker 1\ndoes not answer"))
-    told = status(cluster)
-    assert told is not None
-    assert str(told.error) == "broker 1 does not answer"
+    reported = status(cluster)
+    assert reported is not None
+    assert str(reported.error) == "broker 1 does not answer"
 
 
-def test_topics_that_are_not_tailed_any_more_are_forgotten_but_not_what_was_counted(
+def test_topics_no_longer_tailed_are_forgotten_but_their_counts_stay(
     cluster: Cluster, writer: LedgerWriter, new_cluster: Any
 ) -> None:
     other = new_cluster()

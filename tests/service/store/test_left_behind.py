@@ -96,10 +96,10 @@ def read_first(cluster: Cluster, found: Logs, partitions: Sequence[int]) -> None
     cluster.start({partition: len(log) for partition, log in found.items()})
     for partition in partitions:
         log = found[partition]
-        told = batch(log, read(0, len(log), partition=partition, counts=False))
-        ids = [run.transactional_id for run in told.runs]
-        is_lone = ids and len(set(ids)) == len(ids) and not told.steps
-        cluster.writer.apply(as_lone(told) if is_lone else told, NOW_MS)
+        reported = batch(log, read(0, len(log), partition=partition, counts=False))
+        ids = [run.transactional_id for run in reported.runs]
+        is_lone = ids and len(set(ids)) == len(ids) and not reported.steps
+        cluster.writer.apply(as_lone(reported) if is_lone else reported, NOW_MS)
 
 
 def stored(cluster: Cluster, *leave_out: str) -> list[list[dict[str, Any]]]:

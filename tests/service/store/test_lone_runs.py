@@ -95,8 +95,8 @@ def test_a_producer_id_that_outlived_its_id_keeps_its_history(engine: Engine, cl
 
 
 def test_the_first_record_of_a_chosen_id_is_no_transition(engine: Engine, new_cluster: Callable[[], Cluster]) -> None:
-    told = batch([one._replace(record=one.record._replace(timestamp_ms=NOW_MS)) for one in IDS], HISTORY.ranges[0])
-    for same in (told, as_lone(told)):
+    reported = batch([one._replace(record=one.record._replace(timestamp_ms=NOW_MS)) for one in IDS], HISTORY.ranges[0])
+    for same in (reported, as_lone(reported)):
         cluster = new_cluster()
         cluster.start({0: 7, 1: 1})
         writer = TransactionLogWriter(engine, cluster.lease, full_history_prefixes=(b"",))

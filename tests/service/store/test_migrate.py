@@ -51,7 +51,7 @@ def test_the_tables_are_those_of_the_schema_in_every_detail(empty: Engine) -> No
 
 
 def described(connection: Connection) -> dict[str, Any]:
-    """What the database itself says of the schema's tables."""
+    """Returns the database's own description of the schema's tables."""
     inspector = inspect(connection)
 
     def by_name(get: Callable[[str], Any], table: Table) -> Any:

@@ -1,4 +1,4 @@
-"""What is open on a partition: since when it was seen, and when it is known to be over."""
+"""Open entries of a partition: the time of their first observation, and of their known end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_all_are_over_when_the_lso_reaches_the_high_watermark(watched: Watched) 
     assert watched.open() == {}
 
 
-def test_a_read_made_before_the_lso_reached_the_high_watermark_opens_nothing(watched: Watched) -> None:
+def test_a_read_from_before_the_lso_reached_the_watermark_opens_nothing(watched: Watched) -> None:
     watched.see(look(NOW_MS + 9, 120, 120), described(NOW_MS + 5, entry(9)))
     assert (watched.open(), watched.there().read_at_ms) == ({}, None)
 

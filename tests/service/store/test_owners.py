@@ -44,7 +44,7 @@ def test_an_id_that_went_on_to_another_producer_id_is_told_with_it(cluster: Clus
 
 
 def test_who_has_it_now_comes_before_who_had_it_and_those_the_latest_first(cluster: Cluster) -> None:
-    """A name is given anew to a producer id only by mistake, of a person or of Kafka: then all of them are told."""
+    """A name is given anew to a producer id only by mistake, of a person or of Kafka: then all of them are named."""
     log(cluster, [entry(0, states.EMPTY, b"a"), entry(1, states.EMPTY, b"b"), entry(2, states.EMPTY, b"c")])
     log(cluster, [entry(3, states.EMPTY, b"b", pid=8), entry(4, states.EMPTY, b"c", pid=9)], lo=3)
     assert [one.transactional_id for one in found(cluster, 7)[7]] == [b"a", b"c", b"b"]
@@ -86,7 +86,7 @@ def test_a_record_that_was_left_behind_is_told_with_its_own_partitions(cluster: 
     assert (now.partitions, now.is_left_behind) == ((), False)
 
 
-def test_an_undecodable_record_may_be_of_any_producer_also_where_it_was_left_behind(cluster: Cluster) -> None:
+def test_an_undecodable_record_may_be_of_any_producer_even_if_left_behind(cluster: Cluster) -> None:
     cluster.start(dict.fromkeys(range(8), 0))
     log(cluster, [entry(0, states.UNKNOWN, b"exp-c")], partition=2)
     log(cluster, transaction(0, b"exp-c", start_ms=2_000, pid=1000), partition=3)

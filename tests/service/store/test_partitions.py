@@ -80,7 +80,7 @@ def test_a_batch_that_comes_again_changes_nothing(watched: Watched) -> None:
     assert everything(watched.cluster.engine, watched.cluster.id) == before
 
 
-def test_of_two_looks_in_one_batch_the_newer_one_stays_whatever_their_order(watched: Watched) -> None:
+def test_of_two_samples_in_one_batch_the_newer_one_stays_in_any_order(watched: Watched) -> None:
     watched.see(look(NOW_MS + 5, 110), look(NOW_MS, 100))
     assert watched.there().last_stable_offset == 110
 

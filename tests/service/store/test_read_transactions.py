@@ -56,7 +56,7 @@ def walk(connection: Connection, cluster: int, selection: Selection, sort: str, 
 
 
 def order(sort: str, row: IdRow) -> tuple[Any, ...]:
-    """Where a row stands, said once more: what has no age or no time comes last."""
+    """Returns the sort key of a row, derived a second time: rows without age or time come last."""
     if sort == "age":
         started = row.started_at_ms
         if started is None:
@@ -155,7 +155,7 @@ def test_one_id_and_its_partitions(url: str) -> None:
 
 
 def plans(engine: Engine, cluster: int, selection: Selection, sort: str, after: PageCursor | None = None) -> list[str]:
-    """How SQLite goes about every statement of one page."""
+    """Returns SQLite's plan of every statement of one page."""
     ran: list[tuple[str, Any]] = []
 
     def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:

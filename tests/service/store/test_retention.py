@@ -1,4 +1,4 @@
-"""What is older than it is kept goes, a piece at a time, and nothing else."""
+"""Rows past their retention are deleted, a piece at a time, and nothing else."""
 
 from __future__ import annotations
 
@@ -162,10 +162,10 @@ def test_volume_and_markers_of_partitions_go_with_the_history(cluster: Cluster) 
     read_ = TopicRange("pay", span(0, 3))
     LedgerWriter(cluster.engine, cluster.lease).apply(LedgerBatch((read_,), tuple(volumes), tuple(markers)), NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(history=5 * DAY_MS), rows_at_once=2)
-    told = [retention.delete_old(NOW_MS + day * DAY_MS + 1) for day in (4, 5, 20, 20, 20)]
-    assert [one.partition_markers for one in told] == [0, 6, 10, 2, 0]
-    assert [one.partition_minutes for one in told] == [0, 2, 2, 0, 0], "the first row says since when it is tailed"
-    assert [one.more for one in told] == [False, True, True, False, False]
+    reported = [retention.delete_old(NOW_MS + day * DAY_MS + 1) for day in (4, 5, 20, 20, 20)]
+    assert [one.partition_markers for one in reported] == [0, 6, 10, 2, 0]
+    assert [one.partition_minutes for one in reported] == [0, 2, 2, 0, 0], "the first row says since when it is tailed"
+    assert [one.more for one in reported] == [False, True, True, False, False]
 
 
 def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: Cluster) -> None:
@@ -178,8 +178,8 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     over = opened._replace(finding=replace(opened.finding, status=Status.RESOLVED, resolved_at_ms=NOW_MS))
     FindingWriter(cluster.engine, cluster.lease).save([over, still_open], NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(rejects=DAY_MS, findings=2 * DAY_MS))
-    told = [retention.delete_old(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
-    assert told == [(0, 0), (1, 0), (0, 1), (0, 0)]
+    reported = [retention.delete_old(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]
+    assert reported == [(0, 0), (1, 0), (0, 1), (0, 0)]
     (left,) = rows(cluster.engine, schema.findings, cluster.id)
     assert left["kind"] == Kind.LONG_RUNNING, "an open one stays"
 

@@ -1,4 +1,4 @@
-"""What the store says of an id after its records."""
+"""The stored row of an id after its records."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_transitions_per_second_are_those_of_the_last_ten_seconds(cluster: Clust
     assert cluster.positions()[0].transitions_per_s == 0.0
 
 
-def test_a_tombstone_left_in_an_old_partition_does_not_expire_an_id_that_moved(cluster: Cluster) -> None:
+def test_a_tombstone_in_an_old_partition_does_not_expire_an_id_that_moved(cluster: Cluster) -> None:
     """Partitions were added to the log: the coordinator of the old partition forgets the id a week later."""
     cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=5, pid=7), read(0, 3)), NOW_MS)
     cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=9, pid=8), read(0, 3, partition=1)), NOW_MS)

@@ -123,7 +123,7 @@ def test_a_recreated_topic_expires_what_was_there_and_keeps_its_counts(cluster: 
     assert {p.generation for p in cluster.positions().values()} == {1}
 
 
-def test_a_diverged_log_is_read_again_but_its_common_part_is_not_counted_again(cluster: Cluster) -> None:
+def test_the_common_part_of_a_diverged_log_is_read_but_not_counted_again(cluster: Cluster) -> None:
     cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
     common = batch(TWICE[:3], read(0, 3, generation=1, gap=Gap(3, 6, "diverged")))
     cluster.writer.apply(common, NOW_MS)

@@ -1,4 +1,4 @@
-"""Where reading and counting begin."""
+"""The positions at which reading and counting begin."""
 
 from __future__ import annotations
 

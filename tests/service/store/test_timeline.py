@@ -97,9 +97,7 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
 
 
 @pytest.mark.parametrize("is_back", [False, True])
-def test_an_administrators_fence_is_told_once_the_application_did_not_come_back(
-    cluster: Cluster, is_back: bool
-) -> None:
+def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Cluster, is_back: bool) -> None:
     """Kafka Connect fences its own ids with the administrator's request, and starts them at once."""
     cluster.start({0: 0})
     at_ms = NOW_MS - 60_000
@@ -128,14 +126,14 @@ def told_of_abort(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     return prepare.cause, prepare.confidence, one.aborts_fenced, one.aborts_admin
 
 
-def test_a_decision_that_is_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:
+def test_a_decision_written_again_leaves_the_first_one_in_the_history(cluster: Cluster) -> None:
     cluster.start({0: 0})
     log = committed(0, minutes_ago(2), markers_ms=5_000)
     again = entry(2, states.PREPARE_COMMIT, start_ms=log[1].record.start_ms, at_ms=minutes_ago(2) - 2_000)
     complete = log[2]._replace(record=log[2].record._replace(offset=3))
     apply(cluster, [*log[:2], again, complete])
-    told = [(row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Row)]
-    assert told == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
+    reported = [(row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Row)]
+    assert reported == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
 
 
 def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -> None:

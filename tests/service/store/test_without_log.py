@@ -1,4 +1,4 @@
-"""A cluster whose brokers list no transaction log: told by open transactions, kept until the log appears."""
+"""A cluster whose brokers list no transaction log: recognised by open transactions, kept until the log appears."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browse(chromium: Browser) -> Iterator[Browse]:
-    """A tab in a context of its own: `browse(cluster.url)` or `browse(app)` at a server of its own, `browse("http://…")`
-    at one that runs."""
+    """A tab in a context of its own: `browse(cluster.url)` or `browse(app)` at a server of its own,
+    `browse("http://…")` at one that runs."""
     with ExitStack() as running:
         tabs: list[Tab] = []
 
@@ -117,7 +117,7 @@ def browse(chromium: Browser) -> Iterator[Browse]:
 
 
 def _listen(page: Page, address: str, complain: Callable[[str], None]) -> None:
-    page.on("console", lambda told: complain(told.text) if told.type in ("error", "warning") else None)
+    page.on("console", lambda reported: complain(reported.text) if reported.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complain(str(error)))
     page.on("request", lambda asked: None if asked.url.startswith(address) else complain(f"asked {asked.url}"))
 

@@ -35,8 +35,8 @@ def hanging(
     topic: str = "payments", partition: int = 7, name: bytes | None = b"payments-3", producer_id: int = 7, **more: Any
 ) -> Observation:
     subject = Subject(topic, partition, name, producer_id, 3, 100)
-    told = observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, log_partition=None, decision="none")
-    return told._replace(title=f"{topic}-{partition}: the transaction hangs", bootstrap=BOOTSTRAP)._replace(**more)
+    reported = observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, log_partition=None, decision="none")
+    return reported._replace(title=f"{topic}-{partition}: the transaction hangs", bootstrap=BOOTSTRAP)._replace(**more)
 
 
 def group(name: str, topic: str, partition: int, offset: int = 100) -> ObservedGroupOffset:
@@ -61,21 +61,21 @@ def an_hour(cluster: WithPartitions) -> None:
         at_ms = NOW_MS - ago * MINUTE_MS
         cluster.read([Id(b"orders-etl-1", commits=number, timestamp_ms=at_ms, last_update_ms=at_ms)], now_ms=at_ms)
     first = offset = cluster.next_offset()
-    told = []
+    reported = []
     for ago in range(59, 1, -2):
         at_ms = NOW_MS - ago * MINUTE_MS
-        told += aborted(offset, at_ms, b"refunds-1")
+        reported += aborted(offset, at_ms, b"refunds-1")
         offset += 3
         for number in range(5 if ago == 21 else ago % 3 == 0):
             key = b"orders-etl-%d" % number
             start_ms = at_ms - 65_000
             path = ((states.ONGOING, 0, start_ms), (states.PREPARE_ABORT, 1, at_ms), (states.COMPLETE_ABORT, 1, at_ms))
             for state, epoch, when_ms in path:
-                told.append(
+                reported.append(
                     logged(offset, state, key, pid=50 + number, epoch=epoch + ago * 2, start_ms=start_ms, at_ms=when_ms)
                 )
                 offset += 1
-    cluster.writer.apply(batch(told, read(first, offset)._replace(leader_epoch=5)), NOW_MS)
+    cluster.writer.apply(batch(reported, read(first, offset)._replace(leader_epoch=5)), NOW_MS)
     cluster.moved_to(offset)
 
 

@@ -1,9 +1,8 @@
-"""Who blocks whom, from the store: names, groups, findings, and the order."""
+"""Blockers and the blocked, from the store: names, groups, findings, and the order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -20,14 +19,9 @@ from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.stories import empty_store, group, hanging, on, wait
 from tests.service.web.test_heal import LIMITS
 
+pytestmark = pytest.mark.cluster(of=empty_store)
+
 Chain = Callable[[], list[Link]]
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = empty_store(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,11 @@ KEPT_MS = 7 * DAY_MS
 CONFIGS = {"transactional.id.expiration.ms": {"value": str(KEPT_MS), "source": "broker"}}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: WithPartitions) -> None:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION | {"configs": CONFIGS}, NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def unused(name: bytes, left_ms: int, state: int = states.COMPLETE_COMMIT, **more: Any) -> Id:

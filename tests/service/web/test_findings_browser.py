@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import expect
 
@@ -18,9 +15,7 @@ from tests.service.web.test_findings_pages import LIST, address, the
 LONG = b"warehouse-flink-sink-" + b"8f2c41d9" * 23
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: WithPartitions) -> None:
     cluster.read([owner(LONG, state=5)])
     cluster.look(
         stalled_partition(log_start=0, high_watermark=900_000), read(entry(records=3))._replace(high_watermark=900_000)
@@ -28,8 +23,9 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     own = Subject("orders", 0, LONG, PID, 3, LSO)
     others = [one for kind, one in EVERY.items() if kind != "hanging_transaction"]
     cluster.see(hanging(subject=own, owner="team-of-the-night", muted_until_ms=NOW_MS + 60_000), *others)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1024, DESK, 1920])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from html import unescape
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -48,21 +47,20 @@ class Shown(NamedTuple):
 
     @property
     def commands(self) -> list[str]:
-        """What has a copy button."""
+        """Returns the texts that have a copy button."""
         return [text_of(one) for one in re.findall(r"<code id=.*?</code>", self.html, re.DOTALL)]
 
 
 Look = Callable[..., Shown]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+def stored(cluster: WithPartitions) -> None:
     """orders-0 stands and holds what hangs; orders-1 does not stand."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([Id(b"pay", states.COMPLETE_ABORT, producer_id=PID)])
     cluster.look(stalled_partition(), read(entry()), moving_partition(1))
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 @pytest.fixture

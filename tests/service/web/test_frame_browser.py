@@ -1,4 +1,4 @@
-"""What is around every page, in a real browser: keyboard, search, copying, narrow and dark, without script."""
+"""The frame of every page, in a real browser: keyboard, search, copying, narrow and dark, without script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How old the data are, and what may still be said of them."""
+"""The age of the data, and the statements that it still allows."""
 
 from __future__ import annotations
 

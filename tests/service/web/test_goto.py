@@ -11,14 +11,14 @@ from fastapi.testclient import TestClient
 from service.domain.transaction_log import states
 from service.store.schema import producer_ids
 from tests.helpers.partitions import WithPartitions, entry, hanging_finding, moving_partition, read, stalled_partition
-from tests.helpers.stores import NOW_MS, Id, client_of, open_id
+from tests.helpers.stores import NOW_MS, Id, open_id
 from tests.service.web.page_text import PageText
 
 C = "/clusters/orders"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]:
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]:
     cluster = WithPartitions(f"sqlite:///{tmp_path_factory.mktemp('goto') / 'store.db'}")
     cluster.read(
         [
@@ -46,9 +46,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions
 
 
 @pytest.fixture(scope="module")
-def client(cluster: WithPartitions) -> Iterator[TestClient]:
-    with client_of(cluster.url) as client:
-        yield client
+def store(orders: WithPartitions) -> str:
+    return orders.url
 
 
 def leads(client: TestClient, typed: str) -> str:
@@ -115,11 +114,11 @@ def test_more_than_fit_lead_to_the_list_with_filters(client: TestClient) -> None
     assert page.links["All ids that hold it"] == f"{C}/transactions?q=many-"
 
 
-def test_owners_of_a_producer_id_have_dates(cluster: WithPartitions, client: TestClient) -> None:
+def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: TestClient) -> None:
     """A log that was read anew may name two."""
-    with cluster.engine.begin() as connection:
+    with orders.engine.begin() as connection:
         earlier = {"first_seen_ms": NOW_MS - 90_000, "last_seen_ms": NOW_MS - 80_000, "first_epoch": 0, "last_epoch": 2}
-        row = {"cluster_id": cluster.id, "producer_id": 8, "transactional_id": b"before"}
+        row = {"cluster_id": orders.id, "producer_id": 8, "transactional_id": b"before"}
         connection.execute(producer_ids.insert().values(**row, **earlier))
     try:
         page = shows(client, "8")
@@ -127,7 +126,7 @@ def test_owners_of_a_producer_id_have_dates(cluster: WithPartitions, client: Tes
         assert "has producer id 8" in page.texts["hits"]
         assert page.texts["hits"].index("payments-30") < page.texts["hits"].index("before")
     finally:
-        with cluster.engine.begin() as connection:
+        with orders.engine.begin() as connection:
             connection.execute(producer_ids.delete().where(producer_ids.c.transactional_id == b"before"))
 
 

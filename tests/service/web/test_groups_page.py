@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from service.domain.findings.finding import Subject
@@ -29,13 +26,12 @@ def group(
     return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+def stored(cluster: WithPartitions) -> None:
     """orders-0 and the home of the offsets of `eos` stand; orders-1 does not."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([Id(b"a")])
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 @pytest.fixture

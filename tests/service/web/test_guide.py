@@ -36,7 +36,7 @@ def test_it_is_docs_whole() -> None:
     assert guide_names() == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} != set()
 
 
-def test_every_page_shows_and_every_link_leads_to_a_page_and_to_its_heading(client: TestClient) -> None:
+def test_every_page_opens_and_every_link_leads_to_its_heading(client: TestClient) -> None:
     pages = {f"{GUIDE}/{name}": page(client, f"{GUIDE}/{name}") for name in guide_names()}
     for address, shown in pages.items():
         for words, link in shown.links.items():

@@ -1,4 +1,4 @@
-"""Whether it heals, in words; and what findings are about."""
+"""Words for recovery, and for the subjects of findings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def owner(state: int = states.ONGOING, timeout_ms: int = 60_000) -> Owner:
 
 
 def finding(kind: str, **more: Any) -> Finding:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "id": "f",
         "kind": kind,
         "severity": Severity.WARNING,
@@ -57,7 +57,7 @@ def finding(kind: str, **more: Any) -> Finding:
         "log_partition": 0,
         "counted_to": -1,
     }
-    return Finding(**{**told, **more})
+    return Finding(**{**reported, **more})
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from fastapi.testclient import TestClient
 
@@ -18,19 +15,13 @@ from tests.service.web.stories import empty_store, hanging, on
 PROGRAMS = {"/api/v1/clusters", "/metrics", "/openapi.json", "/-/healthy", "/-/ready", "/version"}
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
-
-
-@pytest.fixture
-def cluster(url: str) -> Iterator[WithPartitions]:
-    cluster = empty_store(url, 'o"><i>& /x')
+def stored(cluster: WithPartitions) -> None:
     cluster.read([Id(b"payments-3", producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging())
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(of=empty_store, name='o"><i>& /x', stored=stored)
 
 
 def open_page(url: str, later_ms: int = 1_200) -> PageText:

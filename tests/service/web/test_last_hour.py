@@ -1,4 +1,4 @@
-"""What ended in the last hour, from the store."""
+"""Ends of the last hour, from the store."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch
 from tests.service.store.logs import read as read_range
 from tests.service.web.stories import HOUR_MS, empty_store
+
+pytestmark = pytest.mark.cluster(of=empty_store)
 
 
 def last_hour(cluster: WithPartitions) -> LastHour | None:
@@ -61,13 +63,13 @@ def test_nothing_before_a_minute_is_over(url: str) -> None:
 
 
 def test_causes_are_told_apart(cluster: WithPartitions) -> None:
-    told = [
+    reported = [
         *aborted(0, MINUTE - 5 * MINUTE_MS + 1_000, b"a"),
         *aborted(3, MINUTE - 5 * MINUTE_MS + 2_000, b"b"),
         *committed(6, MINUTE - 4 * MINUTE_MS, b"c"),
         *aborted(9, MINUTE - 2 * HOUR_MS, b"d"),
     ]
-    cluster.writer.apply(batch(told, read_range(0, 12, partition=1)), NOW_MS)
+    cluster.writer.apply(batch(reported, read_range(0, 12, partition=1)), NOW_MS)
     hour = known(cluster)
     assert hour.totals is not None
     assert [(one.letter, one.number) for one in hour.totals] == [("A", 2), ("T", 0), ("F", 0), ("?", 0)]
@@ -77,8 +79,8 @@ def test_causes_are_told_apart(cluster: WithPartitions) -> None:
 
 def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_activity, "MOST_STEPS", 2)
-    told = [one for n in range(3) for one in aborted(3 * n, MINUTE - 5 * MINUTE_MS, b"a-%d" % n)]
-    cluster.writer.apply(batch(told, read_range(0, 9, partition=1)), NOW_MS - 60_000)
+    reported = [one for n in range(3) for one in aborted(3 * n, MINUTE - 5 * MINUTE_MS, b"a-%d" % n)]
+    cluster.writer.apply(batch(reported, read_range(0, 9, partition=1)), NOW_MS - 60_000)
     cluster.read()
     hour = known(cluster)
     assert hour.totals is None
@@ -89,17 +91,17 @@ def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch
 def test_half_of_them_took_so_long(cluster: WithPartitions) -> None:
     with cluster.engine.connect() as connection:
         assert recent_activity.medians(connection, cluster.id) == (None, None)
-    told = [
+    reported = [
         one for n, ms in enumerate((4, 20, 20, 700)) for one in committed(3 * n, MINUTE, b"a-%d" % n, markers_ms=ms)
     ]
-    cluster.writer.apply(batch(told, read_range(0, 12, partition=1)), NOW_MS)
+    cluster.writer.apply(batch(reported, read_range(0, 12, partition=1)), NOW_MS)
     with cluster.engine.connect() as connection:
         assert recent_activity.medians(connection, cluster.id) == (100, 25)
 
 
 def test_the_first_read_counts_nothing(cluster: WithPartitions) -> None:
-    told = aborted(0, MINUTE - 5 * MINUTE_MS, b"a")
-    cluster.writer.apply(batch(told, read_range(0, 3, partition=1, counts=False)), NOW_MS - 60_000)
+    reported = aborted(0, MINUTE - 5 * MINUTE_MS, b"a")
+    cluster.writer.apply(batch(reported, read_range(0, 3, partition=1, counts=False)), NOW_MS - 60_000)
     cluster.read([Id(b"b", states.ONGOING)])
     hour = known(cluster)
     assert (hour.ended, hour.aborts_text) == (0, "no aborts")

@@ -1,4 +1,4 @@
-"""Where lines and bars lie."""
+"""Positions of lines and bars."""
 
 from __future__ import annotations
 

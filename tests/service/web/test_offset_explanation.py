@@ -1,11 +1,10 @@
-"""Whose an offset is and what became of it, told on the page of its partition; Kafka is played by a list of batches."""
+"""The owner and the fate of an offset, on the page of its partition; Kafka is played by a list of batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,13 +26,6 @@ from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.page_text import PageText, page_of
 
 HERE = "/clusters/orders/partitions/orders/0"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
 
 
 @pytest.mark.parametrize(
@@ -129,17 +121,19 @@ def test_whose_record_it_is_and_what_became_of_it(explain: Callable[..., PageTex
 
 
 def test_a_range_of_offsets_is_a_table(explain: Callable[..., PageText]) -> None:
-    told = explain("offset=3&to=1,000", stopped_at=15).texts["explained"].replace("\N{EN DASH}", " to ")
-    assert "3 to 5 aborted pay (producer id 7, epoch 3)" in told
-    assert "6 a marker" in told
-    assert "10 to 11 written without a transaction" in told
-    assert "12 to 14 still open" in told
-    assert "Reading stopped at offset 15" in told
+    reported = explain("offset=3&to=1,000", stopped_at=15).texts["explained"].replace("\N{EN DASH}", " to ")
+    assert "3 to 5 aborted pay (producer id 7, epoch 3)" in reported
+    assert "6 a marker" in reported
+    assert "10 to 11 written without a transaction" in reported
+    assert "12 to 14 still open" in reported
+    assert "Reading stopped at offset 15" in reported
 
 
 def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText]) -> None:
-    told = explain("offset=4").texts
-    assert told["only-aborted"] == "From 4 on only aborted up to 6: 1 transaction of pay, 2 records; first readable 7."
+    reported = explain("offset=4").texts
+    assert (
+        reported["only-aborted"] == "From 4 on only aborted up to 6: 1 transaction of pay, 2 records; first readable 7."
+    )
     assert "only-aborted" not in explain("offset=8").texts
 
 
@@ -152,9 +146,9 @@ def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
     )
     cluster.see(lost_records(lost, Rule()))
     for query in ("offset=4", "offset=3&to=10"):
-        told = explain(query).texts["explained"]
-        assert "The marker (ABORT at 6) may cover two transactions of the same producer id" in told, query
-        assert "was decided COMMIT, and its marker is missing here" in told
+        reported = explain(query).texts["explained"]
+        assert "The marker (ABORT at 6) may cover two transactions of the same producer id" in reported, query
+        assert "was decided COMMIT, and its marker is missing here" in reported
     assert "may cover" not in explain("offset=8").texts["explained"]
 
 

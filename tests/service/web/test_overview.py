@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from tests.helpers.partitions import WithPartitions, entry, moving_partition
@@ -12,6 +14,8 @@ from tests.service.store.histories import MINUTE, committed
 from tests.service.store.logs import batch, read
 from tests.service.web.opened import h1, links_of, page_of, quiet, words_of
 from tests.service.web.stories import empty_store, group, hanging, on, tell, wait
+
+pytestmark = pytest.mark.cluster(of=empty_store)
 
 
 def test_the_story_of_the_design(url: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.reasons.unread import NoBroker, NoTransactionLog, TransactionsSeen
@@ -18,6 +20,8 @@ from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.opened import h1, links_of, page_of, quiet, words_of
 from tests.service.web.stories import DENIED, HOUR_MS, empty_store, group, hanging, on, tell, wait
+
+pytestmark = pytest.mark.cluster(of=empty_store)
 
 
 def test_nothing_hangs_in_what_can_be_judged(cluster: WithPartitions, url: str) -> None:
@@ -147,7 +151,7 @@ def test_nobody_writes_the_store(url: str) -> None:
 
 
 def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str) -> None:
-    """What may not be read makes its partitions unknown, not all data old."""
+    """A log without permission makes its partitions unknown, not all data old."""
     cluster.writer.report_trouble(denied("__transaction_state"))
     cluster.look(moving_partition(0))
     html = page_of(url)

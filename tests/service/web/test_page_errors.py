@@ -15,17 +15,11 @@ from tests.service.web.page_text import PageText
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     cluster = SeededCluster(f"sqlite:///{tmp_path_factory.mktemp('errors') / 'store.db'}")
     cluster.read([Id(b"a")])
     yield cluster.url
     cluster.close()
-
-
-@pytest.fixture(scope="module")
-def client(url: str) -> Iterator[TestClient]:
-    with client_of(url) as client:
-        yield client
 
 
 @pytest.mark.parametrize(
@@ -96,12 +90,12 @@ def test_a_store_that_is_not_ready_is_said_in_the_same_words(tmp_path: Path) -> 
     assert "Reload the page when the store can be reached again." in page.texts[""]
 
 
-def test_a_mistake_of_ours_is_a_page_without_its_details(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_a_page_without_its_details(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(f"{find_cluster.__module__}.find_cluster", broken)
-    with client_of(url) as client:
+    with client_of(store) as client:
         answer = client.get("/clusters/orders")
     assert answer.status_code == 500
     assert answer.headers["content-security-policy"].startswith("default-src 'self'")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import expect
 
@@ -31,10 +28,8 @@ SPAN = ExplainedSpan(
 )
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
+def stored(cluster: WithPartitions) -> None:
     """An id and a group of 200 characters."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     places = (Participants("orders", (0,)),)
     cluster.read([owner(LONG.encode(), topics=places, last_update_ms=NOW_MS, timestamp_ms=NOW_MS)])
@@ -42,11 +37,12 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     GroupWriter(cluster.engine, cluster.lease).replace(
         [ObservedGroupOffset("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS
     )
-    yield cluster
-    cluster.close()
 
 
-def test_the_answer_and_what_is_typed_survive_the_refresh_that_brings_what_is_new(
+pytestmark = pytest.mark.cluster(stored=stored)
+
+
+def test_the_answer_and_the_typed_text_survive_a_refresh(
     cluster: WithPartitions, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []

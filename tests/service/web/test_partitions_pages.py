@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +42,11 @@ HERE = f"{PATH}/orders/0"
 LONG = ("warehouse-" * 20).encode()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
+def stored(cluster: WithPartitions) -> None:
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
-    yield cluster
-    cluster.close()
+
+
+pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def wait(cluster: WithPartitions, *groups: tuple[str, int]) -> None:
@@ -194,7 +192,7 @@ def test_nothing_is_said_to_be_fine_before_it_was_looked_at(cluster: WithPartiti
     assert "No partition hides records." not in page.texts[""]
 
 
-def test_who_holds_it_is_not_judged_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
+def test_the_holder_is_not_judged_during_the_first_read_of_the_log(tmp_path: Path) -> None:
     cluster = reading_for_the_first_time(f"sqlite:///{tmp_path / 'store.db'}", Id(b"a"))
     cluster.look(stalled_partition(), read(entry()))
     assert "The partitions are not judged yet." in page_of(cluster.url, PATH).texts["not-read"]
@@ -268,7 +266,7 @@ def test_one_partition_tells_all_that_is_known_of_it(cluster: WithPartitions) ->
     assert page.links["This page as JSON"] == "/api/v1/clusters/orders/partitions/orders/0"
 
 
-def test_who_is_not_watched_is_not_there_but_an_offset_of_it_may_be_asked_for(cluster: WithPartitions) -> None:
+def test_offsets_of_an_unwatched_partition_may_be_asked_for(cluster: WithPartitions) -> None:
     cluster.look(moving_partition())
     page_of(cluster.url, f"{PATH}/other/7", 404)
     page_of(cluster.url, f"{PATH}/orders/x", 422)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +44,13 @@ ALL_CONFIGS = {
 }
 
 
-def store(tmp_path: Path, **more: Any) -> WithPartitions:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", **more)
+def described(url: str, **more: Any) -> WithPartitions:
+    cluster = WithPartitions(url, **more)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION | {"configs": ALL_CONFIGS}, NOW_MS)
     return cluster
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = store(tmp_path)
-    yield cluster
-    cluster.close()
+pytestmark = pytest.mark.cluster(of=described)
 
 
 def unknown(page: PageText) -> list[str]:
@@ -116,7 +111,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     assert "nothing; limits are assumed" in configs
     assert page.texts["grant-1-1"].endswith("--operation DescribeConfigs --cluster")
     assert "transaction.max.timeout.ms 15 m assumed" in page.texts["configs"]
-    assert "transactional.id.expiration.ms 1 h transaction" in page.texts["configs"], "told by a broker"
+    assert "transactional.id.expiration.ms 1 h transaction" in page.texts["configs"], "reported by a broker"
     assert "3 assumed" in page.texts["source-configs"]
 
 
@@ -173,8 +168,8 @@ def test_while_the_log_is_read_for_the_first_time(tmp_path: Path) -> None:
     assert page.texts["cell-0"] == "0 lag 3"
 
 
-def test_coordinators_as_cells_with_a_table(tmp_path: Path) -> None:
-    cluster = store(tmp_path, partitions=4)
+def test_coordinators_as_cells_with_a_table(url: str) -> None:
+    cluster = described(url, partitions=4)
     for number in range(3):
         cluster.read([Id(b"a%d" % number)], partition=number, behind=240 if number == 1 else 0)
     cluster.look(moving_partition())
@@ -194,9 +189,9 @@ def test_gaps_are_told_with_what_was_done(cluster: WithPartitions) -> None:
     cluster.read([Id(b"a")], gap=Gap(0, 4_210, "retention"))
     cluster.look(moving_partition())
     page = page_of(cluster.url, PATH)
-    told = page.texts["rejects"].replace("\N{EN DASH}", " ")
-    assert "0 rejects, 1 gap" in told
-    assert "__transaction_state-0@0 4,210 data gap: deleted before they were read" in told
+    reported = page.texts["rejects"].replace("\N{EN DASH}", " ")
+    assert "0 rejects, 1 gap" in reported
+    assert "__transaction_state-0@0 4,210 data gap: deleted before they were read" in reported
     (row,) = unknown(page)
     assert row.endswith("Nothing: the records cannot be read any more.")
 

@@ -55,7 +55,7 @@ def test_what_nobody_told_of_is_decided_below_the_lso_and_hidden_above() -> None
     ]
 
 
-def test_three_records_among_millions_are_seen_and_a_break_says_that_the_rest_is_not_to_scale() -> None:
+def test_three_records_among_millions_are_seen_beside_a_break_in_the_scale() -> None:
     ruler = drawn(HANGS)
     hangs = next(block for block in ruler.blocks if block.css == "hanging")
     assert hangs.width > 1.6
@@ -109,7 +109,7 @@ def test_groups_at_one_offset_share_a_pin() -> None:
     assert (pin.title, pin.note) == ("3 groups", "stopped here")
 
 
-def test_more_groups_than_there_is_room_for_are_counted_and_those_that_wait_are_kept() -> None:
+def test_groups_without_room_are_counted_and_those_that_wait_are_kept() -> None:
     idle = [Pin(LSO - 1_000 * n, f"idle-{n}", FREE, "inactive") for n in range(2, 40)]
     ruler = drawn(HANGS, pins=(*idle, Pin(LSO, "settlement", STOPPED, "stopped here")))
     assert "group settlement" in [pin.title for pin in ruler.pins]
@@ -145,9 +145,9 @@ def test_with_nothing_hidden_there_is_one_end() -> None:
 def test_a_name_that_does_not_fit_is_left_to_the_table_and_never_cut() -> None:
     long = "w" * 200
     ruler = drawn(HANGS._replace(who=long))
-    told = [line for block in ruler.blocks for label in block.labels for line in label.lines]
-    assert not any("w" * 20 in line for line in told)
-    assert "hanging, 3 records" in told
+    reported = [line for block in ruler.blocks for label in block.labels for line in label.lines]
+    assert not any("w" * 20 in line for line in reported)
+    assert "hanging, 3 records" in reported
     assert ruler.spans[1].who == long
 
 
@@ -164,7 +164,7 @@ offsets = st.integers(0, 10**12)
 
 
 @given(start=offsets, hidden=offsets, decided=offsets, parts=st.lists(st.integers(0, 2000), max_size=12))
-def test_whatever_the_log_the_drawing_is_whole_in_order_and_within_its_bounds(
+def test_the_drawing_of_any_log_is_whole_in_order_and_within_bounds(
     start: int, hidden: int, decided: int, parts: list[int]
 ) -> None:
     lso, hw = start + decided, start + decided + hidden

@@ -19,7 +19,9 @@ from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS
 from tests.service.web.browser import DESK, PHONE, Browse, is_wider_than_the_window
 from tests.service.web.opened import PAGE, h1, links_of, page_of, words_of
-from tests.service.web.stories import tell
+from tests.service.web.stories import empty_store, tell
+
+pytestmark = pytest.mark.cluster(of=empty_store)
 
 LATER_MS = 134_000
 GONE = (
@@ -89,9 +91,7 @@ def test_a_ledger_that_is_not_read_makes_no_verdict_old(story: WithPartitions, u
     assert "No complete read of the ledger of markers since 14:13:50" in words_of(html)
 
 
-def test_an_old_error_of_an_application_that_is_gone_does_not_blame_the_brokers(
-    story: WithPartitions, url: str
-) -> None:
+def test_an_old_error_of_a_gone_application_does_not_blame_the_brokers(story: WithPartitions, url: str) -> None:
     story.read(trouble="no broker of kafka:9092 answers")
     html = page_of(url, LATER_MS)
     assert h1(html) == "Unknown: nothing of prod-eu has been read for 2 m 14 s."

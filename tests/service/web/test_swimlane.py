@@ -32,8 +32,8 @@ def abort(
     offset: int, ended_ms: int, cause: str = CauseCode.CLIENT_ABORT, open_ms: int = 4_000, epoch: int = 3
 ) -> list[Row]:
     """PrepareAbort and CompleteAbort, whose markers took 50 ms."""
-    told = row(offset, ended_ms - 50, states.PREPARE_ABORT, duration_ms=open_ms, cause=cause, producer_epoch=epoch)
-    return [told, row(offset + 1, ended_ms, states.COMPLETE_ABORT, states.PREPARE_ABORT, marker_ms=50)]
+    reported = row(offset, ended_ms - 50, states.PREPARE_ABORT, duration_ms=open_ms, cause=cause, producer_epoch=epoch)
+    return [reported, row(offset + 1, ended_ms, states.COMPLETE_ABORT, states.PREPARE_ABORT, marker_ms=50)]
 
 
 def minute(at_ms: int = FROM, commits: int = 0, **more: int) -> MinuteRow:
@@ -46,8 +46,8 @@ def newest(state: int = states.COMPLETE_COMMIT, **more: Any) -> IdRow:
     return IdRow(**(empty | {"state": state, "started_at_ms": None, "timestamp_ms": NOW} | more))
 
 
-def lanes(*told: Life, timeout_ms: int = 60_000, inits: tuple[int, ...] = (), now_ms: int = NOW) -> Lanes:
-    return lanes_of(AXIS, WINDOW, now_ms, told, inits, (), timeout_ms)
+def lanes(*reported: Life, timeout_ms: int = 60_000, inits: tuple[int, ...] = (), now_ms: int = NOW) -> Lanes:
+    return lanes_of(AXIS, WINDOW, now_ms, reported, inits, (), timeout_ms)
 
 
 def test_the_axis_ends_at_a_whole_minute_and_is_as_long_as_the_window() -> None:
@@ -78,11 +78,11 @@ def test_a_bar_is_pale_while_open_and_dark_from_the_decision_on() -> None:
 
 
 def test_a_transaction_under_way_reaches_until_now_and_has_no_dark_end() -> None:
-    told = lanes(Life(None, NOW - 90_000, None, None))
-    (drawn,) = told.drawn
+    reported = lanes(Life(None, NOW - 90_000, None, None))
+    (drawn,) = reported.drawn
     assert (drawn.style, drawn.end_x, drawn.dark_width) == ("open", None, 0)
-    assert drawn.x + drawn.width == told.now_x == 99
-    assert told.letters[0].text == "open"
+    assert drawn.x + drawn.width == reported.now_x == 99
+    assert reported.letters[0].text == "open"
 
 
 def test_a_stuck_completion_is_as_long_as_it_is() -> None:
@@ -92,14 +92,14 @@ def test_a_stuck_completion_is_as_long_as_it_is() -> None:
 
 
 def test_open_time_is_drawn_against_the_timeout_line() -> None:
-    told = lanes(
+    reported = lanes(
         Life(CauseCode.COMMIT, FROM, FROM + 30_000, FROM + 30_010, open_ms=30_000),
         Life(CauseCode.TIMEOUT, FROM + 60_000, FROM + 127_000, FROM + 127_010, open_ms=67_000),
         Life(CauseCode.COMMIT, FROM + 200_000, FROM + 200_001, FROM + 200_002, open_ms=1),
     )
-    assert told.timeout_y is not None
-    line = TALL - told.timeout_y
-    in_time, late, short = (one.tall for one in told.drawn)
+    assert reported.timeout_y is not None
+    line = TALL - reported.timeout_y
+    in_time, late, short = (one.tall for one in reported.drawn)
     assert in_time < line < late < TALL
     assert abs(in_time - line / 2) < 0.2
     assert short >= 1  # to be seen at all
@@ -121,13 +121,13 @@ def test_labels_that_would_touch_are_left_out() -> None:
     assert all(later.x - earlier.x >= 3.6 for earlier, later in pairwise(kept))
 
 
-def test_a_producer_id_lasts_until_the_next_one_and_its_rotation_is_routine() -> None:
+def test_a_producer_id_lasts_until_the_next_and_rotation_is_routine() -> None:
     first = ProducerRow(2091, FROM - 99_000, FROM + 90_000, 3, 32_766)
     second = ProducerRow(6014, FROM + 90_000, NOW, 0, 44)
-    told = bands_of(AXIS, NOW, [second, first])
-    assert [(band.x, band.width) for band in told] == [(0, 10), (10, 89)]
-    assert told[0].text == "2091"
-    assert told[1].text == "6014: rotated, 2091 had used up its epochs (routine, no fault)"
+    reported = bands_of(AXIS, NOW, [second, first])
+    assert [(band.x, band.width) for band in reported] == [(0, 10), (10, 89)]
+    assert reported[0].text == "2091"
+    assert reported[1].text == "6014: rotated, 2091 had used up its epochs (routine, no fault)"
 
 
 def test_a_new_producer_id_of_an_id_that_came_back_is_no_rotation() -> None:
@@ -157,17 +157,20 @@ def test_a_commit_alone_in_its_minute_is_known_whole() -> None:
 
 def test_a_commit_beside_an_abort_is_told_from_it() -> None:
     both = minute(commits=1, opened=2, open_sum_ms=13_000, open_max_ms=9_000, marked=2, marker_sum_ms=90)
-    told = lives(newest(), abort(10, FROM + 30_000), [both], {FROM: Commits(FROM, 1, FROM + 20_000, FROM + 20_000)})
-    assert [(life.cause, life.open_ms) for life in told] == [(CauseCode.COMMIT, 9_000), (CauseCode.CLIENT_ABORT, 4_000)]
+    reported = lives(newest(), abort(10, FROM + 30_000), [both], {FROM: Commits(FROM, 1, FROM + 20_000, FROM + 20_000)})
+    assert [(life.cause, life.open_ms) for life in reported] == [
+        (CauseCode.COMMIT, 9_000),
+        (CauseCode.CLIENT_ABORT, 4_000),
+    ]
 
 
 def test_several_commits_of_a_minute_are_one_bar_that_says_how_many() -> None:
     many = minute(commits=12, opened=12, open_sum_ms=1_200, open_max_ms=300, marked=12, marker_sum_ms=90)
     (life,) = lives(newest(), (), [many], {FROM: Commits(FROM, 12, FROM + 1_000, FROM + 55_000)})
-    told = lanes(life)
-    assert told.letters[0].text == "C x12"
-    assert "12 commits" in told.drawn[0].title
-    assert "100 ms on average, 300 ms at most" in told.drawn[0].title
+    reported = lanes(life)
+    assert reported.letters[0].text == "C x12"
+    assert "12 commits" in reported.drawn[0].title
+    assert "100 ms on average, 300 ms at most" in reported.drawn[0].title
 
 
 def test_a_slow_commit_with_a_row_of_its_own_is_drawn_once() -> None:
@@ -183,12 +186,12 @@ def test_times_that_are_none_draw_nothing() -> None:
 
 
 def test_bars_stack_what_ended_in_each_minute() -> None:
-    told = bars_of(
+    reported = bars_of(
         AXIS, WINDOW, [minute(FROM, 90), minute(FROM + MINUTE, 30, aborts_fenced=10), minute(FROM - MINUTE, 5)]
     )
-    assert (told.width_ms, told.most) == (MINUTE, 90)
-    assert [(one.style, one.x) for one in told.pieces] == [("commit", 0.05), ("commit", 6.717), ("fenced", 6.717)]
-    tallest, commits, fenced = told.pieces
+    assert (reported.width_ms, reported.most) == (MINUTE, 90)
+    assert [(one.style, one.x) for one in reported.pieces] == [("commit", 0.05), ("commit", 6.717), ("fenced", 6.717)]
+    tallest, commits, fenced = reported.pieces
     assert (tallest.y, tallest.height) == (0, HEIGHT)
     assert fenced.y + fenced.height == commits.y
 
@@ -203,8 +206,13 @@ def test_one_abort_among_thousands_of_commits_is_seen() -> None:
 def test_a_week_has_bars_of_an_hour() -> None:
     window = WINDOWS["7d"]
     axis = axis_of(window, NOW)
-    told = bars_of(axis, window, [minute(axis.from_ms + n * MINUTE, 1, opened=1, open_max_ms=n) for n in range(120)])
-    assert (told.width_ms, [(one.total, one.longest_ms) for one in told.bins]) == (3_600_000, [(60, 59), (60, 119)])
+    reported = bars_of(
+        axis, window, [minute(axis.from_ms + n * MINUTE, 1, opened=1, open_max_ms=n) for n in range(120)]
+    )
+    assert (reported.width_ms, [(one.total, one.longest_ms) for one in reported.bins]) == (
+        3_600_000,
+        [(60, 59), (60, 119)],
+    )
 
 
 def test_totals_leave_out_what_there_was_not() -> None:

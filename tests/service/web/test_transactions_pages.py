@@ -42,20 +42,13 @@ MARKUP = b'<script>alert("1")</script>\xff\x00&'
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
 def client(cluster: WithPartitions) -> Iterator[TestClient]:
     with TestClient(create_app(cluster.url, now_ms=lambda: NOW_MS)) as client:
         yield client
 
 
 def words(html: str) -> str:
-    """What people read of the page's own part."""
+    """Returns the text of the page's own part."""
     return plain(html[html.index("<main") : html.index("</main>")])
 
 
@@ -450,7 +443,7 @@ def test_ordinary_commits_are_folded_and_older_rows_are_a_link_away(
     assert client.get(f"{ONE}?{name}&older=nonsense").status_code == 400
 
 
-def test_a_timeline_that_begins_in_the_middle_says_from_when_on_commits_are_counted(
+def test_a_timeline_from_the_middle_says_since_when_commits_are_counted(
     cluster: WithPartitions, client: TestClient
 ) -> None:
     says = "14:03:50 UTC on, ordinary commits are counted by minute instead of listed"
@@ -588,6 +581,6 @@ def test_a_record_that_was_left_behind_promises_no_end(tmp_path: Path) -> None:
     cluster.read([open_id("exp-a", 5_000)])
     cluster.close()
     with TestClient(create_app(cluster.url, now_ms=lambda: NOW_MS)) as client:
-        told = row_of(get(client, LIST), "exp-a")
-    assert "left behind its record is in __transaction_state-0" in told
-    assert "aborts itself" not in told
+        reported = row_of(get(client, LIST), "exp-a")
+    assert "left behind its record is in __transaction_state-0" in reported
+    assert "aborts itself" not in reported

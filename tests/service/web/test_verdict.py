@@ -40,8 +40,8 @@ HUNG = OPEN._replace(relation=RelationKind.HANGING, heal=HANGS)
 
 
 def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:
-    told = Seen("prod-eu", Freshness(NOW_MS, NOW_MS - age_ms, read), 0, 0, (), WHOLE, 9)
-    return told._replace(**more)
+    reported = Seen("prod-eu", Freshness(NOW_MS, NOW_MS - age_ms, read), 0, 0, (), WHOLE, 9)
+    return reported._replace(**more)
 
 
 @pytest.mark.parametrize(

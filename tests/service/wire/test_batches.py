@@ -232,7 +232,7 @@ def test_an_offset_that_goes_back_is_bad() -> None:
     ids=["far", "near", "long"],
 )
 @pytest.mark.parametrize("between", [b"", bytes(8) + struct.pack(">i", 14) + bytes(14)], ids=["", "a bad one"])
-def test_an_offset_that_jumps_ahead_does_not_take_the_batches_behind_it_along(wrong: bytes, between: bytes) -> None:
+def test_an_offset_that_jumps_ahead_takes_no_batches_behind_it_along(wrong: bytes, between: bytes) -> None:
     """The base offset is not under the checksum: a bit that flips in it leaves a batch that seems good."""
     found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 7, 8]
@@ -240,13 +240,13 @@ def test_an_offset_that_jumps_ahead_does_not_take_the_batches_behind_it_along(wr
     assert found[1].error.reason == "bad_offset"
 
 
-def test_a_batch_that_begins_where_one_is_expected_is_believed_before_one_that_does_not() -> None:
+def test_a_batch_at_the_expected_offset_is_believed_before_others() -> None:
     """The fuzzer's: bytes behind a wrong length that are a batch from elsewhere."""
     found = list(read_batches(batch([], 5) + batch([], 9) + batch([], 6) + batch([], 7)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 6, 7]
 
 
-def test_an_empty_batch_with_bytes_behind_its_header_is_malformed_as_kafka_says() -> None:
+def test_an_empty_batch_with_bytes_behind_its_header_is_malformed() -> None:
     with pytest.raises(MalformedBatch, match="9 bytes"):
         read_records(only(raw_batch(Rec(b"k", b"v").encode(), count=0)))
 

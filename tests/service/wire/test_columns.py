@@ -148,7 +148,7 @@ def test_a_broken_batch_is_reported_and_its_neighbours_are_delivered() -> None:
     assert columns.batches == 5
 
 
-def test_a_broken_batch_at_the_end_does_not_carry_the_position_past_what_was_asked_for() -> None:
+def test_a_broken_last_batch_keeps_the_position_within_the_request() -> None:
     absurd = log(1)[:23] + b"\x7f\0\0\0" + log(1)[27:]  # last offset delta, not as written
     columns = assert_same_as_scalar([Chunk(0, 0, 10, log(0) + absurd)])
     assert [one.resume_offset for one in columns.broken] == [10]

@@ -80,16 +80,16 @@ def test_what_cannot_be_the_next_batch_ends_them(broken: bytes) -> None:
 def test_what_kafkas_own_tool_says_of_real_segments(log: Path) -> None:
     data, dump = log.read_bytes(), read_dump(log)
     found = header_columns(data)
-    told = [batch.words for batch in dump.batches]
-    rows = slice(len(told))
-    assert found.position[rows].tolist() == [int(words["position"]) for words in told]
-    assert found.size[rows].tolist() == [int(words["size"]) for words in told]
-    assert found.next_offset[rows].tolist() == [int(words["lastOffset"]) + 1 for words in told]
-    assert found.records[rows].tolist() == [int(words["count"]) for words in told]
-    assert found.producer_id[rows].tolist() == [int(words["producerId"]) for words in told]
-    assert found.producer_epoch[rows].tolist() == [int(words["producerEpoch"]) for words in told]
-    assert found.is_transactional[rows].tolist() == [words["isTransactional"] == "true" for words in told]
-    assert found.is_control[rows].tolist() == [words["isControl"] == "true" for words in told]
+    reported = [batch.words for batch in dump.batches]
+    rows = slice(len(reported))
+    assert found.position[rows].tolist() == [int(words["position"]) for words in reported]
+    assert found.size[rows].tolist() == [int(words["size"]) for words in reported]
+    assert found.next_offset[rows].tolist() == [int(words["lastOffset"]) + 1 for words in reported]
+    assert found.records[rows].tolist() == [int(words["count"]) for words in reported]
+    assert found.producer_id[rows].tolist() == [int(words["producerId"]) for words in reported]
+    assert found.producer_epoch[rows].tolist() == [int(words["producerEpoch"]) for words in reported]
+    assert found.is_transactional[rows].tolist() == [words["isTransactional"] == "true" for words in reported]
+    assert found.is_control[rows].tolist() == [words["isControl"] == "true" for words in reported]
     for row, (words, records) in enumerate(dump.batches):
         if words["isControl"] == "true" and records and records[0].marker:
             control = marker_at(data, int(found.position[row]), int(found.size[row]))

@@ -1,4 +1,4 @@
-"""Where offsets are missing among those that were read."""
+"""Gaps among the offsets that were read."""
 
 from __future__ import annotations
 

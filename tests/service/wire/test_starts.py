@@ -1,4 +1,4 @@
-"""Where batches begin: the guess gives what stepping from batch to batch gives, whatever the bytes."""
+"""Starts of batches: the guess gives what stepping from batch to batch gives, whatever the bytes."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_of_a_repeated_tag_the_last_one_counts() -> None:
 
 
 @pytest.mark.parametrize("tag", [0, 1, 2, 3])
-def test_a_known_tag_of_another_size_is_refused_where_kafka_would_read_over_its_end(tag: int) -> None:
+def test_a_known_tag_of_a_wrong_size_is_refused(tag: int) -> None:
     with pytest.raises(DecodeError, match=f"tag {tag} has 3 bytes") as caught:
         decode_value(build.value(tagged={tag: b"abc"}))
     assert caught.value.reason == "malformed_value"

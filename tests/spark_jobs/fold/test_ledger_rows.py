@@ -1,4 +1,4 @@
-"""What was read of tailed partitions, on its way from executors to the driver."""
+"""Records of tailed partitions, on their way from executors to the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen and read of partitions, on its way from executors to the driver."""
+"""Samples and reads of partitions, on their way from executors to the driver."""
 
 from __future__ import annotations
 

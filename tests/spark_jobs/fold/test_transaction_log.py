@@ -62,7 +62,7 @@ def facts(folded: Folded) -> LogBatch:
     return batch
 
 
-def told(batch: LogBatch) -> tuple[Any, ...]:
+def reported(batch: LogBatch) -> tuple[Any, ...]:
     """A batch in a form that does not show the pieces it was put together from."""
     cells: dict[Any, MinuteSums] = {}
     for minute in batch.minutes:
@@ -76,7 +76,8 @@ def told(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def kept(batch: LogBatch) -> tuple[Any, ...]:
-    """What the store makes of a batch, however much of it executors judged: rows, what stories tell, histograms."""
+    """Returns the result of a batch in the store, however much of it executors judged: rows, what stories tell,
+    histograms."""
     durations = Counter[tuple[str, int]]()
     for one in batch.durations:
         durations.update({(one.kind, index): n for index, n in enumerate(one.buckets)})
@@ -102,7 +103,7 @@ def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
         entries = [by_hand.Entry(key, record, ()) for partition, key, record in log if partition == p]
         parts.append(by_hand.batch(entries, by_hand.read(0, 0, partition=p, counts=counts)))
     whole = by_hand.batch([], by_hand.read(0, 0, partition=2), *parts)
-    return told(whole)
+    return reported(whole)
 
 
 @st.composite
@@ -137,7 +138,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
 
 @given(logs())
 def test_folding_columns_equals_going_through_the_records_by_hand(log: list[Entry]) -> None:
-    assert told(facts(merge(singles(log), COUNTED))) == said(log)
+    assert reported(facts(merge(singles(log), COUNTED))) == said(log)
 
 
 @given(logs(), st.data())
@@ -149,7 +150,7 @@ def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], 
 
 @given(logs())
 def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
-    assert told(facts(merge(singles(log), Scope(frozenset())))) == said(log, counts=False)
+    assert reported(facts(merge(singles(log), Scope(frozenset())))) == said(log, counts=False)
 
 
 @given(logs())

@@ -1,4 +1,4 @@
-"""What coordinators say of ids, and which of their markers are missing."""
+"""Answers of coordinators about ids, and their missing markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the judge does something again: by the clock, and by how long it takes."""
+"""The judge's schedule: by the clock, and by the time that its work takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator says of its groups, beside what the batches of open transactions commit."""
+"""Answers of a coordinator about its groups, beside the commits in the batches of open transactions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ STALLED = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
 
 
 def ask_share(patch: pytest.MonkeyPatch, **answers: Any) -> GroupsAnswer:
-    """What a coordinator's answers about share groups become."""
+    """Returns the rows that a coordinator's answers about share groups become."""
     defaults = {"reports_offsets": True, "share_offsets": {}, "isolation_levels": {}, "describe_share_groups": {}}
     for name, answer in (defaults | answers).items():
         patch.setattr(group_requests, name, lambda *_, answer=answer: answer)

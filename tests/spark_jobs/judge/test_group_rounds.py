@@ -1,4 +1,4 @@
-"""Which groups are asked, and how often: nobody where nothing stands, everybody soon where something does."""
+"""The groups that are requested, and their intervals: none without a stall, all of them soon with one."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_where_only_offsets_stand_only_groups_of_that_partition_are_asked() -> N
     assert asked(rounds(*names), stalled._replace(offsets_partitions=None), NOW_MS) == []
 
 
-def test_a_stall_of_a_topic_that_a_group_is_known_to_read_is_answered_at_once() -> None:
+def test_a_stall_of_a_topic_that_a_group_reads_is_answered_at_once() -> None:
     one = rounds("billing", "other")
     topics = {"billing": {"orders"}, "other": {"else"}}
     asked(one, Stalls(frozenset({("else", 0)}), frozenset(), 50), NOW_MS, topics)
     assert asked(one, ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS, topics) == ["billing"]
 
 
-def test_batches_are_bounded_and_of_one_coordinator_each_and_nobody_is_forgotten() -> None:
+def test_batches_are_bounded_have_one_coordinator_and_forget_no_group() -> None:
     one = GroupSchedule()
     one.set_listed({f"group-{number:03d}": number % 2 for number in range(3 * GROUPS_AT_ONCE)})
     batches = one.due(ON_ORDERS, NOW_MS)
@@ -85,7 +85,7 @@ def test_batches_are_bounded_and_of_one_coordinator_each_and_nobody_is_forgotten
     assert sum(len(groups) for _, groups in later) == 3 * GROUPS_AT_ONCE
 
 
-def test_who_does_not_answer_is_asked_again_and_who_is_not_listed_is_forgotten() -> None:
+def test_groups_without_answer_are_asked_again_and_unlisted_ones_forgotten() -> None:
     one = rounds("billing")
     asked(one, ON_ORDERS, NOW_MS, {"billing": {"orders"}})
     one.note_asked("billing", NOW_MS + 5, None)

@@ -59,7 +59,7 @@ def stored(case: HangingCase) -> Finding:
     return change.finding
 
 
-def test_an_ended_transaction_that_listed_the_partition_may_be_followed_by_the_next() -> None:
+def test_the_next_transaction_may_follow_one_that_listed_the_partition() -> None:
     case = new()
     case.apply_verdict(verdict(World.COMMIT), facts_of(case), NOW_MS)
     assert case.decision.was_listed
@@ -90,7 +90,7 @@ def test_a_contradiction_is_reported_once() -> None:
     assert case.apply_verdict(verdict(World.NONE), facts, NOW_MS)
 
 
-def test_a_decision_from_before_a_restart_stays_while_its_facts_cannot_be_read() -> None:
+def test_a_decision_outlives_a_restart_while_its_facts_cannot_be_read() -> None:
     before = unowned()
     before.apply_verdict(verdict(World.COMMIT), facts_of(before), NOW_MS)
     case = new()
@@ -118,7 +118,7 @@ def known_to_be_of_none() -> HangingCase:
 
 
 @pytest.mark.parametrize("owner", GROWTH.values(), ids=GROWTH)
-def test_no_marker_is_named_while_a_transaction_may_have_written_to_the_entry_since(owner: Owner) -> None:
+def test_no_marker_is_named_if_a_transaction_may_have_written_since(owner: Owner) -> None:
     case = known_to_be_of_none()
     case.note_owner(owner, NOW_MS + 1)
     assert case.reported == undecided(HasGrown())
@@ -150,7 +150,7 @@ def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
     [OWNER._replace(is_left_behind=True), OWNER._replace(partitions=(("other", 0),), client_transaction_version=2)],
     ids=["it lists the partition, and was left behind", "TV2, and its epoch is the entry's"],
 )
-def test_no_marker_is_named_while_an_open_transaction_may_write_to_the_entry(owner: Owner) -> None:
+def test_no_marker_is_named_while_an_open_transaction_may_write(owner: Owner) -> None:
     case = known_to_be_of_none()
     case.note_owner(owner._replace(offset=56), NOW_MS + 1)
     case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
@@ -164,7 +164,7 @@ def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
     assert case.reported.decision == Decided.NONE
 
 
-def test_a_marker_of_before_a_restart_is_taken_back_where_the_producer_id_got_an_owner() -> None:
+def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
     """The partition may not answer for long after the restart: the steps are not repeated until then."""
     orphan = unowned(None)
     orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
@@ -231,7 +231,7 @@ def test_a_superseded_producer_adds_no_partition(owner: Owner | None) -> None:
     assert not new(owner).may_be_added(KNOWN, NOW_MS)
 
 
-def test_a_producer_whose_transaction_would_have_timed_out_adds_no_partition() -> None:
+def test_a_producer_past_its_timeout_adds_no_partition() -> None:
     assert not new().may_be_added(KNOWN, ENTRY.first_seen_ms + IDLE.timeout_ms + KNOWN_LOG.limits.scan_ms + 1)
 
 

@@ -38,7 +38,7 @@ MINUTE_MS = 60_000
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes long is judged less often: here the clock alone decides."""
+    """Slow work is judged less often: here the clock alone decides."""
     monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
 
 
@@ -273,9 +273,9 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS)
     judged.judge.round(NOW_MS)
     with judged.reader.connect() as connection:
-        (told,) = events_after(connection, 0, 10)
-        assert (told.event, told.cluster, told.finding.kind) == ("opened", "cluster-0", Kind.OVERDUE)
-        assert events_after(connection, told.sequence, 10) == []
+        (reported,) = events_after(connection, 0, 10)
+        assert (reported.event, reported.cluster, reported.finding.kind) == ("opened", "cluster-0", Kind.OVERDUE)
+        assert events_after(connection, reported.sequence, 10) == []
     crowd = [
         {"cluster_id": judged.cluster.id, "finding_id": "x", "event": "opened", "at_ms": 0} for _ in range(EVENTS_KEPT)
     ]
@@ -287,7 +287,7 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
         assert (newest, newest - oldest + 1) == (EVENTS_KEPT + 2, EVENTS_KEPT)
 
 
-def test_records_that_cannot_be_decoded_are_told_until_the_id_is_known_again(judged: Judged) -> None:
+def test_undecodable_records_are_reported_until_the_id_is_known_again(judged: Judged) -> None:
     judged.log([entry(0, states.UNKNOWN, at_ms=NOW_MS)], NOW_MS)
     judged.judge.round(NOW_MS)
     assert "pay" in judged.found()[Kind.UNDECODABLE].summary

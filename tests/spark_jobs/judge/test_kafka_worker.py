@@ -53,15 +53,15 @@ def test_who_asks_while_it_is_busy_is_told_so_and_never_waits() -> None:
         assert answers(echo, 2) == ["first", "third"]
 
 
-@pytest.mark.parametrize(("failing", "told"), [("UNAVAILABLE", 0), ("WRONG", 1)])
-def test_a_failure_costs_one_answer(failing: str, told: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("failing", "reported"), [("UNAVAILABLE", 0), ("WRONG", 1)])
+def test_a_failure_costs_one_answer(failing: str, reported: int, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that is away is nothing to warn of: the next question comes soon."""
     with caplog.at_level(logging.WARNING), Echo() as echo:
         echo.may.set()
         assert echo.ask(failing)
         wait_for(lambda: echo.ask("next"), "its turn")
         assert answers(echo, 1) == ["next"]
-    assert len(caplog.records) == told
+    assert len(caplog.records) == reported
 
 
 def test_the_thread_ends_with_the_block() -> None:

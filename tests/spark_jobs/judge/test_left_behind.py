@@ -43,10 +43,10 @@ class Coordinators:
         one = question.stored
         if question.was_left_behind:
             return LeftBehindAnswer(one.transactional_id, one.producer_id, is_known=self.knows)
-        told = states.NAMES[one.state], one.producer_id, one.producer_epoch
+        reported = states.NAMES[one.state], one.producer_id, one.producer_epoch
         if is_left_behind(one.transactional_id, one.partition, 8):
-            told = NOT_FOUND, -1, -1
-        return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS, NOW_MS, *told)
+            reported = NOT_FOUND, -1, -1
+        return CoordinatorAnswer(one.transactional_id, one.offset, NOW_MS, NOW_MS, *reported)
 
 
 class Judged:
@@ -120,7 +120,7 @@ def test_what_no_coordinator_knows_is_not_overdue(cluster: Cluster, reader: Engi
     assert any(q.was_left_behind for q in judged.coordinators.asked)
 
 
-def test_what_a_coordinator_of_before_still_knows_is_overdue_with_the_reason(cluster: Cluster, reader: Engine) -> None:
+def test_an_id_that_a_former_coordinator_knows_is_overdue_with_the_reason(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators(knows=True))
     for round_ in range(3):
         found = judged.at(NOW_MS + 1_000 * round_)

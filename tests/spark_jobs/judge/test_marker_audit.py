@@ -271,7 +271,7 @@ def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(audited: Audi
     )
 
 
-def test_a_topic_that_goes_after_the_marker_was_read_leaves_the_transaction_whole(audited: Audited) -> None:
+def test_a_topic_deleted_after_its_marker_leaves_the_transaction_whole(audited: Audited) -> None:
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0))
     audited.read("b", ("data", 0), ("commit", 0))
@@ -291,7 +291,7 @@ def test_a_topic_that_goes_with_its_marker_unread_tears_nothing(audited: Audited
     assert (audited.judged(), audited.waiting()) == ([], 0)
 
 
-def test_records_of_an_earlier_transaction_whose_marker_is_missing_tear_no_later_one(audited: Audited) -> None:
+def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audited) -> None:
     """The first one's marker was skipped on b (KAFKA-20734); the finding comes long before the topic goes."""
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0))

@@ -60,8 +60,8 @@ def test_what_its_neighbours_show_is_not_blamed(cluster: Cluster, reader: Engine
     assert "Move the leadership of __transaction_state-0 to another broker and back" in found.advice
     for blamed in ("min.insync.replicas", "clock", "Causes"):
         assert blamed not in found.advice
-    told = [(one.source, one.text) for one in found.evidence[2:]]
-    assert told == [
+    reported = [(one.source, one.text) for one in found.evidence[2:]]
+    assert reported == [
         ("__transaction_state-0", "another id was written then, after the abort was due"),
         ("features", "written under transaction.version 2; finalized is 0"),
     ]

@@ -249,7 +249,7 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
     assert (found.status, found.confirmed_at_ms) == ("candidate", None)
 
 
-def test_the_end_of_the_log_counts_only_with_a_look_that_still_shows_it_open(lab: Lab) -> None:
+def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: Lab) -> None:
     """Its transaction may have ended, as the log shows, after the row was stored: then nothing hung."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
@@ -273,7 +273,7 @@ def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: 
 
 
 def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
-    """What lies before it may be the transaction that ends the entry."""
+    """The unread part may have the transaction that ends the entry."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -283,7 +283,7 @@ def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
     assert lab.round(NOW_MS + 3_000) is None  # it lists orders-0: its marker will close the entry
 
 
-def test_a_look_at_the_partition_from_before_the_second_look_does_not_confirm(lab: Lab) -> None:
+def test_a_sample_from_before_the_second_step_does_not_confirm(lab: Lab) -> None:
     lab.two_looks()
     lab.seen(NOW_MS + 1_900)
     found = lab.round(NOW_MS + 2_000)
@@ -302,7 +302,7 @@ def test_a_candidate_that_its_producer_adds_after_all_does_not_hang(lab: Lab) ->
     assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
 
 
-def test_the_third_look_is_asked_for_once_the_log_is_read_and_not_all_the_time_before(lab: Lab) -> None:
+def test_the_third_step_is_requested_only_once_the_log_is_read(lab: Lab) -> None:
     """Each look costs its leader a question; hundreds may wait at once."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
@@ -342,7 +342,7 @@ def test_a_client_is_waited_for_while_its_transaction_before_is_completed(lab: L
     assert found.status == "candidate"
 
 
-def test_a_transaction_that_was_complete_a_moment_ago_may_have_kept_a_client_waiting(lab: Lab) -> None:
+def test_a_transaction_just_complete_may_have_kept_a_client_waiting(lab: Lab) -> None:
     completed_ms = NOW_MS + 400
     lab.log(NOW_MS + 500, entry(lab.next_offset, states.COMPLETE_COMMIT, start_ms=ENDED_MS, at_ms=completed_ms))
     lab.opened(NOW_MS)
@@ -369,7 +369,7 @@ def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> No
     assert found.status == "confirmed"
 
 
-def test_an_end_asked_for_before_an_early_producer_can_be_in_the_log_is_no_look(lab: Lab) -> None:
+def test_an_end_from_before_an_early_producer_is_logged_is_no_step(lab: Lab) -> None:
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + ADD_IN_FLIGHT_MS - 100) is None
@@ -502,7 +502,7 @@ def test_an_orphan_may_be_of_an_id_that_cannot_be_decoded(lab: Lab) -> None:
     assert (found.decision, found.command) == ("unknown", None)
 
 
-def test_what_was_decided_stays_over_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> None:
+def test_decisions_outlive_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> None:
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     assert lab.confirmed().decision == "commit"
     lab.restart()
@@ -525,7 +525,7 @@ def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
     assert "contradict each other" in found.evidence[-1].text
 
 
-def test_records_of_a_committed_transaction_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
+def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
     """Its abort would destroy them."""
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     lab.confirmed()
@@ -550,7 +550,7 @@ def taken_over(lab: Lab) -> int:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_an_abort_of_the_transaction_that_took_committed_records_over_loses_them(lab: Lab, is_restarted: bool) -> None:
+def test_an_abort_of_a_transaction_that_took_committed_records_loses_them(lab: Lab, is_restarted: bool) -> None:
     at_ms = taken_over(lab)
     if is_restarted:
         lab.restart(at_ms)
@@ -583,7 +583,7 @@ def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab
     assert (Kind.LOST_RECORDS in lab.kinds(NOW_MS + 5_000)) is is_lost
 
 
-def test_committed_records_under_a_present_transaction_are_found_without_a_hang(lab: Lab) -> None:
+def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) -> None:
     """The client went on at once. What stays open for five seconds is read."""
     start_ms = NOW_MS - 1_000
     for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
@@ -604,7 +604,7 @@ def test_committed_records_under_a_present_transaction_are_found_without_a_hang(
     assert (found[Kind.ADOPTED].status, found[Kind.ADOPTED].severity) == ("confirmed", "critical")
 
 
-def test_records_that_had_no_owner_stay_older_than_the_transaction_that_takes_them_over(lab: Lab) -> None:
+def test_records_without_owner_stay_older_than_what_takes_them_over(lab: Lab) -> None:
     """Whatever the clocks say: it began a second after they were seen first."""
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
@@ -616,7 +616,7 @@ def test_records_that_had_no_owner_stay_older_than_the_transaction_that_takes_th
 
 
 def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
-    """Who waits for it to end sees that a moment later."""
+    """A user who waits for the end sees it a moment later."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
     lab.prober.asked.clear()
@@ -636,7 +636,7 @@ def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: 
     assert (found.status, found.resolution, found.severity) == ("resolved", how, "critical")
 
 
-def test_a_marker_by_hand_for_a_transaction_that_was_seen_open_before_its_commit_is_no_coordinators(lab: Lab) -> None:
+def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab) -> None:
     """KAFKA-20734: the commit is complete, and look 2 has read that; the coordinator writes no marker after it."""
     lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
     lab.opened(NOW_MS)

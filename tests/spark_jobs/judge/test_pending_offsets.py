@@ -1,4 +1,4 @@
-"""What is read of the transactions open on `__consumer_offsets`: once, on and on where they write, within bounds."""
+"""Reads of the transactions open on `__consumer_offsets`: once, on and on where they write, within bounds."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_groups_are_named_with_the_transaction_that_has_their_offsets(reading: R
     assert reading.unread(at_ms=2 * BEHIND_MS) == ()
 
 
-def test_what_is_read_to_its_newest_batch_is_read_again_only_where_it_writes_more(reading: Reading) -> None:
+def test_what_is_read_to_its_newest_batch_is_read_again_only_if_it_grows(reading: Reading) -> None:
     reading.found, reading.reached = {PID: commits(BILLING)}, 120
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS)
@@ -149,8 +149,8 @@ def test_transactions_that_are_too_many_are_counted(reading: Reading, monkeypatc
 def test_what_cannot_be_decoded_is_told_with_its_reasons(reading: Reading) -> None:
     reading.found, reading.damaged = {PID: commits(BILLING, unknown_key_version=3, malformed_key=1)}, 1
     reading.look(entry())
-    told = UnreadCommits(HOME, PID, 100, None, (("malformed_key", 1), ("unknown_key_version", 3)), 1)
-    assert reading.unread() == (told,)
+    reported = UnreadCommits(HOME, PID, 100, None, (("malformed_key", 1), ("unknown_key_version", 3)), 1)
+    assert reading.unread() == (reported,)
 
 
 def test_what_cannot_be_read_is_tried_again_and_told_after_a_while(reading: Reading) -> None:

@@ -1,4 +1,4 @@
-"""When the log behind a group's offset is read: not of groups that move, and once of those that do not."""
+"""The log behind a group's offset is read seldom: not of groups that move, and once of those that do not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Log:
         return self.answer
 
     def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
-        """What is known of a group at that offset, in a round so much later."""
+        """Returns the facts of a group at that offset, in a round so much later."""
         row = ObservedGroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
         lags = {row[:3]: lag} if lag >= 0 else {}
         ends = {PLACE: LsoSample(lso, hi, NOW_MS)}

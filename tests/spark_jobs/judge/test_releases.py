@@ -1,4 +1,4 @@
-"""Why a marker is missing is said only of brokers of which it is known: what a bug does depends on their release."""
+"""The cause of a missing marker is named only for known brokers: a bug's effect depends on their release."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_levels(*levels: int | None) -> list[dict[str, Any]]:
 
 
 def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
-    """What the finding says of why it hangs."""
+    """Returns the cause that the finding names."""
     if brokers is not None:
         described = {"brokers": brokers, "features": {}, "configs": {}}
         describe(lab.cluster.engine, lab.cluster.id, described, NOW_MS)
@@ -63,22 +63,22 @@ def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
         "older",
         "later than is known",
         "one later than is known",
-        "one not told",
+        "one not reported",
         "no broker",
-        "told by an older txnscope",
+        "reported by an older txnscope",
         "not described",
     ],
 )
 def test_a_bug_is_named_only_where_the_brokers_have_it(
     lab: Lab, decision: str, brokers: list[dict[str, Any]] | None, said: str | None
 ) -> None:
-    told = cause(lab, decision, brokers)
-    assert told.startswith("its marker was never written here")
+    reported = cause(lab, decision, brokers)
+    assert reported.startswith("its marker was never written here")
     if said is None:
-        assert "KAFKA-20734" not in told
+        assert "KAFKA-20734" not in reported
     else:
-        assert said in told
-        assert ("not known" in told) == (said == SAYS_IF)
+        assert said in reported
+        assert ("not known" in reported) == (said == SAYS_IF)
 
 
 @pytest.mark.parametrize("coordinator_epoch", [-1, 3], ids=["no marker yet", "behind a marker"])

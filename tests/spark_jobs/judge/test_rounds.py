@@ -1,4 +1,4 @@
-"""What the judge finds is the same in whatever pieces the log is read: a slow machine tells the same, only later."""
+"""Findings are the same in whatever pieces the log is read: a slow machine finds the same, only later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": {"value":
 
 
 class Ended(NamedTuple):
-    """What ends a transaction of an id, or the id, and when: seconds after NOW_MS."""
+    """The end of a transaction of an id, or of the id, and its time: seconds after NOW_MS."""
 
     at_s: float
     name: str
@@ -92,13 +92,13 @@ class Watched:
             self.round(from_s + 2 * n)
 
     def found(self) -> dict[Key, int]:
-        """How often what was ever found has happened. The ids lie in whatever partition a test puts them, as if
+        """Returns the count of every finding there ever was. The ids lie in whatever partition a test puts them, as if
         partitions had been added to the log: that finding is left out."""
         with self.reader.connect() as connection:
             found = {key: one.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
         return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}
 
-    def told(self) -> set[tuple[str, str | None]]:
+    def reported(self) -> set[tuple[str, str | None]]:
         return {(kind, subject.prefix or _text(subject.transactional_id)) for kind, subject in self.found()}
 
 
@@ -108,7 +108,7 @@ def _text(name: bytes | None) -> str | None:
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes long is judged less often: here the clock alone decides."""
+    """Slow work is judged less often: here the clock alone decides."""
     monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
 
 
@@ -126,7 +126,7 @@ OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay
 
 
 def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
-    """What is found where all of it is read in one piece."""
+    """Returns the findings if all of the log is read in one piece."""
     whole = watch()
     now_s = max(one.at_s for one in ended) + 1
     whole.round(now_s, *ended)
@@ -138,9 +138,9 @@ def test_timeouts_that_are_read_one_by_one(watch: Watch) -> None:
     slow = watch()
     for n, one in enumerate(OUTAGE):
         slow.round(1 + n, one)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     slow.wait(10)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     assert slow.found() == at_once(watch, OUTAGE)
 
 
@@ -151,9 +151,9 @@ def test_while_the_source_lags_it_is_not_known_what_came_alone(watch: Watch, beh
     for n, one in enumerate(OUTAGE):
         slow.round(1 + 20 * n, one, behind=behind)
         slow.round(11 + 20 * n, behind=behind)
-        assert n >= 4 or slow.told() == set()
+        assert n >= 4 or slow.reported() == set()
     slow.wait(130)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     assert slow.found() == at_once(watch, OUTAGE)
 
 
@@ -165,18 +165,18 @@ def test_victims_of_an_outage_that_are_some_seconds_apart(watch: Watch) -> None:
         for tick in range(8):
             slow.round(4 * n + 0.5 * (tick + 1), *([one] if tick == 0 else []))
     slow.wait(30)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     assert slow.found() == at_once(watch, ended)
 
 
 def test_a_straggler_belongs_to_its_outage(watch: Watch) -> None:
     slow = watch()
     slow.round(1, *OUTAGE)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     late = Ended(9, "late")
     slow.round(30, late)
     slow.wait(31)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     assert slow.found() == at_once(watch, [*OUTAGE, late])
 
 
@@ -186,10 +186,10 @@ def test_two_coordinators_of_which_one_is_read_later(watch: Watch) -> None:
     slow.round(1, *ended[0::2], behind=[1])
     for now_s in range(2, 40, 2):
         slow.round(now_s, behind=[1])
-        assert slow.told() == set()
+        assert slow.reported() == set()
     slow.round(40, *ended[1::2])
     slow.wait(41)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     assert slow.found() == at_once(watch, ended)
 
 
@@ -200,7 +200,7 @@ def test_the_judge_is_restarted_in_between(watch: Watch) -> None:
         slow.round(1 + n, one)
     slow.restart()
     slow.wait(10)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     assert slow.found() == at_once(watch, OUTAGE)
 
 
@@ -209,10 +209,10 @@ def test_the_driver_was_away_for_minutes_in_the_midst_of_an_outage(watch: Watch)
     slow.round(0.5, *OUTAGE[:3])
     slow.restart()
     slow.judge.round(NOW_MS + 7 * MINUTE_MS)  # nothing was read since
-    assert slow.told() == set()
+    assert slow.reported() == set()
     slow.round(7 * 60 + 5, *OUTAGE[3:])
     slow.wait(7 * 60 + 6)
-    assert slow.told() == CORRELATED
+    assert slow.reported() == CORRELATED
     assert slow.found() == at_once(watch, OUTAGE)
 
 
@@ -222,9 +222,9 @@ def test_one_alone_is_told_soon_and_once(watch: Watch) -> None:
     watched.round(1, Ended(0, "pay"))
     for now_s in (5, 10, 16.9):
         watched.round(now_s)
-        assert watched.told() == set()
+        assert watched.reported() == set()
     watched.round(17)
-    assert watched.told() == {(Kind.TIMED_OUT, "pay")}
+    assert watched.reported() == {(Kind.TIMED_OUT, "pay")}
     watched.restart()
     watched.wait(18)
     assert list(watched.found().values()) == [1]
@@ -235,9 +235,9 @@ def test_a_trickle_of_timeouts_is_told_within_a_bounded_time(watch: Watch) -> No
     watched = watch()
     for n in range(12):
         watched.round(10 * n, Ended(10 * n, f"{'xyz'[n % 3]}"))
-        assert n < 8 or watched.told()
+        assert n < 8 or watched.reported()
     watched.wait(130)
-    assert watched.told() == {(Kind.TIMED_OUT, name) for name in "xyz"}
+    assert watched.reported() == {(Kind.TIMED_OUT, name) for name in "xyz"}
     assert sum(watched.found().values()) == 12
 
 
@@ -246,16 +246,16 @@ def test_a_partition_without_a_leader_hides_nothing_for_long(watch: Watch) -> No
     watched.round(0)
     watched.round(1, Ended(0, "pay"), away=[1])
     watched.round(20, away=[1])
-    assert watched.told() == set()
+    assert watched.reported() == set()
     watched.round(31, away=[1])
-    assert watched.told() == {(Kind.TIMED_OUT, "pay")}
+    assert watched.reported() == {(Kind.TIMED_OUT, "pay")}
 
 
 def test_a_partition_that_is_always_behind_hides_nothing_for_ever(watch: Watch) -> None:
     watched = watch()
     for now_s in range(1, 310, 5):
         watched.round(now_s, *([Ended(0, "pay")] if now_s == 1 else []), behind=[1])
-    assert watched.told() == {(Kind.TIMED_OUT, "pay")}
+    assert watched.reported() == {(Kind.TIMED_OUT, "pay")}
 
 
 @pytest.mark.parametrize("expires", [False, True])
@@ -266,7 +266,7 @@ def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, e
     for n, one in enumerate(ended):
         slow.round(1 + 3 * n, one)
     slow.wait(14)
-    assert slow.told() == {(Kind.EXPIRED if expires else Kind.TIMED_OUT, "pay-")}
+    assert slow.reported() == {(Kind.EXPIRED if expires else Kind.TIMED_OUT, "pay-")}
     assert slow.found() == at_once(watch, ended)
 
 
@@ -278,7 +278,7 @@ def test_an_outage_does_not_come_apart_when_its_beginning_is_old(watch: Watch) -
     watched.wait(51)
     for now_s in range(14 * 60 + 50, 16 * 60, 5):
         watched.round(now_s, Ended(now_s, f"old-{now_s}", expires=True))
-    assert {kind for kind, _ in watched.told()} == {Kind.CORRELATED_TIMEOUTS, Kind.EXPIRED}
+    assert {kind for kind, _ in watched.reported()} == {Kind.CORRELATED_TIMEOUTS, Kind.EXPIRED}
 
 
 def test_a_finding_does_not_end_while_more_of_it_waits_to_be_told(watch: Watch) -> None:

@@ -161,7 +161,7 @@ def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Ju
 CHECKPOINT_MS = 10_000
 
 
-def test_an_id_for_each_checkpoint_is_an_information_that_names_the_strategy(judged: Judged) -> None:
+def test_an_id_for_each_checkpoint_is_information_with_the_strategy(judged: Judged) -> None:
     count = 40
     steps: list[Entry] = []
     for n in range(1, count + 1):

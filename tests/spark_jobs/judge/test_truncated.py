@@ -60,8 +60,8 @@ def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
     assert open_now(judged.cluster, Kind.OVERDUE, NOW_MS) == 31
     with judged.reader.connect() as connection:
         found = load(connection, judged.cluster.id, NOW_MS)
-    told = sum(one.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
-    assert (told, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
+    reported = sum(one.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
+    assert (reported, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
 
 
 def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:
@@ -77,7 +77,7 @@ def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:
     assert stored(judged.cluster) == {}
 
 
-def test_more_gaps_than_are_read_and_more_partitions_than_may_have_a_finding(cluster: Cluster, judged: Judged) -> None:
+def test_gaps_and_partitions_beyond_the_limits_are_counted(cluster: Cluster, judged: Judged) -> None:
     """230 partitions of the log lost something: 200 of them are read, and have a finding each."""
     for n in range(1, 231):
         cluster.writer.apply(batch([], span(0, 0, partition=n, gap=Gap(0, 5, "retention"))), NOW_MS)

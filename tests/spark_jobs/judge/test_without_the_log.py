@@ -67,12 +67,12 @@ class Blind(Lab):
         found = self.found(now_ms)
         return None if found is None else found.status
 
-    def coordinator_answers(self, at_ms: int, told: DescribedOwner | None) -> None:
+    def coordinator_answers(self, at_ms: int, reported: DescribedOwner | None) -> None:
         """Asked for and answered at once."""
-        self.prober.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: told})))
+        self.prober.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: reported})))
 
-    def heard_and_seen(self, at_ms: int, told: DescribedOwner | None) -> None:
-        self.coordinator_answers(at_ms, told)
+    def heard_and_seen(self, at_ms: int, reported: DescribedOwner | None) -> None:
+        self.coordinator_answers(at_ms, reported)
         self.seen(at_ms)
 
     def told_likely(self, now_ms: int = NOW_MS) -> None:
@@ -86,7 +86,7 @@ class Blind(Lab):
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
 
     def relation(self, now_ms: int) -> tuple[str, str | None]:
-        """What is said of the entry where people ask."""
+        """Returns the relation of the entry that users see."""
         self.watched.see(look(now_ms), now_ms=now_ms)
         with self.reader.connect() as connection:
             rows = partitions.stalled(connection, self.cluster.id)
@@ -120,16 +120,18 @@ def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind
     assert (found.confidence, found.decision, found.command) == ("likely", "unknown", None)
 
 
-@pytest.mark.parametrize("told", [ONGOING._replace(partitions=()), ONGOING._replace(state=states.PREPARE_COMMIT), None])
+@pytest.mark.parametrize(
+    "reported", [ONGOING._replace(partitions=()), ONGOING._replace(state=states.PREPARE_COMMIT), None]
+)
 def test_without_any_log_an_open_transaction_may_end_what_it_does_not_list(
-    other: Blind, told: DescribedOwner | None
+    other: Blind, reported: DescribedOwner | None
 ) -> None:
     """Only coordinators of Apache Kafka are known to list every partition, offsets of groups included."""
     other.absent(NOW_MS)
     other.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
         assert other.at(NOW_MS + after_ms) is None
-        other.heard_and_seen(NOW_MS + after_ms + 1, told)
+        other.heard_and_seen(NOW_MS + after_ms + 1, reported)
     word, why = other.relation(NOW_MS + 60 * S)
     assert (word, why is not None and str(ABSENT) in why) == ("unknown", True)
 
@@ -200,12 +202,12 @@ def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | Non
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
-    for n, told in enumerate((DONE, between, DONE)):
-        lab.heard_and_seen(NOW_MS + (2 + n) * S, told)
+    for n, reported in enumerate((DONE, between, DONE)):
+        lab.heard_and_seen(NOW_MS + (2 + n) * S, reported)
         assert lab.at(NOW_MS + (2 + n) * S + 100) is None
 
 
-def test_a_coordinator_that_completes_a_transaction_adds_no_partition_meanwhile(lab: Blind) -> None:
+def test_a_coordinator_that_completes_a_transaction_adds_no_partition(lab: Blind) -> None:
     """The coordinator refuses (CONCURRENT_TRANSACTIONS), and a client that was early asks again."""
     lab.denied()
     lab.opened(NOW_MS)
@@ -228,7 +230,7 @@ def test_two_answers_within_a_moment_are_one(lab: Blind) -> None:
     assert lab.at(NOW_MS + 2 * S) is None
 
 
-def test_a_look_at_the_partition_from_before_the_second_answer_does_not_confirm(lab: Blind) -> None:
+def test_a_sample_from_before_the_second_answer_does_not_confirm(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
@@ -267,7 +269,7 @@ def test_coordinators_are_not_asked_while_the_log_is_being_read(lab: Blind) -> N
     assert lab.prober.asked == []
 
 
-def test_long_transactions_are_asked_about_seldom_and_their_partitions_not_at_all(lab: Blind) -> None:
+def test_long_transactions_are_asked_about_seldom_their_partitions_never(lab: Blind) -> None:
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(0, 20 * ASK_AGAIN_MS, 250):

@@ -86,8 +86,8 @@ def test_what_spark_says_of_its_query_is_no_cause() -> None:
 
 def test_a_killed_planner_is_said_to_have_ended() -> None:
     """As Spark 4.3 tells it: its own message has no cause."""
-    told = (
+    reported = (
         "[STREAM_FAILED] Query [id = 9179a80b-d332-45f3-9b15-cef74a7bdc5b, runId = f8490f72-15c1-459d-9212-4a409388c0]"
         " terminated with exception:  SQLSTATE: XXKST (no cause message)"
     )
-    assert error_summary(RuntimeError(told)) == "a Python process of Spark's has ended"
+    assert error_summary(RuntimeError(reported)) == "a Python process of Spark's has ended"

@@ -45,8 +45,8 @@ def test_what_is_forked_has_streams_arguments_environment_and_all_imports(scratc
         "print(open('/proc/self/comm').read(), file=sys.stderr)\n"
     )
     process = run(scratch, "tells", "one", "a worker", ASKED="yes")
-    told, said = process.communicate("through the pipe", timeout=LIMIT_S)
-    *shown, pid = told.split()
+    output, said = process.communicate("through the pipe", timeout=LIMIT_S)
+    *shown, pid = output.split()
     assert " ".join(shown) == "['one', 'a worker'] yes through the pipe True"
     assert (int(pid) == process.pid, said.strip(), process.returncode) == (False, "a worker", 0)
 
@@ -57,7 +57,7 @@ def test_environments_do_not_mix(scratch: Path) -> None:
     assert run(scratch, "shows", SECOND="2").communicate(timeout=LIMIT_S)[0] == "None 2\n"
 
 
-def test_a_planner_names_itself_to_the_jvm_and_ends_quietly_with_the_connection(scratch: Path) -> None:
+def test_a_planner_names_itself_to_the_jvm_and_ends_with_the_connection(scratch: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(scratch / "jvm.sock"))
         listening.listen()

@@ -78,7 +78,7 @@ def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
     assert not steady.is_running
 
 
-def test_one_that_is_frozen_before_its_first_step_is_missed_long_before_a_jvm_that_starts() -> None:
+def test_a_job_frozen_before_its_first_step_is_missed_before_a_jvm() -> None:
     stopping, liveness = threading.Event(), Starts()
     running = threading.Thread(target=run_jobs, args=([Job("partitions")], LEASE, liveness, renewed, stopping))
     running.start()

@@ -1,4 +1,4 @@
-"""Who makes no progress is named, on a clock that a busy machine does not deceive; and keeps no lease."""
+"""A part without progress is named, on a clock that a busy machine does not deceive, and keeps no lease."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
-def test_a_part_without_a_step_is_stuck_after_its_limit_and_the_others_are_not(machine: Machine) -> None:
+def test_only_a_part_without_a_step_within_its_limit_is_stuck(machine: Machine) -> None:
     watch = Liveness(list)
     with watch.part("log", SOURCE_S, holds_lease=True) as log, watch.part("partitions", SOURCE_S) as partitions:
         assert machine.seconds(watch, 60, log, partitions) == []
@@ -81,7 +81,7 @@ def test_a_lease_is_renewed_only_when_all_that_it_protects_has_moved(machine: Ma
         assert watch.earns_renewal()
 
 
-def test_a_stuck_part_earns_one_renewal_more_and_slow_ones_as_many_as_they_make_steps(machine: Machine) -> None:
+def test_a_stuck_part_earns_one_renewal_more_and_slow_ones_one_a_step(machine: Machine) -> None:
     watch = Liveness(list)
     with (
         watch.part("log", SOURCE_S, holds_lease=True) as log,

@@ -26,8 +26,8 @@ def run(*arguments: str, names: str = "json", **environment: str) -> subprocess.
 
 
 def test_it_answers_spark_s_question_for_the_version() -> None:
-    told, _ = run("-c", "import sys; print('%d.%d' % sys.version_info[:2])").communicate(timeout=LIMIT_S)
-    assert told == f"{sys.version_info[0]}.{sys.version_info[1]}\n"
+    output, _ = run("-c", "import sys; print('%d.%d' % sys.version_info[:2])").communicate(timeout=LIMIT_S)
+    assert output == f"{sys.version_info[0]}.{sys.version_info[1]}\n"
 
 
 def test_it_is_connected_before_it_has_imported_anything(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_it_is_connected_before_it_has_imported_anything(tmp_path: Path) -> None
         process.communicate()
 
 
-def test_a_planner_speaks_over_the_connection_that_was_made_and_ends_quietly(tmp_path: Path) -> None:
+def test_a_planner_uses_the_connection_that_was_made_and_ends_quietly(tmp_path: Path) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(tmp_path / "jvm.sock"))
     listening.listen()
@@ -68,11 +68,11 @@ def test_packages_are_not_read_from_archives(tmp_path: Path) -> None:
     assert spec is not None
     home = Path(spec.origin or "").parent
     archives = f"{home}/python/lib/pyspark.zip:{home}/python/lib/py4j-0.10.9.9-src.zip:{tmp_path}"
-    told, said = run("-m", "where", PYTHONPATH=archives).communicate(timeout=LIMIT_S)
+    output, said = run("-m", "where", PYTHONPATH=archives).communicate(timeout=LIMIT_S)
     assert said == ""
-    assert "site-packages/pyspark/__init__.py" in told
-    assert ".zip/" not in told
-    assert "pyspark.zip" not in told
+    assert "site-packages/pyspark/__init__.py" in output
+    assert ".zip/" not in output
+    assert "pyspark.zip" not in output
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_a_daemon_has_imported_what_its_workers_need_before_it_forks_them(
         f"import sys; print('needed' in sys.modules, {worker!r} in sys.modules)"
     )
     process = run("-m", "pyspark.daemon", worker, names="needed", PYTHONPATH=str(tmp_path))
-    told, said = process.communicate(timeout=LIMIT_S)
-    assert (told.strip(), said) == (expected, "")
+    output, said = process.communicate(timeout=LIMIT_S)
+    assert (output.strip(), said) == (expected, "")

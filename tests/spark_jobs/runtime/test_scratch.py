@@ -1,4 +1,4 @@
-"""What a killed process leaves in the temporary folder goes when the next one starts."""
+"""The temporary files of a killed process are deleted when the next one starts."""
 
 from __future__ import annotations
 

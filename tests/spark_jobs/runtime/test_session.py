@@ -1,4 +1,4 @@
-"""Which settings Spark gets: the user's own win over those of the installation, and these over ours."""
+"""The settings of Spark: the user's own win over those of the installation, and these over ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_settings_of_the_command_win_over_the_installation_and_these_over_ours(installation: Path) -> None:
+def test_settings_of_the_command_win_over_the_installation_over_ours(installation: Path) -> None:
     settings = _settings(Path("/scratch"), CLUSTER, ())
     assert settings["spark.driver.memory"] == "2g"
     assert settings["spark.ui.enabled"] == "true"
@@ -36,7 +36,7 @@ def test_options_of_the_jvm_are_added_to_ours(installation: Path) -> None:
     assert _settings(Path("/scratch"), CLUSTER, ())[OPTIONS].endswith(" -Dtheirs=1")
 
 
-def test_a_cluster_keeps_its_own_patience_and_its_executors_their_own_folders(
+def test_a_cluster_keeps_its_own_timeouts_and_its_executors_their_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))

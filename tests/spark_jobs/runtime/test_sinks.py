@@ -73,17 +73,17 @@ def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
 
 
 def test_how_long_a_batch_took_is_told_once_with_the_next() -> None:
-    told: list[int | None] = []
+    reported: list[int | None] = []
 
     def apply(_batch: LogBatch, _now_ms: int, before_ms: int | None) -> Any:
-        told.append(before_ms)
+        reported.append(before_ms)
         time.sleep(0.05)
 
     sink = StoreSink(lambda table: [*batches_from_rows(table)] * 2, apply)
     give(sink, "one")
     give(sink, "two")
     sink.close()
-    first, none, second, again = told
+    first, none, second, again = reported
     assert (first, none, again) == (None, None, None)
     assert second is not None
     assert 100 <= second < 10_000, "both of its parts"
@@ -127,7 +127,7 @@ def test_a_direct_batch_is_stored_without_any_micro_batch(tmp_path: Path) -> Non
     assert stored == ["one", "two"]
 
 
-def test_a_direct_batch_is_stored_before_the_micro_batch_that_was_planned_after_it(tmp_path: Path) -> None:
+def test_a_direct_batch_is_stored_before_the_micro_batch_planned_after_it(tmp_path: Path) -> None:
     stored: list[str | None] = []
     is_storing, may_go_on = threading.Event(), threading.Event()
 

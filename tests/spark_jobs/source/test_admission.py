@@ -1,4 +1,4 @@
-"""How much of a log one micro-batch reads."""
+"""The part of a log that one micro-batch reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def a_range(partition: int, lo: int, hi: int, leader: int = 1) -> RangeRead:
     return RangeRead(partition, "t", 0, lo, hi, leader, 0, 0, hi, 0, 0, 0, None)
 
 
-def test_history_is_read_in_whole_partitions_so_that_each_id_is_folded_once() -> None:
+def test_history_is_read_in_whole_partitions_to_fold_each_id_once() -> None:
     positions = {p: at(0, counted_from=400) for p in range(4)}
     until = admit(positions, dict.fromkeys(range(4), 500), Limits(records=700))
     assert until == {0: 400, 1: 400, 2: 0, 3: 0}

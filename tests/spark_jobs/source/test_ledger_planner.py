@@ -1,4 +1,4 @@
-"""What the ledger's planner makes of topics that come, go, move, shrink, or may not be read. No broker."""
+"""The ledger's planner and topics that come, go, move, shrink, or may not be read. No broker."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_topic_that_was_deleted_ends_once_and_comes_back_as_a_new_one() -> Non
     assert spans(planned.read())["pay", 0] == (9, 9)
 
 
-def test_a_topic_that_was_created_again_is_read_from_its_start_as_a_new_generation() -> None:
+def test_a_recreated_topic_is_read_from_its_start_as_a_new_generation() -> None:
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 40)]))
     planned.plan()
     cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"
@@ -205,7 +205,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_start_as_a_new_generati
     assert (lost.is_gone, lost.gap) == (True, Gap(0, 40, "recreated"))
 
 
-def test_a_topic_that_was_created_again_a_moment_ago_is_not_taken_for_a_log_that_parted() -> None:
+def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> None:
     """Brokers answer by name: the new log's end came under the old topic's id, and lay below what was read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50)], orders=[(0, 7)]))
     planned.plan()

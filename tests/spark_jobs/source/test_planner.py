@@ -1,4 +1,4 @@
-"""What the planner makes of a log that is not the one it knew. A real broker, no Spark."""
+"""The planner and a log that is not the one it knew. A real broker, no Spark."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class Planned:
         admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
-        """What is to be read by partition, first words first, planned again until the trouble is `until`: a broker
-        takes its time until all of a topic answers."""
-        told: dict[int, RangeRead] = {}
+        """Returns the ranges to read by partition, the first of each, planned again until the trouble is `until`: a
+        broker takes its time until all of a topic answers."""
+        reported: dict[int, RangeRead] = {}
 
         def trouble() -> Reason | None:
             plan = self.planner.plan()
             self.planner.advance(plan)
-            told.update({r.partition: r for r in plan.ranges} | told)
+            reported.update({r.partition: r for r in plan.ranges} | reported)
             return plan.trouble
 
         wait_until_equal(trouble, until, f"the trouble with {self.topic}")
-        return told
+        return reported
 
     def _later(self) -> int:
         self._now_ms += planning.LAYOUT_MAX_AGE_MS
@@ -67,8 +67,8 @@ def planned(broker_431: Broker, request: pytest.FixtureRequest) -> Iterator[Plan
     found.planner.close()
 
 
-def gaps(told: dict[int, RangeRead]) -> dict[int, Gap]:
-    return {p: r.gap for p, r in told.items() if r.gap}
+def gaps(reported: dict[int, RangeRead]) -> dict[int, Gap]:
+    return {p: r.gap for p, r in reported.items() if r.gap}
 
 
 @pytest.mark.broker
@@ -84,7 +84,7 @@ def test_partitions_that_a_topic_lost_when_it_was_created_again_end(planned: Pla
     end = new[2]
     assert (end.is_gone, end.leader, end.topic_id, end.generation) == (True, NO_LEADER, new[0].topic_id, 1)
     assert (end.lo, end.hi) == (0, 0)
-    assert set(planned.plan()) == {0, 1}, "told once"
+    assert set(planned.plan()) == {0, 1}, "reported once"
     planned.delete()
     planned.create(3)
     back = planned.plan()
@@ -113,8 +113,8 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
         patched.setattr(planning, "divergence", asked)
         # a broker is slow to learn that the topic is there again: partition 0 may answer first, and alone
         before = planned.plan(until=ErrorText("broker 1 does not answer"))
-    told = gaps(before) | gaps(planned.plan())
-    assert {p: gap.reason for p, gap in told.items()} == {0: "recreated", 1: "recreated"}
+    reported = gaps(before) | gaps(planned.plan())
+    assert {p: gap.reason for p, gap in reported.items()} == {0: "recreated", 1: "recreated"}
 
 
 def test_a_missing_permission_is_told_in_the_words_of_the_client() -> None:

@@ -1,4 +1,4 @@
-"""What the sampler tells and has read, look by look, of brokers that answer what a test says. No network, no clock."""
+"""Samples and reads of the sampler, from brokers that answer as a test says. No network, no clock."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cluster:
         return self.sampler.next_sample()
 
     def looks(self, times: int = 1) -> list[PartitionObservation]:
-        """What is told after so many more looks."""
+        """Returns the observations of so many more samples."""
         self.look(times)
         return list(self.take().seen.observations)
 
@@ -92,7 +92,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """One topic, that was told of."""
+    """One topic that was reported."""
     found = Cluster()
     found.topic("orders")
     found.look()
@@ -100,7 +100,7 @@ def cluster() -> Cluster:
     return found
 
 
-def test_the_first_sample_has_all_and_the_next_ones_nothing_until_something_changes() -> None:
+def test_the_first_sample_has_everything_and_later_ones_only_changes() -> None:
     cluster = Cluster()
     cluster.topic("orders", 2)
     cluster.topic("__consumer_offsets")
@@ -147,8 +147,8 @@ def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> 
         assert cluster.looks() == []
         assert not cluster.sampler.is_due()
     cluster.stand("orders", 29, 31)
-    (told,) = cluster.looks()
-    assert (told.last_stable_offset, told.stalled_since_ms) == (29, None)
+    (reported,) = cluster.looks()
+    assert (reported.last_stable_offset, reported.stalled_since_ms) == (29, None)
 
 
 def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluster: Cluster) -> None:
@@ -158,9 +158,9 @@ def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluste
     cluster.look()
     assert cluster.sampler.is_due()
     sample = cluster.take()
-    (told,) = sample.seen.observations
-    assert (told.stalled_since_ms, told.last_stable_offset, told.high_watermark) == (since, 10, 11)
-    assert told.log_start == 3, "where the log starts is asked for before a blocker is named"
+    (reported,) = sample.seen.observations
+    assert (reported.stalled_since_ms, reported.last_stable_offset, reported.high_watermark) == (since, 10, 11)
+    assert reported.log_start == 3, "where the log starts is asked for before a blocker is named"
     assert [(request.topic, request.partition, request.last_stable_offset) for request in sample.requests] == [
         ("orders", 0, 10)
     ]
@@ -189,12 +189,12 @@ def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
     cluster.look(5)
     standing = cluster.now["orders", 0]
     cluster.now["orders", 0] = SILENT
-    (told,) = cluster.looks(8)
-    assert (told.why, told.last_stable_offset, told.stalled_since_ms) == (UnresponsiveBroker(1), -1, since)
+    (reported,) = cluster.looks(8)
+    assert (reported.why, reported.last_stable_offset, reported.stalled_since_ms) == (UnresponsiveBroker(1), -1, since)
     assert cluster.take().requests == (), "nobody is asked who does not answer"
     cluster.now["orders", 0] = standing
-    (told,) = cluster.looks()
-    assert (told.why, told.stalled_since_ms, told.last_stable_offset) == (None, since, 10)
+    (reported,) = cluster.looks()
+    assert (reported.why, reported.stalled_since_ms, reported.last_stable_offset) == (None, since, 10)
 
 
 def test_a_stall_goes_on_over_a_restart_where_the_lso_still_stands_there() -> None:
@@ -207,8 +207,8 @@ def test_a_stall_goes_on_over_a_restart_where_the_lso_still_stands_there() -> No
     for topic in "abc":
         cluster.topic(topic)
         cluster.stand(topic, 10, 11)
-    told = {look.topic: (look.stalled_since_ms, look.samples) for look in cluster.looks()}
-    assert told == {"a": (5_000, "[[]]"), "b": (None, None), "c": (None, None)}
+    reported = {look.topic: (look.stalled_since_ms, look.samples) for look in cluster.looks()}
+    assert reported == {"a": (5_000, "[[]]"), "b": (None, None), "c": (None, None)}
     anew = {look.topic: look.stalled_since_ms for look in cluster.looks(4) if look.samples}
     assert anew == {"b": T0, "c": T0}
 
@@ -219,7 +219,7 @@ def log_at(offset: int) -> dict[int, LogEnd]:
 
 @pytest.mark.parametrize("watch", [EVERYTHING, WatchedTopics(("orders",))])
 def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTopics) -> None:
-    """Whether or not the transaction log itself is to be watched."""
+    """With and without the transaction log among the watched topics."""
     cluster = Cluster(watch)
     cluster.topic("orders")
     cluster.topic(LOG)
@@ -231,8 +231,8 @@ def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTop
     cluster.stand(LOG, 103, 103)
     cluster.look()
     cluster.stand(LOG, 104, 104)
-    (told,) = [look for look in cluster.looks(2) if look.topic == "orders"]
-    before, after = decode(told.samples)
+    (reported,) = [look for look in cluster.looks(2) if look.topic == "orders"]
+    before, after = decode(reported.samples)
     # round 3 was the last without the record; round 2 was over before it began
     assert (before.high_watermark, before.ends_before_last) == (10, log_at(101))
     # round 4 had the record; round 5 began after it
@@ -248,9 +248,9 @@ def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) ->
     cluster.stand("orders", 10, 30)
     cluster.look(2)
     cluster.stand("orders", 22, 30)
-    (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
+    (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
     # the record at 22 came between the last two; a marker before it, behind one of the first
-    assert [one.high_watermark for one in decode(told.samples)] == [16, 18, 20, 30]
+    assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
 
 
 def test_rounds_before_anything_was_open_are_told_when_a_late_write_comes(cluster: Cluster) -> None:
@@ -261,8 +261,8 @@ def test_rounds_before_anything_was_open_are_told_when_a_late_write_comes(cluste
     cluster.stand("orders", 12, 12)
     cluster.look()
     cluster.stand("orders", 12, 13)
-    (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert [(one.high_watermark, one.earlier_high_watermark) for one in decode(told.samples)] == [
+    (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
+    assert [(one.high_watermark, one.earlier_high_watermark) for one in decode(reported.samples)] == [
         (10, 10),
         (11, 10),
         (12, 10),
@@ -277,8 +277,8 @@ def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
     cluster.at_ms += sampling.LAYOUT_EVERY_MS
     cluster.look(2)
     cluster.stand("orders", 10, 11)
-    (told,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    assert [(one.high_watermark, one.leader_epoch) for one in decode(told.samples)] == [(10, 0), (10, 1), (11, 1)]
+    (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
+    assert [(one.high_watermark, one.leader_epoch) for one in decode(reported.samples)] == [(10, 0), (10, 1), (11, 1)]
 
 
 def test_one_look_without_an_answer_is_not_worth_a_word(cluster: Cluster) -> None:
@@ -309,8 +309,8 @@ def test_why_a_partition_cannot_be_looked_at(leader: Leader, error: int, why: Re
     cluster.topic("orders")
     cluster.leaders["orders", 0] = leader
     cluster.now["orders", 0] = Ends(-1, -1, -1, error)
-    (told,) = cluster.looks()
-    assert (told.why, told.log_start, told.last_stable_offset, told.high_watermark) == (why, -1, -1, -1)
+    (reported,) = cluster.looks()
+    assert (reported.why, reported.log_start, reported.last_stable_offset, reported.high_watermark) == (why, -1, -1, -1)
 
 
 def test_a_new_leader_is_found_as_soon_as_the_old_one_refuses(cluster: Cluster) -> None:
@@ -353,22 +353,22 @@ def test_a_topic_that_is_deleted_or_created_again_is_told_as_gone(cluster: Clust
     cluster.topic("orders", topic_id="other")
     cluster.stand("orders", 0, 0)
     cluster.look(9)
-    told = cluster.take().seen.observations
-    assert [(look.topic, look.topic_id, look.is_gone) for look in told] == [
+    reported = cluster.take().seen.observations
+    assert [(look.topic, look.topic_id, look.is_gone) for look in reported] == [
         ("orders", "id", True),
         ("deleted", "id", True),
         ("orders", "other", False),
     ]
-    assert (told[0].last_stable_offset, told[2].last_stable_offset) == (-1, 0)
-    assert told[2].observed_at_ms >= told[1].observed_at_ms
+    assert (reported[0].last_stable_offset, reported[2].last_stable_offset) == (-1, 0)
+    assert reported[2].observed_at_ms >= reported[1].observed_at_ms
     assert cluster.looks(4) == []
 
 
 def test_a_topic_that_may_not_be_seen_any_more_is_not_called_gone(cluster: Cluster) -> None:
     cluster.listed.remove("orders")
     cluster.unlisted["orders"] = HIDDEN
-    told = cluster.looks(18)
-    assert [(look.why, look.is_gone) for look in told] == [(HIDDEN.hidden, False)]
+    reported = cluster.looks(18)
+    assert [(look.why, look.is_gone) for look in reported] == [(HIDDEN.hidden, False)]
     cluster.listed.add("orders")
     assert [look.why for look in cluster.looks(9)] == [None]
 
@@ -382,9 +382,9 @@ def test_many_topics_that_go_at_once_are_checked_in_turn(monkeypatch: pytest.Mon
     cluster.take()
     cluster.listed.clear()
     cluster.unlisted = dict.fromkeys("abd", HIDDEN) | dict.fromkeys("ce", Listing(is_there=False))
-    told = {look.topic: (look.why, look.is_gone) for look in cluster.looks(80)}
-    assert {topic for topic, (_, is_gone) in told.items() if is_gone} == {"c", "e"}
-    assert {topic for topic, (why, _) in told.items() if why} == {"a", "b", "d"}
+    reported = {look.topic: (look.why, look.is_gone) for look in cluster.looks(80)}
+    assert {topic for topic, (_, is_gone) in reported.items() if is_gone} == {"c", "e"}
+    assert {topic for topic, (why, _) in reported.items() if why} == {"a", "b", "d"}
 
 
 def test_what_is_not_watched_is_counted() -> None:
@@ -397,7 +397,7 @@ def test_what_is_not_watched_is_counted() -> None:
     assert seen.not_covered == 6
 
 
-def test_a_stalled_partition_is_read_every_other_second_and_the_cost_has_a_limit(
+def test_a_stalled_partition_is_read_every_other_second_at_bounded_cost(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampling, "READS_AT_ONCE", 2)
@@ -418,10 +418,10 @@ def test_many_busy_partitions_take_turns(monkeypatch: pytest.MonkeyPatch) -> Non
     cluster.topic("busy", 10)
     cluster.look()
     cluster.take()
-    told: list[int] = []
+    reported: list[int] = []
     for n in range(MOVING_EVERY_MS // TICK, MOVING_EVERY_MS // TICK + 4):
         for p in range(10):
             cluster.stand("busy", 10 + n, 10 + n, p)
         cluster.at_ms = T0 + n * TICK
-        told += [look.partition for look in cluster.looks()]
-    assert sorted(told) == list(range(10))
+        reported += [look.partition for look in cluster.looks()]
+    assert sorted(reported) == list(range(10))

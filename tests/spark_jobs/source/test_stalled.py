@@ -1,4 +1,4 @@
-"""What is read of stalled partitions, from a broker that answers what a test says. No network."""
+"""Reads of stalled partitions, from a broker that answers as a test says. No network."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def test_who_wrote_the_batch_at_the_lso_and_who_is_open(leader: Leader) -> None:
 
 
 def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader) -> None:
-    told = leader.read()
-    assert told[0].first == FIRST
-    assert [leader.read(by_another_worker=bool(turn % 2)) for turn in range(5)] == [told] * 5
+    reported = leader.read()
+    assert reported[0].first == FIRST
+    assert [leader.read(by_another_worker=bool(turn % 2)) for turn in range(5)] == [reported] * 5
     assert len(leader.fetches) == 1
     leader.lso = leader.end = 11
     assert leader.read(ask(last_stable_offset=11, high_watermark=12))[0].first is None, "nothing has come there yet"
@@ -109,56 +109,63 @@ def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader)
     assert (found.base_offset, found.producer_id) == (11, 2)
 
 
-def test_only_what_was_written_since_is_read_when_the_high_watermark_moves_on(leader: Leader) -> None:
+def test_only_new_records_are_read_when_the_high_watermark_moves_on(leader: Leader) -> None:
     size = len(leader.log)
     leader.read()
     leader.log, leader.end = data(11, 2), 12
-    (told,) = leader.read(ask(high_watermark=12), by_another_worker=True)
-    assert (len(leader.fetches), told.is_whole, told.lag_bytes) == (2, True, size + len(leader.log))
-    assert told.first == FIRST
+    (reported,) = leader.read(ask(high_watermark=12), by_another_worker=True)
+    assert (len(leader.fetches), reported.is_whole, reported.lag_bytes) == (2, True, size + len(leader.log))
+    assert reported.first == FIRST
 
 
 def test_how_much_lies_there_is_not_read_where_it_is_too_much(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalled, "SMALL", 1)
     for _ in range(3):
-        (told,) = leader.read(ask(high_watermark=1_000_000))
-    assert (told.is_whole, told.lag_bytes, len(told.entries), told.entries[0].records) == (False, None, 1, None)
+        (reported,) = leader.read(ask(high_watermark=1_000_000))
+    assert (reported.is_whole, reported.lag_bytes, len(reported.entries), reported.entries[0].records) == (
+        False,
+        None,
+        1,
+        None,
+    )
     assert len(leader.fetches) == 1
 
 
 def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: Leader) -> None:
     leader.log = data(10, 1, records=700_000)
     assert len(leader.log) > 8 << 20
-    told = leader.read(ask(0), ask(1))
-    assert [one.first is not None for one in told] == [True, True]
+    reported = leader.read(ask(0), ask(1))
+    assert [one.first is not None for one in reported] == [True, True]
     assert leader.fetches[:3] == [(2, 16 << 10), (2, 2 << 20), (1, 8 << 20)]
 
 
 @pytest.mark.parametrize("said", [KafkaRefused("unsupported"), Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())])
 def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leader, said: Producers | Exception) -> None:
     leader.described = said
-    (told,) = leader.read()
-    assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in told.entries] == [(1, 10, EPOCH_NOT_REPORTED)]
-    assert (told.described, told.is_whole, told.first) == (False, True, FIRST)
+    (reported,) = leader.read()
+    assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in reported.entries] == [
+        (1, 10, EPOCH_NOT_REPORTED)
+    ]
+    assert (reported.described, reported.is_whole, reported.first) == (False, True, FIRST)
     expected = None if isinstance(said, Exception) else denied("orders")
-    assert told.why == expected
+    assert reported.why == expected
 
 
 def test_no_permission_to_read_is_told_once(leader: Leader) -> None:
     leader.fetch_error = errors.TOPIC_AUTHORIZATION_FAILED
     leader.described = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
-    (told,) = leader.read()
-    assert told.why == denied("orders")
-    assert (told.first, told.entries, told.described, told.is_whole) == (None, (), False, False)
+    (reported,) = leader.read()
+    assert reported.why == denied("orders")
+    assert (reported.first, reported.entries, reported.described, reported.is_whole) == (None, (), False, False)
 
 
-def test_an_lso_below_the_log_start_has_no_batch_and_nothing_is_wrong_with_that(leader: Leader) -> None:
-    (told,) = leader.read(ask(log_start=11))
+def test_an_lso_below_the_log_start_has_no_batch_and_no_error(leader: Leader) -> None:
+    (reported,) = leader.read(ask(log_start=11))
     assert leader.fetches == []
-    assert (told.first, told.why, [e.start_offset for e in told.entries]) == (None, None, [10])
+    assert (reported.first, reported.why, [e.start_offset for e in reported.entries]) == (None, None, [10])
     leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # it passed between look and read
-    (told,) = leader.read()
-    assert (told.first, told.why, told.described) == (None, None, True)
+    (reported,) = leader.read()
+    assert (reported.first, reported.why, reported.described) == (None, None, True)
 
 
 def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> None:
@@ -168,8 +175,12 @@ def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> No
 
 def test_a_broker_that_does_not_answer_is_told(leader: Leader) -> None:
     leader.failure = KafkaUnavailable("broker 1 does not answer: timeout")
-    (told,) = leader.read()
-    assert (told.why, told.first, told.described) == (ErrorText("broker 1 does not answer: timeout"), None, False)
+    (reported,) = leader.read()
+    assert (reported.why, reported.first, reported.described) == (
+        ErrorText("broker 1 does not answer: timeout"),
+        None,
+        False,
+    )
     leader.failure = None
     assert leader.read()[0].first == FIRST, "tried again"
 

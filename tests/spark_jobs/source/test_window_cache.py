@@ -26,7 +26,7 @@ def test_another_worker_finds_what_one_has_read_and_reads_on(tmp_path: Path) -> 
     assert [one.producer_id for one in found[key].entries(is_whole=True)] == [1, 2]
 
 
-def test_only_the_newest_lso_of_a_partition_is_kept_and_of_many_partitions_the_last_ones(tmp_path: Path) -> None:
+def test_the_newest_lso_of_the_last_partitions_is_kept(tmp_path: Path) -> None:
     kept = WindowCache(str(tmp_path / "windows.db"), max_windows=3)
     first, second = Key("id", 0, 10), Key("id", 0, 20)
     kept.keep({first: window(10)})

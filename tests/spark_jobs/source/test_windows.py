@@ -1,4 +1,4 @@
-"""Who is open, and how much lies there, from headers alone."""
+"""Open producers, and the volume of their records, from headers alone."""
 
 from __future__ import annotations
 

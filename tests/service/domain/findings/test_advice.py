@@ -65,7 +65,7 @@ def test_no_advice_is_more_than_a_person_reads_at_night() -> None:
         assert "  " not in text, facts
 
 
-def test_whoever_is_told_to_start_an_id_again_is_told_what_becomes_of_its_records() -> None:
+def test_advice_to_start_an_id_again_says_what_becomes_of_its_records() -> None:
     for facts, text in every_advice():
         if any(words in text for words in STARTS_ANEW):
             assert any(words in text for words in DISCARDS) or "this transaction stays open" in text, facts
@@ -94,7 +94,7 @@ def test_an_overdue_advice_blames_nothing_that_works() -> None:
         ), facts
 
 
-def test_an_overdue_advice_names_the_lowered_feature_only_where_it_is_lower() -> None:
+def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
     for facts in overdue_facts():
         text = advice.overdue(facts)
         is_lower = facts.finalized is not None and facts.finalized < facts.written_under
@@ -145,7 +145,7 @@ def test_a_stuck_completion_says_whether_its_records_are_lost() -> None:
             assert "retries the markers" not in text
 
 
-def test_a_hanging_transaction_is_aborted_only_where_that_loses_nothing_that_was_committed() -> None:
+def test_a_hanging_transaction_is_aborted_only_where_no_commit_is_lost() -> None:
     for facts in hanging_facts():
         text = advice.hanging(facts)
         tells_to_abort = "ABORT marker with the command" in text

@@ -91,13 +91,13 @@ def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = Tr
 def found(
     victims: Sequence[AffectedGroup],
     *blockers: Blocker,
-    told: Mapping[Key, Finding] | None = None,
+    reported: Mapping[Key, Finding] | None = None,
     rules: Sequence[Rule] = (),
 ) -> list[Observation]:
     by_place: dict[TopicPartition, list[Blocker]] = {}
     for one in blockers:
         by_place.setdefault(one.entry.topic_partition, []).append(one)
-    return blocked_groups(victims, by_place, told or {}, context(*rules), NOW_MS)
+    return blocked_groups(victims, by_place, reported or {}, context(*rules), NOW_MS)
 
 
 def test_a_group_behind_a_hanging_transaction() -> None:
@@ -141,7 +141,7 @@ def test_where_the_isolation_level_is_not_known_the_title_says_so() -> None:
     assert "Kafka does not report its isolation level" in one.summary
 
 
-def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_it_heals() -> None:
+def test_a_long_legal_transaction_is_reported_with_the_time_it_heals() -> None:
     one = blocker(RelationKind.OPEN, timeout_ms=5 * M)
     assert found([victim(stalled_ms=M - 1)], one) == []
     (long,) = found([victim(stalled_ms=M)], one)
@@ -154,7 +154,7 @@ def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_i
     assert endless.self_heals_at_ms is None
     assert "when the application of the transaction ends it" in endless.advice
     ruled = known(Kind.LONG_RUNNING, Severity.WARNING, Subject(transactional_id=b"pay-1"))
-    (past_its_rule,) = found([victim()], one, told=ruled)
+    (past_its_rule,) = found([victim()], one, reported=ruled)
     assert past_its_rule.severity == Severity.WARNING
 
 
@@ -164,8 +164,8 @@ def test_a_legal_transaction_is_worth_telling_of_when_it_is_long_and_says_when_i
 def test_as_grave_as_the_finding_about_the_id(relation: RelationKind, kind: Kind) -> None:
     about = Subject(transactional_id=b"pay-1")
     assert found([victim()], blocker(relation)) == []  # a marker takes its time
-    (warned,) = found([victim()], blocker(relation), told=known(kind, Severity.WARNING, about))
-    (critical,) = found([victim()], blocker(relation), told=known(kind, Severity.CRITICAL, about))
+    (warned,) = found([victim()], blocker(relation), reported=known(kind, Severity.WARNING, about))
+    (critical,) = found([victim()], blocker(relation), reported=known(kind, Severity.CRITICAL, about))
     assert (warned.severity, critical.severity) == (Severity.WARNING, Severity.CRITICAL)
     (untold,) = found([victim(stalled_ms=M)], blocker(relation))
     assert untold.severity == Severity.WARNING
@@ -173,17 +173,20 @@ def test_as_grave_as_the_finding_about_the_id(relation: RelationKind, kind: Kind
 
 def test_as_grave_as_the_finding_about_the_entry() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
-    (one,) = found([victim()], blocker(RelationKind.ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, here))
+    (one,) = found([victim()], blocker(RelationKind.ADOPTED), reported=known(Kind.ADOPTED, Severity.WARNING, here))
     assert one.severity == Severity.WARNING
     elsewhere = here._replace(start_offset=LSO + 1)
-    assert found([victim()], blocker(RelationKind.ADOPTED), told=known(Kind.ADOPTED, Severity.WARNING, elsewhere)) == []
+    assert (
+        found([victim()], blocker(RelationKind.ADOPTED), reported=known(Kind.ADOPTED, Severity.WARNING, elsewhere))
+        == []
+    )
 
 
 def test_a_candidate_is_no_cause_and_what_is_not_known_is_said_so() -> None:
     here = Subject(topic="orders", partition=0, producer_id=7, producer_epoch=2, start_offset=LSO)
     suspected = known(Kind.HANGING, Severity.CRITICAL, here, confirmed=False)
-    assert found([victim()], blocker(RelationKind.UNKNOWN), told=suspected) == []
-    (one,) = found([victim(stalled_ms=M)], blocker(RelationKind.UNKNOWN), told=suspected)
+    assert found([victim()], blocker(RelationKind.UNKNOWN), reported=suspected) == []
+    (one,) = found([victim(stalled_ms=M)], blocker(RelationKind.UNKNOWN), reported=suspected)
     assert one.severity == Severity.WARNING
     assert "what will end the transaction is not known yet" in one.advice
     (unread,) = found([victim(stalled_ms=M)])
@@ -224,10 +227,10 @@ def test_rules_of_the_id_or_topic_give_owner_and_silence() -> None:
 
 def test_many_groups_share_a_finding_behind_the_first() -> None:
     many = [victim(group=f"group-{number:03d}") for number in range(MOST_IDS + 20)]
-    told = found(many, blocker(RelationKind.HANGING))
-    assert len(told) == MOST_IDS + 1
-    assert (told[-1].subject, told[-1].ids) == (Subject(), 20)
-    assert told[-1].summary == "20 more consumer groups wait on partitions with open transactions"
+    reported = found(many, blocker(RelationKind.HANGING))
+    assert len(reported) == MOST_IDS + 1
+    assert (reported[-1].subject, reported[-1].ids) == (Subject(), 20)
+    assert reported[-1].summary == "20 more consumer groups wait on partitions with open transactions"
 
 
 def test_the_same_facts_give_the_same_words() -> None:
@@ -238,7 +241,7 @@ def test_the_same_facts_give_the_same_words() -> None:
     assert found([before], blocker(RelationKind.HANGING)) == found([later], blocker(RelationKind.HANGING))
 
 
-def test_a_pending_offset_whose_transaction_is_known_waits_for_that_one_alone() -> None:
+def test_a_pending_offset_of_a_known_transaction_waits_for_that_one_alone() -> None:
     one = victim(GroupRelation.UNSTABLE_OFFSETS)
     one = one._replace(offset=one.offset._replace(producer_id=8))
     legal = blocker(RelationKind.OPEN, HOME, timeout_ms=5 * M)

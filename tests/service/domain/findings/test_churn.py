@@ -89,7 +89,7 @@ def test_threads_of_a_process_that_works_are_in_use() -> None:
     assert find(new, used_for(new, 5 * S) | works) == []
 
 
-def test_kafka_streams_that_forgets_its_process_at_every_start_is_told_what_to_keep() -> None:
+def test_streams_with_a_new_process_id_at_every_start_learns_what_to_keep() -> None:
     new = [one._replace(timeout_ms=10_000) for one in one_by_one(map(streams, range(6)), 30 * S)]
     (found,) = find(new, used_for(new, 20 * S))
     assert found.advice.startswith("Keep state.dir of this Kafka Streams application on a disk")
@@ -118,7 +118,7 @@ def test_what_a_crash_leaves_open_counts_when_it_has_timed_out() -> None:
     assert find(new[-5:], still_open) == []
 
 
-def test_an_application_that_is_deployed_again_after_it_worked_for_long_is_no_churn() -> None:
+def test_a_new_deployment_after_long_work_is_no_churn() -> None:
     first = [born(n, streams(n), 50 * M - n * 20 * S) for n in range(6)]
     second = one_by_one(map(streams, range(10, 16)), 20 * S)
     uses = {e.transactional_id: NOW_MS - 2 * M for e in first} | {e.transactional_id: NOW_MS + S for e in second}
@@ -147,7 +147,7 @@ def test_ids_that_flink_numbers_by_checkpoint_are_an_information() -> None:
     assert "Give each instance" not in found.advice
 
 
-def test_beside_those_of_flink_an_application_of_the_same_prefix_still_churns() -> None:
+def test_an_application_with_the_same_prefix_as_flink_still_churns() -> None:
     new, uses = checkpoints(30)
     others = [e._replace(sequence=100 + n) for n, e in enumerate(one_by_one(f"sink-{n:04x}ab" for n in range(6)))]
     (found,) = find([*new, *others], uses | used_for(others, 5 * S))
@@ -188,12 +188,12 @@ def test_it_is_told_when_the_others_have_had_the_time_to_be_used(after_ms: int, 
     here = context(until_ms=now_ms)
     here = here._replace(log=here.log._replace(settled_ms=now_ms))
     settling = Settling(now_ms, {e.sequence: e.at_ms for e in new}, NOW_MS, now_ms)
-    told = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
-    assert [o.kind for o in told.observations] == [Kind.CHURN] * found
-    assert ((Kind.CHURN, Subject(prefix="etl-")) in told.unsettled) == (not found)
+    reported = find_in_events(new, Lookups(lambda _: {}, lambda ids: {one: uses[one] for one in ids}), settling, here)
+    assert [o.kind for o in reported.observations] == [Kind.CHURN] * found
+    assert ((Kind.CHURN, Subject(prefix="etl-")) in reported.unsettled) == (not found)
 
 
-def test_ids_of_a_partition_that_is_not_read_to_its_end_are_not_said_to_be_unused() -> None:
+def test_ids_are_not_called_unused_before_their_partition_is_read() -> None:
     new = [e._replace(partition=9) for e in one_by_one(random_names(9))]
     asked: list[bytes] = []
     settling = Settling(NOW_MS + M, {}, NOW_MS - 10 * M, NOW_MS + 10 * M)

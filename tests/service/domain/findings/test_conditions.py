@@ -41,7 +41,7 @@ def test_overdue(one: IdState, severity: str | None, confidence: str | None) -> 
     assert [(o.severity, o.confidence) for o in found] == ([(severity, confidence)] if severity else [])
 
 
-def test_overdue_needs_a_log_that_was_read_to_an_end_asked_for_after_the_deadline() -> None:
+def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
     """Read until then the log might still hold the abort."""
     one = id_now(age_ms=DUE + M)
     assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
@@ -77,8 +77,11 @@ def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
     assert found.confidence == Confidence.LIKELY
     assert "assumed" in found.evidence[1].text
     assert limits_of({}).assumed >= {SCAN_CONFIG, EXPIRATION_CONFIG}
-    told = {SCAN_CONFIG: {"value": "300", "source": "broker"}, EXPIRATION_CONFIG: {"value": "9", "source": "assumed"}}
-    limits = limits_of(told)
+    reported = {
+        SCAN_CONFIG: {"value": "300", "source": "broker"},
+        EXPIRATION_CONFIG: {"value": "9", "source": "assumed"},
+    }
+    limits = limits_of(reported)
     assert (limits.scan_ms, limits.expiration_ms) == (300, 604_800_000)
     assert SCAN_CONFIG not in limits.assumed
 
@@ -182,9 +185,9 @@ def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
 )
 def test_a_coordinator_that_says_something_else(said: dict[str, Any], is_comparable_: bool, differs: bool) -> None:
     one = id_now()
-    told = answer(one)._replace(**said)
-    assert is_comparable(told, one, context()) == is_comparable_
-    assert told.agrees(one) != differs or not is_comparable_
+    reported = answer(one)._replace(**said)
+    assert is_comparable(reported, one, context()) == is_comparable_
+    assert reported.agrees(one) != differs or not is_comparable_
 
 
 def test_a_mismatch_is_believed_at_the_second_look() -> None:

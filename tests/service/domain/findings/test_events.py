@@ -54,7 +54,7 @@ def test_a_timeout_below_the_scan_says_why_it_took_longer() -> None:
     assert "below the coordinator's scan interval of 10 s" in found.evidence[0].text
 
 
-def test_many_ids_of_a_prefix_share_a_finding_and_the_number_of_findings_is_bounded() -> None:
+def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None:
     shared = group_by_subject(event(n, f"pay-{n}") for n in range(4))
     assert [(g.subject, g.ids) for g in shared] == [(Subject(prefix="pay-"), 4)]
     many = group_by_subject(event(n, "x" * (n + 1)) for n in range(MOST_SUBJECTS + 7))

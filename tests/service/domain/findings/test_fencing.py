@@ -17,12 +17,12 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.store.queries.id_events import REPORTED_CAUSES
 from tests.service.domain.findings.builders import M, S, context
-from tests.service.domain.records import told
+from tests.service.domain.records import reported
 
 
 def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
     """The events that the judge reads of this log of one id, which begins at `at_ms`."""
-    rows = told(log).rows
+    rows = reported(log).rows
     return [
         Event(
             100 * (at_ms + row.at_ms) + crc32(name.encode()) % 100,
@@ -85,7 +85,7 @@ def test_two_live_producers_take_an_id_in_turns(tag: str, times: int, counted: i
     assert len(fencing.takeover_conflicts(events_of(taken_in_turns(times, tag=tag)))) == max(times - TAKEOVERS + 1, 0)
 
 
-def test_two_configurations_that_alternate_are_two_parties_however_long_they_need_to_return() -> None:
+def test_two_alternating_configurations_are_two_parties_at_any_pace() -> None:
     for timeouts, is_conflict in (((60_000, 45_000), True), ((60_000,), False)):
         log = taken_in_turns(5, every_ms=60 * S, open_ms=30 * S, timeouts=timeouts)
         assert (conflicts(events_of(log)) > 0) == is_conflict
@@ -205,7 +205,7 @@ def test_a_job_that_starts_again_and_again_fences_nobody() -> None:
     assert conflicts(events_of("\n".join(lines))) == 0
 
 
-def test_each_takeover_is_counted_once_and_the_advice_keeps_ids_that_have_to_stay() -> None:
+def test_takeovers_are_counted_once_and_advice_keeps_ids_that_must_stay() -> None:
     events = events_of(taken_in_turns(7))
     counted = [e for shown in fencing.takeover_conflicts(events).values() for e in shown]
     assert len(counted) == len(set(counted)) == 7

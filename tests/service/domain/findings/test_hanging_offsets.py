@@ -1,4 +1,4 @@
-"""What hangs on `__consumer_offsets` says whose offsets it has: nobody else can."""
+"""A finding on `__consumer_offsets` names the groups of its offsets: nothing else can."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def look(*observations: Observation, partitions: frozenset[int] = frozenset({0})
 
 
 class Story:
-    """What is stored after one look after another."""
+    """The stored findings after one round after another."""
 
     def __init__(self) -> None:
         self.stored: dict[Key, Finding] = {}
@@ -161,7 +161,7 @@ def test_what_is_still_there_is_written_down_once_a_minute() -> None:
     assert (change.finding.last_seen_ms, change.event) == (NOW_MS + SEEN_AGAIN_MS, None)
 
 
-def test_events_are_one_finding_that_counts_each_once_and_ends_when_it_is_quiet() -> None:
+def test_events_are_one_finding_that_counts_each_once_and_ends_in_quiet() -> None:
     story = Story()
     story.see(look(happened(1, 2)), NOW_MS)
     assert story.see(look(happened(1, 2)), NOW_MS + 1) == []

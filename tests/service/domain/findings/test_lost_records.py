@@ -1,4 +1,4 @@
-"""What a finding of lost records says: whose, which offsets, by what, and what can still be done."""
+"""A finding of lost records names owner, offsets, cause, and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who will end what is open: every way an entry and its owner can stand to each other."""
+"""The end of an open entry: every relation of an entry and its owner."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_undecodable_record_tells_nothing() -> None:
     assert "cannot be decoded" in str(relation.why)
 
 
-def test_one_partition_of_the_log_is_enough_for_an_id_and_all_are_needed_for_nobody() -> None:
+def test_an_owner_needs_one_log_partition_and_no_owner_needs_them_all() -> None:
     partly = KNOWN._replace(is_complete=False)
     assert related(OWNER._replace(state=states.EMPTY, partitions=()), partly).is_unowned
     assert not related(None, partly).is_unowned

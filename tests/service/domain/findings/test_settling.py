@@ -67,7 +67,7 @@ class Judged:
         return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
     def _context(self, now_ms: int) -> Context:
-        """What is written and not read is an end of the log that lies ahead."""
+        """Records that are written and not read put the end of the log ahead."""
         views = []
         for partition in PARTITIONS:
             behind = self.read_to[partition] < now_ms
@@ -87,7 +87,7 @@ def follow(
     while now_ms < end_ms:
         if cuts is None:
             now_ms += 1 * S
-            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # else nothing is left to be told
+            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # else nothing is left to be reported
                 judged.round(now_ms)
             continue
         now_ms += cuts.randrange(200, 20 * S)
@@ -149,7 +149,7 @@ def test_cuts_make_no_difference(cause: CauseCode, names: Sequence[str], longest
     check()
 
 
-def test_what_joins_an_outage_only_through_a_partition_that_lags_is_counted() -> None:
+def test_ends_that_join_an_outage_through_a_lagging_partition_are_counted() -> None:
     """Its number is lower than some of those that were counted at once."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])

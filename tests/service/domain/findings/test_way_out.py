@@ -19,7 +19,7 @@ SEEN = Observation(
 
 
 def after(stored: Finding | None, *seen: Observation) -> Finding:
-    """What one look makes of it; unchanged without a change."""
+    """Returns the finding after one round; unchanged without a change."""
     known: dict[Key, Finding] = {} if stored is None else {(stored.kind, stored.subject): stored}
     changes = reconcile(known, RoundResult(seen, frozenset({SEEN.kind}), is_log_complete=True), NOW_MS, "kafka")
     if changes:

@@ -40,7 +40,7 @@ def test_the_server_and_its_directory_are_gone_afterwards() -> None:
     assert not server.directory.exists()
 
 
-def test_a_killed_test_run_leaves_no_server_and_its_directory_only_until_the_next() -> None:
+def test_a_killed_run_leaves_no_server_and_its_directory_only_for_a_while() -> None:
     run = subprocess.Popen([sys.executable, "-c", A_TEST_RUN], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None
     directory = Path(run.stdout.readline().strip())

@@ -32,7 +32,7 @@ LATER_MS = NOW_MS + 1
 
 
 def large_batch() -> LogBatch:
-    """What is written for it takes COPY as well as single rows."""
+    """Returns a batch whose writes take COPY as well as single rows."""
     log = [e for n in range(COPIES_FROM) for e in transaction(3 * n, b"id-%d" % n, start_ms=n, pid=n)]
     end = len(log)
     log.append(entry(end, states.ONGOING, b"id-3", pid=3))
@@ -61,7 +61,7 @@ def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Cal
 
 
 @only_on("postgresql")
-def test_a_connection_lost_before_any_statement_costs_nothing_but_the_attempt(
+def test_a_connection_lost_before_any_statement_costs_only_the_attempt(
     new_cluster: Callable[[], Cluster], postgres: Postgres
 ) -> None:
     calm = new_cluster()

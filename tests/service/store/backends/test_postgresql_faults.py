@@ -79,7 +79,7 @@ def test_a_session_that_idled_too_long_in_a_transaction_is_unavailable(
     assert ids(reader) == 1
 
 
-def test_a_server_that_becomes_read_only_is_unavailable_to_all_until_it_is_not(
+def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
     cluster: Cluster, reader: Engine, server: Postgres
 ) -> None:
     assert ids(reader) == 0

@@ -31,11 +31,6 @@ LOG = [one for i in range(300) for one in transaction(3 * i, b"id-%d" % i * 20, 
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
@@ -127,9 +122,7 @@ def again(engine: Engine, cluster: Cluster) -> Cluster:
     return Cluster(engine, cluster.id, held, TransactionLogWriter(engine, held))
 
 
-def test_the_log_that_is_read_again_is_not_counted_again_and_what_follows_is(
-    seeded: Cluster, url: str, file: Path
-) -> None:
+def test_a_log_read_again_is_not_counted_again_but_what_follows_is(seeded: Cluster, url: str, file: Path) -> None:
     overwrite(file, pages_of(file, "transactional_ids")[1:3])
     rebuilt = rebuild(url, NOW_MS)
     assert (lost(rebuilt), rebuilt.counts_go_on) == ({"transactional_ids"}, True)
@@ -169,7 +162,7 @@ def test_the_audit_of_a_cluster_that_cannot_be_read_is_kept(seeded: Cluster, url
     engine.dispose()
 
 
-def test_a_writer_and_a_holder_of_the_lease_from_before_have_to_start_again(seeded: Cluster, url: str) -> None:
+def test_an_earlier_writer_and_lease_holder_have_to_start_again(seeded: Cluster, url: str) -> None:
     lease.renew(seeded.engine, seeded.lease, NOW_MS)
     rebuild(url, NOW_MS)
     with pytest.raises(StoreReplaced):

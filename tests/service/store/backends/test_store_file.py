@@ -73,9 +73,7 @@ def delete_log(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [delete, delete_all, replace, delete_log])
-def test_a_writer_whose_file_is_gone_writes_nothing_and_never_makes_or_takes_another(
-    cluster: Cluster, file: Path, harm: Harm
-) -> None:
+def test_a_writer_whose_file_is_gone_neither_writes_nor_takes_another(cluster: Cluster, file: Path, harm: Harm) -> None:
     harm(file)
     there = set(file.parent.iterdir())
     for _ in range(3):
@@ -86,7 +84,7 @@ def test_a_writer_whose_file_is_gone_writes_nothing_and_never_makes_or_takes_ano
     assert set(file.parent.iterdir()) <= there
 
 
-def test_a_reader_of_a_deleted_file_is_refused_and_reads_what_takes_its_place(reader: Engine, file: Path) -> None:
+def test_a_reader_of_a_deleted_file_is_refused_then_reads_the_new_one(reader: Engine, file: Path) -> None:
     assert ids(reader) == 0
     delete_all(file)
     for _ in range(2):
@@ -115,7 +113,7 @@ def test_a_connection_that_is_kept_open_notices_it_too(reader: Engine, file: Pat
             connection.execute(NAMES)
 
 
-def test_a_log_that_was_deleted_keeps_readers_away_no_longer_than_the_writer(
+def test_a_deleted_log_keeps_readers_away_no_longer_than_the_writer(
     cluster: Cluster, reader: Engine, url: str, file: Path
 ) -> None:
     """Without its log a sound file may look damaged: that passes with the next start of the writer."""
@@ -176,7 +174,7 @@ def cut(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [overwrite_ids, cut])
-def test_damage_is_named_with_the_remedy_and_remembered_until_the_file_is_another_one(
+def test_damage_is_named_with_its_remedy_until_the_file_is_another_one(
     cluster: Cluster, url: str, file: Path, harm: Harm
 ) -> None:
     fill(cluster)
@@ -245,9 +243,7 @@ def test_a_disk_without_room_takes_nothing_and_the_same_batch_later(on_disk: Clu
     assert on_disk.writer.apply(batch(many, read(0, 150)), NOW_MS).ended.commits == 50
 
 
-def test_a_disk_that_turned_read_only_takes_nothing_and_the_same_batch_later(
-    on_disk: Cluster, small_disk: Path
-) -> None:
+def test_a_read_only_disk_takes_nothing_and_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
     """As Linux does with a disk that has errors."""
     assert on_disk.writer.apply(NEW, NOW_MS).ended.commits == 1
     on_disk.engine.dispose()

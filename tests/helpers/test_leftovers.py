@@ -1,0 +1,94 @@
+"""A run of the tests ends all its processes, also when it is interrupted or killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from signal import SIGINT, SIGKILL, Signals
+
+import psutil
+import pytest
+
+from tests.helpers.paths import ROOT
+from tests.helpers.processes import is_alive, send, still_running
+from tests.helpers.waiting import LIMIT_S, wait_for
+
+# it starts a process in a session of its own, and that one starts another, as `txnscope watch` starts a JVM
+STARTS = """
+import os, pathlib, subprocess, sys, time
+WAITS = "import time; time.sleep(1000)"
+LEADER = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {WAITS!r}]).pid, flush=True); {WAITS}"
+
+def test_starts():
+    out = pathlib.Path(os.environ["STARTED"])
+    with out.with_suffix(".part").open("w") as file:
+        ours = {"MARK_OF_TEST_RUN": os.environ["MARK_OF_TEST_RUN"]}
+        leader = subprocess.Popen([sys.executable, "-c", LEADER], stdout=file, start_new_session=True, env=ours)
+    while not out.with_suffix(".part").read_text().endswith("\\n"):
+        time.sleep(0.01)
+    out.with_suffix(".part").write_text(f"{leader.pid} {out.with_suffix('.part').read_text()}")
+    out.with_suffix(".part").rename(out)
+    if os.environ["THEN"] == "waits":
+        time.sleep(1000)
+    leader.returncode = 0  # no warning that it runs
+"""
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Path]:
+    """The file with the numbers of the processes that the run starts."""
+    file = tmp_path / "started"
+    yield file
+    if file.exists():
+        send(SIGKILL, [psutil.Process(int(pid)) for pid in file.read_text().split() if psutil.pid_exists(int(pid))])
+
+
+def run(started: Path, then: str, *options: str) -> subprocess.Popen[str]:
+    """Starts pytest over one test that starts two processes and then `waits` or `passes`."""
+    test = started.with_name("test_starts.py")
+    test.write_text(STARTS)
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", *options, str(test)],
+        cwd=ROOT,
+        env=os.environ | {"STARTED": str(started), "THEN": then},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def processes(started: Path) -> list[psutil.Process]:
+    wait_for(started.exists, "the processes of the run")
+    found = [psutil.Process(int(pid)) for pid in started.read_text().split()]
+    assert len(found) == 2
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(SIGINT, ()), (SIGINT, ("--numprocesses", "2")), (SIGKILL, ("--numprocesses", "2"))],
+    ids=["Ctrl-C", "Ctrl-C, two workers", "kill -9, two workers"],
+)
+def test_a_run_that_ends_by_a_signal_leaves_no_process(
+    started: Path, number: Signals, options: tuple[str, ...]
+) -> None:
+    with run(started, "waits", *options) as running:
+        left = processes(started)
+        if number is SIGINT:  # a terminal sends Ctrl-C to the whole group
+            os.killpg(running.pid, number)
+        else:
+            running.kill()
+        wait_for(lambda: not still_running(left), "the end of the processes of the run")
+        running.communicate(timeout=LIMIT_S)
+
+
+def test_a_run_that_passes_reports_and_ends_the_processes_it_left(started: Path) -> None:
+    with run(started, "passes") as running:
+        output, _ = running.communicate(timeout=LIMIT_S)
+    assert running.returncode == 0, output
+    assert output.count("ended a process that the tests had left:") == 2, output
+    assert not [pid for pid in map(int, started.read_text().split()) if is_alive(pid)]
