@@ -166,15 +166,13 @@ def overdue(
 ) -> list[Observation]:
     """Returns observations of overdue transactions. `ids`: open ones, those due first. Left out are those that no
     coordinator knows any more: they hang."""
-    due = [(one, due_ms) for one in judgeable(ids, context) if (due_ms := abort_due_ms(one, context.log)) is not None]
     return bounded(
         [
-            (one, due_ms)
-            for one, due_ms in due
-            if context.log.is_known_until(one.partition, due_ms)
-            and (one.transactional_id, one.producer_id) not in context.uncoordinated
+            one
+            for one in judgeable(ids, context)
+            if is_overdue(one, context.log) and (one.transactional_id, one.producer_id) not in context.uncoordinated
         ],
-        lambda found: _overdue(*found, context, surroundings),
+        lambda one: _overdue(one, context, surroundings),
         lambda rest: f"{len(rest):,} more transactions are past their timeout and not aborted",
     )
 
@@ -189,7 +187,8 @@ def _sink(one: IdState, maker: Application = NOTHING) -> advice.Sink:
     )
 
 
-def _overdue(one: IdState, due_ms: int, context: Context, surroundings: Surroundings) -> Observation:
+def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Observation:
+    due_ms = abort_due_ms(one, context.log) or 0
     facts = advice.Overdue(
         place=place_of(one, context),
         sink=_sink(one),
