@@ -16,7 +16,7 @@ _OTHERS: Final = "others"
 
 
 class Slowdown:
-    """The turns of all addresses. Right credentials never wait."""
+    """Makes addresses that send wrong credentials wait for a turn. Right credentials never wait."""
 
     def __init__(self) -> None:
         self._free_at: dict[str, float] = {}

@@ -180,7 +180,7 @@ class Watching(Table):
     @field_validator("partitions")
     @classmethod
     def _has_topics(cls, partitions: str, info: ValidationInfo) -> str:
-        """Checks `partitions`. The field comes after `topics`, which this check needs."""
+        """Checks that `all` comes with topics. The field stands after `topics`, so that these are known here."""
         if partitions == "all" and not info.data.get("topics"):
             raise ValueError("all needs --topics: it reads every byte of these topics")
         return partitions
@@ -269,7 +269,7 @@ class Settings(Watching):
             return [self]
         for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):
             if getattr(self, name):
-                raise SettingsError(f"{flag(name)}: [[clusters]] says that for each cluster: leave it out")
+                raise SettingsError(f"{flag(name)}: each of [[clusters]] has its own: leave the flag out")
         if self.cluster is not None and self.cluster not in (names := [one.name for one in self.clusters]):
             raise SettingsError(f"--cluster {self.cluster}: [[clusters]] has {', '.join(names)}")
         return [self._of(one) for one in self.clusters if self.cluster in (None, one.name)]

@@ -20,8 +20,11 @@ _E = audit_events.c
 
 
 class AuditEvent(NamedTuple):
-    """Something that somebody did or was refused. `who`: a name, "" if it is not known. `address`: of the sender,
-    None for a command line at the store. `subject`: of the finding, key or mute. `times`: that many of them."""
+    """Something that somebody did or was refused.
+
+    `who`: a name, "" if it is not known. `address`: of the sender, None for a command line at the store. `subject`: the
+    id of the finding, key or mute that it is about. `times`: how often it happened.
+    """
 
     at_ms: int
     action: Action

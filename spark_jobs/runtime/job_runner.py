@@ -106,7 +106,7 @@ def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _Share
                     return
                 pause_s = backoff.next_s()
                 log.warning(
-                    "%s: reading stopped, beginning again at what the store has in %.0f s: %s",
+                    "%s: reading stopped; in %.0f s it begins again where the store ends: %s",
                     job.name,
                     pause_s,
                     error_summary(e),

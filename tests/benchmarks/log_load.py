@@ -40,7 +40,7 @@ _LANES: Final = 3  # transactions of a partition that overlap
 
 
 class Record(NamedTuple):
-    """A record as a coordinator writes it; under transactions v2 the decision raises the epoch."""
+    """A record of the transaction log, as a coordinator writes it."""
 
     transactional_id: str
     state: int

@@ -107,8 +107,8 @@ def _during_first_reads(
 ) -> Iterator[Series]:
     """Yields the series after each round, so that a run that is ended early keeps its figures.
 
-    Each round befalls an application of its own, on an empty store, over a log of millions of records, when some of it
-    is stored. In the end the store holds what it holds after a first read that nothing befell.
+    Each round has an application of its own, which reads a log of millions of records into an empty store. The round
+    begins when some of it is stored; at its end the store has to hold what an undisturbed first read leaves.
     """
     series = Series(version, when, how, [], is_exact=True, tracebacks=0)
     with prepared_broker(RECORDS, LOGGED_IDS) as broker:

@@ -300,7 +300,7 @@ def _fence(facts: Hanging) -> str:
         )
     return (
         f" {facts.name} can still write under this epoch: stop its producer, or let it initialise again, before you"
-        " write the marker. To initialise aborts what the id has open by then, and discards those records."
+        " write the marker. Initialising aborts whatever the id has open by then, and discards those records."
     )
 
 

@@ -76,7 +76,7 @@ class AbortedRun:
         return end is not None and self._at >= end and all(p[0].first >= end for p in self._pending.values())
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. Those that were added before, or lie before the offset, change nothing."""
+        """Adds a batch. One that was added already, or lies before the first offset of the run, changes nothing."""
         if batch.next <= self._at or self.is_done:
             return
         first, self._at = max(batch.first, self._at), batch.next

@@ -246,8 +246,8 @@ def _relation(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confiden
 
 
 def _without_offset(one: GroupOffset, own: LsoSample) -> tuple[GroupRelation, Confidence]:
-    """Returns the relation of a group that has members on the partition and has committed nothing there. A group that
-    reads commits soon; only one that keeps its offsets elsewhere never does."""
+    """Returns the relation of a group that has members on the partition and has committed nothing there. While it
+    reads, it commits before long, unless it keeps its offsets elsewhere."""
     is_waiting = bool(one.members) and waits_ms(one, own.stalled_since_ms) >= STOPPED_AFTER_MS
     return (GroupRelation.STOPPED if is_waiting else GroupRelation.UNKNOWN), Confidence.LIKELY
 

@@ -133,8 +133,8 @@ def read_unanswered(
 
 def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
     """Returns why there is no transaction log on a cluster whose brokers list none at `now_ms`; None if it may still be
-    created, or was read before. A sign of transactions counts until the log appears, also when they have ended. The job
-    that follows the log asks the coordinators for signs; open transactions that they leave out are on partitions."""
+    created, or was read before. Once a transaction was seen, there has to be a log, also when that transaction has
+    ended. The job that follows the log asks coordinators for transactions; the open ones on partitions count, too."""
     of_cluster = (_L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG)
     if connection.execute(select(_L.partition).where(*of_cluster).limit(1)).first() is not None:
         return None

@@ -101,7 +101,7 @@ def test_a_list_has_one_shape(client: TestClient, path: str) -> None:
     body = get(client, path)
     assert body.keys() >= {"items", "next_cursor", "as_of"}
     assert (body["next_cursor"], body["as_of"]) == (None, NOW)
-    assert len(body["items"]) > 1, "of this list the store of the test has too little"
+    assert len(body["items"]) > 1, "the store of this test has too few items for the list"
 
 
 @pytest.mark.parametrize("limit", [1, 2])

@@ -81,7 +81,7 @@ def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: 
 
 
 def _ask_itself(rng: Random, coordinator: Coordinator, instance: Instance, other: Instance) -> None:
-    """After an error, KIP-360; the other one may have been fenced long ago."""
+    """Asks for a new epoch after an error, as KIP-360 allows, perhaps by the instance that was fenced long ago."""
     coordinator.init_own(rng.choice([instance, instance, other]), gives_up=rng.random() < 0.1)
 
 

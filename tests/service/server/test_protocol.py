@@ -152,7 +152,7 @@ def test_a_slow_answer_and_a_stream_are_left_alone(running: Running) -> None:
 
 
 def test_a_slow_reader_gets_all_of_it(running: Running) -> None:
-    """As long as it takes something."""
+    """A client may be slow, as long as it goes on reading."""
     client, received = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"large"), 0
     while chunk := client.recv(1_000_000):
         received += len(chunk)

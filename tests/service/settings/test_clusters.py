@@ -158,9 +158,9 @@ def test_a_mistake_in_a_table_is_named(text: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        ({"bootstrap_servers": "a:1"}, "--bootstrap-servers: [[clusters]] says that for each cluster: leave it out"),
-        ({"remediation_config": "a"}, "--remediation-config: [[clusters]] says that for each cluster: leave it out"),
-        ({"topics": "a"}, "--topics: [[clusters]] says that for each cluster: leave it out"),
+        ({"bootstrap_servers": "a:1"}, "--bootstrap-servers: each of [[clusters]] has its own: leave the flag out"),
+        ({"remediation_config": "a"}, "--remediation-config: each of [[clusters]] has its own: leave the flag out"),
+        ({"topics": "a"}, "--topics: each of [[clusters]] has its own: leave the flag out"),
         ({"cluster": "payments"}, "--cluster payments: [[clusters]] has orders, billing"),
     ],
 )

@@ -250,7 +250,7 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
 
 
 def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: Lab) -> None:
-    """Its transaction may have ended, as the log shows, after the row was stored: then nothing hung."""
+    """Else the transaction may have ended after the entry was stored, and nothing hung."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -411,7 +411,7 @@ def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab
 
 
 def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> None:
-    """Whatever it asks next may go to that one: who leads what, who its coordinator is."""
+    """Its next question, for leaders or its coordinator, may go to the silent broker."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))

@@ -115,7 +115,7 @@ def test_a_part_that_begins_again_has_time_for_its_first_step(machine: Machine) 
 
 
 def test_seconds_without_a_processor_count_in_part(machine: Machine) -> None:
-    """A twentieth of what was asked for: four hundred seconds are forty."""
+    """The thread got a twentieth of the processor time that it asked for: that counts as a tenth of the seconds."""
     watch = Liveness(list)
     with watch.part("log", SOURCE_S) as log:
         machine.seconds(watch, 1, log)
