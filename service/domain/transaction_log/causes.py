@@ -85,9 +85,8 @@ def cause_of(before: LogRecord, after: LogRecord) -> Cause | None:
     if after.state == PREPARE_ABORT:
         return _empty_abort(before, after) if after.partition_count == 0 else _abort(before, after)
     if after.state == EMPTY:
-        return _rotated(before, after) or Cause(
-            CauseCode.INITIALIZED, Confidence.CERTAIN
-        )  # only InitProducerId writes Empty
+        # only InitProducerId writes Empty
+        return _rotated(before, after) or Cause(CauseCode.INITIALIZED, Confidence.CERTAIN)
     if after.state == EXPIRED:
         return Cause(CauseCode.EXPIRY, Confidence.CERTAIN)
     if after.state in COMPLETE:
@@ -111,38 +110,32 @@ def confidence_of_commit(client_transaction_version: int) -> Confidence:
 
 def _empty_abort(before: LogRecord, after: LogRecord) -> Cause:
     begins_and_ends = before.state in EXPIRABLE or after.start_ms == after.last_update_ms
-    return Cause(
-        CauseCode.EMPTY_ABORT, Confidence.CERTAIN if begins_and_ends else Confidence.LIKELY
-    )  # else it was Ongoing without a partition
+    # else it was Ongoing without a partition
+    return Cause(CauseCode.EMPTY_ABORT, Confidence.CERTAIN if begins_and_ends else Confidence.LIKELY)
 
 
 def _abort(before: LogRecord, after: LogRecord) -> Cause:
     if before.state != ONGOING or before.producer_id != after.producer_id or before.start_ms != after.start_ms:
-        return Cause(
-            CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS
-        )  # the record before is missing: compacted, or cut off before it was read
+        # the record before is missing: compacted, or cut off before it was read
+        return Cause(CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS)
     bump = after.producer_epoch - before.producer_epoch
     by_tv2_client = before.client_transaction_version >= 2
     by_tv2_coordinator = after.client_transaction_version >= 2
     if bump == 0 and not by_tv2_coordinator:
-        return Cause(
-            CauseCode.CLIENT_ABORT, Confidence.LIKELY
-        )  # an old EndTxn; the coordinator's own aborts raise the epoch
+        # an old EndTxn; the coordinator's own aborts raise the epoch
+        return Cause(CauseCode.CLIENT_ABORT, Confidence.LIKELY)
     if after.timeout_ms == TWO_PHASE_TIMEOUT_MS and bump > 0:
-        return Cause(
-            CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True
-        )  # a recovery that keeps the transaction raises it, too
+        # a recovery that keeps the transaction raises it, too
+        return Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True)
     if bump != 1 and not (bump == 2 and by_tv2_coordinator):
         return Cause(CauseCode.UNATTRIBUTED, Confidence.AMBIGUOUS)
     if _ran_out(after):
-        return Cause(
-            CauseCode.TIMEOUT, Confidence.LIKELY
-        )  # a client's abort or a fence in the seconds before the scan looks the same
+        # a client's abort or a fence in the seconds before the scan looks the same
+        return Cause(CauseCode.TIMEOUT, Confidence.LIKELY)
     if by_tv2_client and bump == 1:
         return Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS, is_open=True)
-    return Cause(
-        CauseCode.FENCED, Confidence.AMBIGUOUS, is_open=True
-    )  # for InitProducerId; Empty shows whether it was let in
+    # for InitProducerId; Empty shows whether it was let in
+    return Cause(CauseCode.FENCED, Confidence.AMBIGUOUS, is_open=True)
 
 
 def _ran_out(abort: LogRecord) -> bool:
@@ -202,9 +195,8 @@ def settled(cause: Cause) -> Cause:
 def _let_in(cause: Cause, complete: LogRecord, empty: LogRecord) -> Cause:
     """Returns the cause if the one who asked was let in right after the abort."""
     if empty.timeout_ms in ADMIN_TIMEOUTS_MS and empty.timeout_ms != complete.timeout_ms:
-        return Cause(
-            CauseCode.ADMIN, Confidence.AMBIGUOUS, is_open=True
-        )  # or the application's own framework, which starts it at once
+        # or the application's own framework, which starts it at once
+        return Cause(CauseCode.ADMIN, Confidence.AMBIGUOUS, is_open=True)
     # under TV2 a client that aborts and starts anew at once leaves the same records
     return Cause(CauseCode.FENCED, Confidence.LIKELY if cause.code == CauseCode.FENCED else Confidence.AMBIGUOUS)
 
