@@ -263,7 +263,7 @@ def test_hosts_come_as_words_or_as_a_text(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("told", "complaint"),
+    ("reported", "complaint"),
     [
         ({"ann": "short-key"}, "the key of 'ann' is not 16 or more printable characters without spaces"),
         ({"ann": "the key of ann 000"}, "the key of 'ann' is not 16 or more"),

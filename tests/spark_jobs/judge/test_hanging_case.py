@@ -26,7 +26,7 @@ from spark_jobs.judge.resolution import observed
 from tests.helpers.builders import transaction_log
 from tests.service.domain.findings.test_open_entries import ENTRY, NOW_MS, OWNER
 from tests.service.domain.findings.test_open_entries import KNOWN as KNOWN_LOG
-from tests.service.domain.test_decision import READINGS, verdict
+from tests.service.domain.worlds.test_decision import READINGS, verdict
 
 IDLE = OWNER._replace(state=states.COMPLETE_COMMIT, partitions=())
 UNOWNED = Unowned(NOW_MS, EndsKnown(NOW_MS, {}), ())

@@ -9,7 +9,7 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.states import PREPARE_ABORT
 from tests.service.domain.records import reported
-from tests.service.domain.test_columns import logs
+from tests.service.domain.transaction_log.test_columns import logs
 
 
 @given(logs())

@@ -16,8 +16,8 @@ from service.views.partitions.blocking_chain import Link, by_id, by_key, links
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, stalled_partition
 from tests.helpers.stores import NOW_MS, Id
+from tests.service.views.findings.test_heal import LIMITS
 from tests.service.web.stories import empty_store, group, hanging, on, wait
-from tests.service.web.test_heal import LIMITS
 
 pytestmark = pytest.mark.cluster(of=empty_store)
 
