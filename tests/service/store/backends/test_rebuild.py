@@ -31,6 +31,12 @@ LOG = [one for i in range(300) for one in transaction(3 * i, b"id-%d" % i * 20, 
 
 
 @pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Only files of SQLite are made anew."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
