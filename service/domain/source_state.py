@@ -27,7 +27,7 @@ asked every second; a long batch of the first read takes longer."""
 
 
 class SourceName(StrEnum):
-    """What is read of a cluster, in the words of the API and of the metrics."""
+    """The sources of facts about a cluster, in the words of the API and the metrics."""
 
     TRANSACTION_LOG = "transaction_state"
     PARTITIONS = "partitions"

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple, Protocol
 from sqlalchemy import Engine
 
 from service.notifications.feed import start_after
-from service.store import receiver_positions
-from service.store.queries import findings
-from service.store.queries.findings import FindingEvent
+from service.store import finding_events
+from service.store.finding_events import FindingEvent
 
 AT_ONCE: Final = 100
 
@@ -31,8 +30,8 @@ class Receiver(Protocol):
 
 
 class Delivered(NamedTuple):
-    """What a receiver got. `skipped`: the store kept some events no longer, which it never gets. `is_all`: nothing is
-    left for it now."""
+    """The result of one delivery. `events`: how many the receiver took. `skipped`: some events were deleted before it
+    could get them. `is_all`: it has every event that the store holds now."""
 
     events: int
     skipped: bool
@@ -45,13 +44,13 @@ def deliver(engine: Engine, receiver: Receiver) -> Delivered:
 
     No connection is held while the receiver takes them."""
     with engine.begin() as connection:
-        known = receiver_positions.read(connection, receiver.name)
+        known = finding_events.position_of(connection, receiver.name)
         start = start_after(connection, known)
         if start.sequence != known:
-            receiver_positions.save(connection, receiver.name, start.sequence)
-        events = findings.events_after(connection, start.sequence, AT_ONCE)
+            finding_events.save_position(connection, receiver.name, start.sequence)
+        events = finding_events.events_after(connection, start.sequence, AT_ONCE)
     if events:
         receiver.receive(events)
         with engine.begin() as connection:
-            receiver_positions.save(connection, receiver.name, events[-1].sequence)
+            finding_events.save_position(connection, receiver.name, events[-1].sequence)
     return Delivered(len(events), start.is_reset, len(events) < AT_ONCE)

@@ -14,10 +14,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
+from service.store import finding_events
 from service.store.errors import StoreError
+from service.store.finding_events import FindingEvent
 from service.store.many_rows import batched
-from service.store.queries import findings
-from service.store.queries.findings import FindingEvent
 
 LOOK_EVERY_S: Final = 0.5
 AT_ONCE: Final = 100
@@ -45,7 +45,7 @@ class Start(NamedTuple):
 
 def start_after(connection: Connection, last: int | None) -> Start:
     """Returns the place after the event `last`; for None, the place after the newest event."""
-    oldest, newest = findings.known_sequences(connection)
+    oldest, newest = finding_events.known_sequences(connection)
     if last is None:
         return Start(newest, is_reset=False)
     is_kept = oldest - 1 <= last <= newest
@@ -157,7 +157,9 @@ class EventFeed(Generic[T]):
 
     def _read(self, sequence: int) -> list[tuple[int, T]]:
         with self._reading_store() as connection:
-            return [(one.sequence, self._render(one)) for one in findings.events_after(connection, sequence, AT_ONCE)]
+            return [
+                (one.sequence, self._render(one)) for one in finding_events.events_after(connection, sequence, AT_ONCE)
+            ]
 
 
 def _set(waiting: Iterable[asyncio.Future[None]]) -> None:

@@ -104,7 +104,7 @@ def of_subject(
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
     """Returns whether one of the attempts wrote a marker on the partition (an unknown outcome counts as written); None
     while an attempt is under way that may have written it. `is_commit` None: the marker's kind cannot be read."""
-    ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == "COMMIT")]
+    ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in ours):
         return True
     begun = [one.at_ms for one in ours if one.outcome == Outcome.BEGUN]

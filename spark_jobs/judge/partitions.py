@@ -30,8 +30,7 @@ from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Decided
 from service.store.queries import partitions as read_partitions
 from service.store.queries.clusters import LogRead, log_read
-from service.views.partitions import judged as judged_partitions
-from service.views.partitions.judged import JudgedEntry, JudgedPartition
+from service.views.partitions.judged import TOO_MANY_ENTRIES, JudgedEntry, JudgedPartition, judge, log_unread_reason
 from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase
 from spark_jobs.judge.new_cases import case_of_finding, new_case
@@ -119,11 +118,9 @@ class OpenEntryObserver:
     ) -> list[RoundResult]:
         """Runs one round. Returns its results on hanging, adopted and unreplicated entries. `known`: all findings."""
         read = log_read(connection, self._cluster_id)
-        partitions = judged_partitions.judge(
-            connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id)
-        )
+        partitions = judge(connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id))
         hanging = {subject: one for (kind, subject), one in known.items() if kind == Kind.HANGING}
-        log_unread = judged_partitions.log_unread_reason(connection, self._cluster_id)
+        log_unread = log_unread_reason(connection, self._cluster_id)
         shown = [
             (partition.row, _as_coordinated(one, context)) for partition in partitions for one in partition.entries
         ]
@@ -371,7 +368,7 @@ def _unread(connection: Connection, cluster_id: int, partitions: Sequence[Judged
     stalled = len(partitions)
     if stalled >= read_partitions.STALLED_READ:
         stalled = max(read_partitions.count_stalled(connection, cluster_id), stalled)
-    return stalled - len(partitions) + sum(one.why == judged_partitions.TOO_MANY_ENTRIES for one in partitions)
+    return stalled - len(partitions) + sum(one.why == TOO_MANY_ENTRIES for one in partitions)
 
 
 def _decide(case: HangingCase, asked: EntryQuery, facts: EntryFacts, read: LogRead) -> None:

@@ -24,7 +24,7 @@ from service.api.http.store import Store, known_cluster
 from service.api.schemas.findings import Finding
 from service.api.schemas.shape import to_json
 from service.notifications.feed import MOST_STREAMS, AllPlacesTaken, EventFeed, Start, start_after
-from service.store.queries.findings import FindingEvent
+from service.store.finding_events import FindingEvent
 
 RETRY_MS: Final = 2_000
 

@@ -21,7 +21,7 @@ class Ends(Enum):
     QUIET = auto()
     """It is an event: it ends when it has not happened again for a while."""
     ACKNOWLEDGED = auto()
-    """It is an event that cannot be mended: it stays until somebody acknowledges it."""
+    """It is an event that nothing undoes: it ends when somebody acknowledges it."""
 
 
 class SeenOn(Enum):
@@ -34,13 +34,19 @@ class SeenOn(Enum):
     PARTITION = auto()
 
 
+_ENDS_WITH: Final = {
+    Ends.QUIET: "this finding to resolve when it has not happened again for 15 minutes.",
+    Ends.ACKNOWLEDGED: "this finding to resolve when you acknowledge it, and not before.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A kind.
 
     - `word`: its name in lists. `severities`: those that its findings can have.
-    - `outlook`: if and when it heals, and by whom. `expect`: what follows once the advice was followed, "" if nothing
-      can be seen. `no_help`: what does not help.
+    - `outlook`: if and when it heals, and by whom. `expect`: what a condition does once the advice was followed, ""
+      if nothing can be seen. `no_help`: what does not help.
     - `alert`: the alert that fires for it, whose runbook has the same name; None if there is none.
     - `is_checked_twice`: it needs a second observation before it is confirmed.
     - `ended_by`: how it has ended if a round does not observe it any more.
@@ -63,6 +69,11 @@ class Entry:
     is_about_entry: bool = False
 
     @property
+    def follows(self) -> str:
+        """Returns what follows once the advice was followed: `expect`, or how an event ends; "" if nothing is seen."""
+        return self.expect or _ENDS_WITH.get(self.ends, "")
+
+    @property
     def is_event(self) -> bool:
         return self.ends is not Ends.WITH_CONDITION
 
@@ -74,8 +85,6 @@ _GROWS: Final = (Severity.WARNING, Severity.CRITICAL)
 
 _OVER: Final = Outlook(5, Heals.SELF, "info", "is over", more="listed until 15 minutes pass without another one")
 _STAYS: Final = Outlook(0, Heals.NO, "critical", "stays until acknowledged", more="what is lost does not come back")
-_UNTIL_QUIET: Final = "this finding to resolve when it has not happened again for 15 minutes."
-_UNTIL_ACKNOWLEDGED: Final = "this finding to resolve when you acknowledge it, and not before."
 
 CATALOGUE: Final[dict[Kind, Entry]] = {
     Kind.HANGING: Entry(
@@ -168,7 +177,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "timed out",
         _WARNING,
         _OVER,
-        expect=_UNTIL_QUIET,
         no_help=("Restarting consumers: nothing is blocked any more, the records are discarded.",),
         ends=Ends.QUIET,
         seen_on=SeenOn.ID,
@@ -178,7 +186,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "correlated timeouts",
         _WARNING,
         _OVER,
-        expect=_UNTIL_QUIET,
         alert="KafkaTransactionsTimedOutTogether",
         ends=Ends.QUIET,
         seen_on=SeenOn.PREFIX,
@@ -187,7 +194,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "fencing conflict",
         _WARNING,
         Outlook(0, Heals.NOW, "critical", "will not stop by itself", more="find the second producer"),
-        expect=_UNTIL_QUIET,
         no_help=("Raising a timeout: each start fences the one before, whatever its timeout.",),
         alert="KafkaTransactionFencingStorm",
         ends=Ends.QUIET,
@@ -198,7 +204,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "churn of ids",
         (Severity.INFO, Severity.WARNING),
         Outlook(0, Heals.NOW, "warning", "will not stop by itself", more="give each instance a stable id"),
-        expect=_UNTIL_QUIET,
         no_help=("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
         alert="KafkaProducerIdChurn",
         ends=Ends.QUIET,
@@ -217,7 +222,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "expired id",
         _INFO,
         _OVER._replace(more="a producer that still uses it has to be started again"),
-        expect=_UNTIL_QUIET,
         ends=Ends.QUIET,
         seen_on=SeenOn.ID,
         counts=CauseCode.EXPIRY,
@@ -263,7 +267,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "data gap",
         _WARNING,
         _OVER,
-        expect=_UNTIL_QUIET,
         no_help=("Restarting txnscope: records that are gone cannot be read again.",),
         alert="KafkaTxnDataGap",
         ends=Ends.QUIET,
@@ -281,7 +284,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "lost records",
         _CRITICAL,
         _STAYS,
-        expect=_UNTIL_ACKNOWLEDGED,
         no_help=(
             "A COMMIT marker: an ABORT marker has decided about these records, and a later one does not change that.",
         ),
@@ -293,7 +295,6 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
         "torn transaction",
         _CRITICAL,
         _STAYS,
-        expect=_UNTIL_ACKNOWLEDGED,
         no_help=("Another marker: each part is decided, and a later marker does not change that.",),
         alert="KafkaTransactionTorn",
         ends=Ends.ACKNOWLEDGED,

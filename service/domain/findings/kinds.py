@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """What a finding is about."""
+    """The kinds of findings; `catalogue` has an entry for each."""
 
     HANGING = "hanging_transaction"
     ADOPTED = "adopted_records"
@@ -41,7 +41,7 @@ class Severity(StrEnum):
 
 
 class Status(StrEnum):
-    """How far a finding has come."""
+    """The state of a finding: seen once, confirmed, or over."""
 
     CANDIDATE = "candidate"
     CONFIRMED = "confirmed"

@@ -188,7 +188,8 @@ def _sink(one: IdState, maker: Application = NOTHING) -> advice.Sink:
 
 
 def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Observation:
-    due_ms = abort_due_ms(one, context.log) or 0
+    due_ms = abort_due_ms(one, context.log)
+    assert due_ms is not None, "what is overdue was due"
     facts = advice.Overdue(
         place=place_of(one, context),
         sink=_sink(one),

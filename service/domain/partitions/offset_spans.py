@@ -18,7 +18,7 @@ from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 
 
 class SpanKind(StrEnum):
-    """What a range of offsets holds, in the words of the API."""
+    """The kinds of offset ranges, in the words of the API."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

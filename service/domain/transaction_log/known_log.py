@@ -1,4 +1,4 @@
-"""What is known of the transaction log at a moment: how far it is read, and the brokers' own limits."""
+"""Our knowledge of the transaction log at one moment: how far it is read, and the limits that its brokers set."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ProofKind(StrEnum):
 
 
 class Decided(StrEnum):
-    """What a verdict allows to say: the one kind of world that is left, or that more than one is."""
+    """The decision about an entry: its transaction was committed, was aborted, does not exist, or is not known."""
 
     COMMIT = "commit"
     ABORT = "abort"

@@ -16,10 +16,9 @@ from service.store.id_key import id_key
 from service.store.mutes import with_mutes
 from service.store.queries.transactions import full_ids
 from service.store.rows.findings import finding_of
-from service.store.schema import clusters, finding_events, findings, findings_truncated
+from service.store.schema import findings, findings_truncated
 
 _F = findings.c
-_E = finding_events.c
 
 
 class FindingSelection(NamedTuple):
@@ -44,15 +43,6 @@ class FindingCount(NamedTuple):
     kind: Kind
     status: Status
     findings: int
-
-
-class FindingEvent(NamedTuple):
-    """An event of a finding, and the finding in its present state."""
-
-    sequence: int
-    event: str
-    cluster: str
-    finding: Finding
 
 
 def read_page(
@@ -132,29 +122,8 @@ def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
     return {row.kind: row.number for row in rows}
 
 
-def known_sequences(connection: Connection) -> tuple[int, int]:
-    """Returns the (oldest, newest) sequence that is kept; (1, 0) for nothing."""
-    oldest, newest = connection.execute(select(func.min(_E.sequence), func.max(_E.sequence))).one()
-    return (1, 0) if oldest is None else (oldest, newest)
-
-
-def events_after(connection: Connection, sequence: int, limit: int) -> list[FindingEvent]:
-    """Returns at most `limit` events after `sequence`, oldest first."""
-    statement = (
-        select(_E.sequence, _E.event, clusters.c.name, *findings.c)
-        .join(findings, (_F.cluster_id == _E.cluster_id) & (_F.id == _E.finding_id))
-        .join(clusters, clusters.c.id == _E.cluster_id)
-        .where(_E.sequence > sequence)
-        .order_by(_E.sequence)
-        .limit(limit)
-    )
-    return [
-        FindingEvent(row[0], row[1], row[2], _present(connection, row._mapping[_F.cluster_id], finding_of(row)))
-        for row in connection.execute(statement).all()
-    ]
-
-
-def _present(connection: Connection, cluster_id: int, finding: Finding) -> Finding:
+def present(connection: Connection, cluster_id: int, finding: Finding) -> Finding:
+    """Returns the finding with its whole id, and with what operators set."""
     return with_full_ids(connection, cluster_id, _with_words_of_people(connection, cluster_id, [finding]))[0]
 
 

@@ -14,7 +14,7 @@ from service.domain.reasons.reason import Reason, text_of
 from service.domain.source_state import Cause, SourceName, Stall, stall_of
 from service.store.queries import clusters
 from service.store.queries.clusters import LogPartitionRow, StatusRow
-from service.views.partitions import judged as judged_partitions
+from service.views.partitions.judged import Coverage
 
 
 class ReadSoFar(NamedTuple):
@@ -47,7 +47,7 @@ class Source(NamedTuple):
 def sources_of(
     partitions: Sequence[LogPartitionRow],
     statuses: Mapping[str, StatusRow],
-    coverage: judged_partitions.Coverage,
+    coverage: Coverage,
     stalls: Mapping[str, Stall],
     now_ms: int,
 ) -> list[Source]:
@@ -87,9 +87,7 @@ def _read(
     )
 
 
-def _sampled(
-    status: StatusRow, coverage: judged_partitions.Coverage, stall: Stall | None, stalled_why: str | None
-) -> Source:
+def _sampled(status: StatusRow, coverage: Coverage, stall: Stall | None, stalled_why: str | None) -> Source:
     """Returns the source of the data partitions. They are sampled, so they have no position. A broker that does not
     answer is reported in `error`; the other brokers are still sampled.
     """
@@ -108,7 +106,7 @@ def _sampled(
     )
 
 
-def _why(status: StatusRow, coverage: judged_partitions.Coverage) -> str | None:
+def _why(status: StatusRow, coverage: Coverage) -> str | None:
     """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
     if coverage.observed_at_ms is None:
         return text_of(status.error) or "no partition has been sampled yet"
@@ -140,7 +138,7 @@ def read_stalls(
     connection: Connection,
     cluster_id: int,
     statuses: Mapping[str, StatusRow],
-    coverage: judged_partitions.Coverage,
+    coverage: Coverage,
     now_ms: int,
 ) -> dict[str, Stall]:
     """Returns the sources that stall, by name, also those of which nothing was ever stored. `coverage`: of data

@@ -46,7 +46,7 @@ def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, 
         return plan_of_hanging(finding, can_resolve=can_resolve)
     entry, look = CATALOGUE[finding.kind], _look(finding, cluster)
     act = [Step("Do this.", finding.advice)] if grant is None else _give(finding, grant)
-    expect = Step("Then expect", entry.expect)
+    expect = Step("Then expect", entry.follows)
     steps = tuple(step for step in (look, *act, expect) if step is not None and step.text)
     has_trouble = finding.kind != Kind.CHURN or finding.severity != Severity.INFO
     return Plan(steps, no_help=entry.no_help if has_trouble else ())

@@ -193,7 +193,7 @@ def _state(owner: Owner | None, finding: Finding | None) -> str | None:
 
 def _waiting(victim: AffectedGroup) -> Waiting:
     to_go = None
-    if victim.relation == "will_stop":
+    if victim.relation == GroupRelation.WILL_STOP:
         to_go = max(victim.stalled_lso - victim.offset.committed_offset, 0)
     return Waiting(victim.offset.group, victim.relation, to_go)
 

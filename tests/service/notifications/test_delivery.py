@@ -9,7 +9,7 @@ import pytest
 
 from service.notifications import delivery
 from service.notifications.delivery import Delivered, Undelivered, deliver
-from service.store.queries.findings import FindingEvent
+from service.store.finding_events import FindingEvent
 from service.store.writers import findings as writer
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.stores import NOW_MS

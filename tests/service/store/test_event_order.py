@@ -9,7 +9,7 @@ from contextlib import closing
 from sqlalchemy import event
 
 from service.store.engine import open_reader
-from service.store.queries.findings import events_after
+from service.store.finding_events import events_after
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import LIMIT_S, wait_until

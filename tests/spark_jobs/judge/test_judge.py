@@ -23,8 +23,8 @@ from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
 from service.store import clusters, lease, schema
 from service.store.engine import open_reader
 from service.store.errors import LeaseLost
+from service.store.finding_events import events_after, known_sequences
 from service.store.queries import judge_inputs
-from service.store.queries.findings import events_after, known_sequences
 from service.store.writers.findings import EVENTS_KEPT, FindingWriter, load
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.judge import Judge
