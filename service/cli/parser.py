@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any, Final, NamedTuple, NoReturn
 
 from service.access.actions import Action
@@ -178,10 +179,15 @@ def _expiring(sub: argparse.ArgumentParser) -> None:
     _json(sub)
 
 
+def _words(of: type[StrEnum]) -> list[str]:
+    """Returns the words as plain text: argparse shows choices by their repr."""
+    return [str(word) for word in of]
+
+
 def _findings(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--kind", choices=tuple(Kind), metavar="KIND", help=f"only this kind: {', '.join(Kind)}")
-    sub.add_argument("--severity", choices=tuple(Severity), help="only this severity")
-    sub.add_argument("--status", choices=tuple(Status), help="only this status (default: candidate and confirmed)")
+    sub.add_argument("--kind", choices=_words(Kind), metavar="KIND", help=f"only this kind: {', '.join(Kind)}")
+    sub.add_argument("--severity", choices=_words(Severity), help="only this severity")
+    sub.add_argument("--status", choices=_words(Status), help="only this status (default: candidate and confirmed)")
     sub.add_argument("--all", action="store_true", help="include resolved findings")
     sub.add_argument("--transactional-id", metavar="ID", help="only findings about this id")
     sub.add_argument("--topic", metavar="NAME", help="only findings about this topic")
@@ -267,7 +273,7 @@ def _keys(sub: argparse.ArgumentParser) -> None:
 
 
 def _audit(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--action", choices=Action, help="only this action")
+    sub.add_argument("--action", choices=_words(Action), help="only this action")
     sub.add_argument("--outcome", metavar="WORD", help="only this outcome: written, refused, dry_run, set, …")
     sub.add_argument("--who", metavar="NAME", help="only of this name")
     sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")

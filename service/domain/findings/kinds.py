@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """The kinds of findings; `catalogue` has an entry for each."""
+    """The kind of a finding."""
 
     HANGING = "hanging_transaction"
     ADOPTED = "adopted_records"
