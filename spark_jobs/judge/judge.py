@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -49,11 +49,12 @@ PARTITIONS_PAUSE_FACTOR: Final = 4
 
 
 class RoundTimer:
-    """A timer for one part of a round: due again after `every_ms`, or after `pause_factor` (default: PAUSE_FACTOR)
-    times the processor time of the last run, whichever is longer."""
+    """A timer for one part of a round: due again after `every_ms`, or after `pause_factor` times the processor time of
+    the last run, whichever is longer. `processor_s`: the processor time of this thread."""
 
-    def __init__(self, every_ms: int, pause_factor: int | None = None) -> None:
-        self._every_ms, self._done_ms, self._at_ms, self._pause_factor = every_ms, 0, 0, pause_factor
+    def __init__(self, every_ms: int, processor_s: Callable[[], float], pause_factor: int = PAUSE_FACTOR) -> None:
+        self._every_ms, self._done_ms, self._at_ms = every_ms, 0, 0
+        self._processor_s, self._pause_factor = processor_s, pause_factor
 
     def is_due(self, now_ms: int) -> bool:
         """Returns whether the part is due; also if the clock was set back since the last run."""
@@ -61,18 +62,15 @@ class RoundTimer:
 
     @contextmanager
     def timed(self, now_ms: int) -> Iterator[None]:
-        began = time.thread_time()  # not wall time: on a busy machine the thread waits enough already
+        began = self._processor_s()  # not wall time: on a busy machine the thread waits enough already
         yield
-        took_ms = (time.thread_time() - began) * 1000
-        self._done_ms, self._at_ms = (
-            now_ms,
-            now_ms + max(self._every_ms, int(took_ms * (self._pause_factor or PAUSE_FACTOR))),
-        )
+        took_ms = (self._processor_s() - began) * 1000
+        self._done_ms, self._at_ms = now_ms, now_ms + max(self._every_ms, int(took_ms * self._pause_factor))
 
 
 class Judge:
     """The judge of one cluster; `round` reads through `reader` and writes findings. `coordinators` None: they are not
-    asked. `partitions` None: open entries on data partitions are not judged."""
+    asked. `partitions` None: open entries on data partitions are not judged. `processor_s`: as of RoundTimer."""
 
     def __init__(
         self,
@@ -83,6 +81,7 @@ class Judge:
         coordinators: CoordinatorProber | None = None,
         partitions: OpenEntryObserver | None = None,
         groups: GroupProber | None = None,
+        processor_s: Callable[[], float] = time.thread_time,
     ) -> None:
         self._reader, self._writer, self._cluster_id, self._rules = reader, writer, cluster_id, rules
         self._known: dict[Key, Finding] | None = None
@@ -96,8 +95,10 @@ class Judge:
         self._partitions, self._groups = partitions, BlockedGroupObserver(cluster_id, groups)
         self._torn = TornObserver(cluster_id)
         self._conditions = ConditionObserver(cluster_id, coordinators, self._gaps)
-        self._conditions_due, self._limits_due = RoundTimer(CONDITIONS_EVERY_MS), RoundTimer(LIMITS_EVERY_MS)
-        self._events_due, self._partitions_due = RoundTimer(0), RoundTimer(0, PARTITIONS_PAUSE_FACTOR)
+        self._conditions_due = RoundTimer(CONDITIONS_EVERY_MS, processor_s)
+        self._limits_due = RoundTimer(LIMITS_EVERY_MS, processor_s)
+        self._events_due = RoundTimer(0, processor_s)
+        self._partitions_due = RoundTimer(0, processor_s, PARTITIONS_PAUSE_FACTOR)
 
     def next_round_ms(self, now_ms: int) -> int:
         """Returns the time at which the next round should come, after one at `now_ms`."""

@@ -34,6 +34,7 @@ from spark_jobs.judge.disturbances import disturbances_at_start
 from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.partition_prober import Answers, Questions
 from spark_jobs.judge.partitions import OpenEntryObserver
+from tests.helpers.clocks import no_work
 from tests.service.store.logs import Entry, batch
 from tests.worlds.cluster import JUDGED, Batch, Cluster, LogRecord
 from tests.worlds.observer import (
@@ -115,7 +116,7 @@ class Judged:
         self._prober = _Prober()
         looks = OpenEntryObserver(self._id, self._prober, "broker:9092", disturbances)  # type: ignore[arg-type]
         writer = FindingWriter(store.engine, held)
-        self._judge = Judge(store.reader, writer, self._id, Rules(()), partitions=looks)
+        self._judge = Judge(store.reader, writer, self._id, Rules(()), partitions=looks, processor_s=no_work)
         self._stood: tuple[int, int] | None = None
 
     @property

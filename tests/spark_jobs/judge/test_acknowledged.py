@@ -20,6 +20,7 @@ from service.store.queries import findings
 from service.store.retention import Retention
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.judge import Judge
+from tests.helpers.clocks import no_work
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
@@ -63,7 +64,7 @@ def shown(cluster: Cluster, finding: Finding) -> Finding:
 
 
 def judge_of(cluster: Cluster, reader: Engine) -> Judge:
-    return Judge(reader, FindingWriter(cluster.engine, cluster.lease), cluster.id, Rules())
+    return Judge(reader, FindingWriter(cluster.engine, cluster.lease), cluster.id, Rules(), processor_s=no_work)
 
 
 @pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))

@@ -28,6 +28,7 @@ from service.store.queries import judge_inputs
 from service.store.writers.findings import EVENTS_KEPT, FindingWriter, load
 from service.store.writers.partitions import PartitionWriter
 from spark_jobs.judge.judge import Judge
+from tests.helpers.clocks import no_work
 from tests.helpers.reasons import denied
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.histories import committed
@@ -59,7 +60,7 @@ class Judged:
 
     def new_judge(self) -> Judge:
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
-        return Judge(self.reader, writer, self.cluster.id, self.rules)
+        return Judge(self.reader, writer, self.cluster.id, self.rules, processor_s=no_work)
 
     def log(self, entries: Sequence[Entry], now_ms: int, counts: bool = True, behind: int = 0) -> None:
         lo, hi = self.next_offset, self.next_offset + len(entries)

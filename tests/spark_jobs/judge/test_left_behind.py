@@ -17,6 +17,7 @@ from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.coordinator_prober import LeftBehindAnswer, Question
 from spark_jobs.judge.judge import Judge
+from tests.helpers.clocks import no_work
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry, read, transaction
 
@@ -70,7 +71,7 @@ class Judged:
         for partition, log in logs.items():
             cluster.writer.apply(batch(log, read(0, len(log), partition=partition, asked_at_ms=NOW_MS)), NOW_MS)
         writer = FindingWriter(cluster.engine, cluster.lease)
-        self.judge = Judge(reader, writer, cluster.id, Rules(), coordinators)  # type: ignore[arg-type]
+        self.judge = Judge(reader, writer, cluster.id, Rules(), coordinators, processor_s=no_work)  # type: ignore[arg-type]
 
     def at(self, now_ms: int) -> dict[str, Finding]:
         """The open findings by kind, after the log was read to its end and judged then."""

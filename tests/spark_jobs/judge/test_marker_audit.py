@@ -29,6 +29,7 @@ from spark_jobs.judge.judge import Judge
 from spark_jobs.judge.marker_audit import WAITS_MS, MarkerAuditor, daily_line
 from spark_jobs.source.log_identity import LogPosition
 from spark_jobs.source.planner import end_of
+from tests.helpers.clocks import no_work
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry
 from tests.service.store.logs import read as span
@@ -134,7 +135,7 @@ class Audited:
 
     def judged(self) -> list[Finding]:
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
-        Judge(self.reader, writer, self.cluster.id, Rules()).round(self.tick())
+        Judge(self.reader, writer, self.cluster.id, Rules(), processor_s=no_work).round(self.tick())
         with self.reader.connect() as connection:
             found = load(connection, self.cluster.id, self.now_ms)
         return [one for (kind, _), one in found.items() if kind == Kind.TORN]

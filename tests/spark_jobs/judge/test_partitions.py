@@ -36,6 +36,7 @@ from spark_jobs.judge.partitions import SOON_MS, OpenEntryObserver
 from spark_jobs.judge.resolution import LOG_WAIT_MS, MARKER_WAIT_MS
 from spark_jobs.source.reader_settings import WatchedTopics
 from tests.helpers.builders.entry_facts import facts_of
+from tests.helpers.clocks import no_work
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 from tests.service.store.looks import Watched, described, look, silent
@@ -100,7 +101,7 @@ class Lab:
         watch = WatchedTopics(mirrored=mirrored)
         partitions = OpenEntryObserver(self.cluster.id, self.prober, "broker:9092", disturbances, watch)  # type: ignore[arg-type]
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
-        self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions)
+        self.judge = Judge(self.reader, writer, self.cluster.id, self.rules, partitions=partitions, processor_s=no_work)
 
     def log(self, now_ms: int, *entries: Entry) -> None:
         lo, hi = self.next_offset, self.next_offset + len(entries)

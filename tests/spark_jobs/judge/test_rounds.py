@@ -17,6 +17,7 @@ from service.store import clusters
 from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.judge import Judge
+from tests.helpers.clocks import no_work
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 
@@ -67,7 +68,7 @@ class Watched:
     def restart(self) -> None:
         """Another driver goes on over the same store."""
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
-        self.judge = Judge(self.reader, writer, self.cluster.id, Rules())
+        self.judge = Judge(self.reader, writer, self.cluster.id, Rules(), processor_s=no_work)
 
     def round(self, now_s: float, *ended: Ended, behind: Sequence[int] = (), away: Sequence[int] = ()) -> None:
         """One micro-batch and one look. `behind`: partitions not read to their end; `away`: those not asked."""
