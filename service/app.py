@@ -14,20 +14,17 @@ from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from service import web
-from service.access.keys import StoredKey
+from service.access.passwords import StoredKey
 from service.api.http.access import Access, AccessConfig, AccessControl, check_declared, describe_access
-from service.api.http.answers import HeadAsGet
+from service.api.http.answers import Answers, HeadAsGet
 from service.api.http.audit import record_refusals
 from service.api.http.fields import API
 from service.api.http.kafka import Brokers
-from service.api.http.kept import Answers
 from service.api.http.parameters import describe_absence
 from service.api.http.problems import Problem, answer_errors_as_problems
 from service.api.http.security import SecurityHeaders
-from service.api.http.state import AppState
-from service.api.http.store import Store
+from service.api.http.state import AppState, Store
 from service.api.routes import (
-    acknowledge,
     audit,
     clusters,
     events,
@@ -36,7 +33,6 @@ from service.api.routes import (
     history,
     ledger,
     mutes,
-    offsets,
     partitions,
     resolve,
     transactions,
@@ -109,11 +105,12 @@ def _routes() -> list[BaseRoute]:
     """Returns the routes of every application of this process: to describe their bodies to pydantic takes 0.3 s of
     CPU."""
     everything = APIRouter()
-    for room in (clusters, transactions, history, findings, events, offsets, partitions, ledger):
-        everything.include_router(room.router, prefix=API)
-    for room in (resolve, acknowledge, audit, mutes):
-        everything.include_router(room.router, prefix=API)
-    everything.include_router(mutes.lists, prefix=API)
+    for room in (
+        *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.router),
+        *(partitions.offsets, ledger.router, resolve.router, mutes.router, audit.router, mutes.acknowledgements),
+        mutes.lists,
+    ):
+        everything.include_router(room, prefix=API)
     everything.include_router(health.router)
     everything.include_router(events.router, include_in_schema=False)  # the same stream at the path that pages use
     for page in web.ROOMS:

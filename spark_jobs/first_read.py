@@ -9,8 +9,8 @@ from sqlalchemy import Engine
 
 from service.domain.reasons.unread import FirstStartIncomplete
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import topic_layout
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from service.store.lease import Lease
 from service.store.progress import PartitionStart, Position, read_positions, start_positions

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.access.configuration import AuthConfig
-from service.access.keys import StoredKey, digest_of
 from service.access.oidc import Tokens
-from service.access.passwords import Passwords
+from service.access.passwords import Passwords, StoredKey, digest_of
 from service.access.principal import Grant, Principal, PrincipalKind, Role
-from service.access.refused import BadCredentials
+from service.access.refusals import BadCredentials
 
 KEYS_READ_EVERY_S: Final = 2.0
 """Seconds after which the keys of the store are read again: a revoked key is refused that soon."""

@@ -17,7 +17,7 @@ from jwt import PyJWKClient, PyJWKClientError, PyJWTError
 
 from service.access.configuration import Oidc
 from service.access.principal import Principal, PrincipalKind
-from service.access.refused import BadCredentials
+from service.access.refusals import BadCredentials
 from service.http_client import NoAnswer, send
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")

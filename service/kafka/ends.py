@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout
 from service.kafka.errors import LEADER_NOT_AVAILABLE
-from service.kafka.metadata import TopicLayout
 from service.kafka.offsets import EARLIEST, LATEST
 from service.kafka.raw import RawAnswer, RawRequest
 

@@ -10,8 +10,8 @@ from kafka.protocol.consumer import FetchRequest
 from service.domain.reasons.unread import READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
+from service.kafka.cluster import Leader
 from service.kafka.errors import KafkaRefused, KafkaUnavailable, PartitionUnavailable
-from service.kafka.metadata import Leader
 
 _BY_NAME = 12  # the last Fetch version with topic names; later ones want topic ids
 _PIECE_TIMEOUT_MS = 3_000

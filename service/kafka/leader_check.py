@@ -13,9 +13,9 @@ from kafka.protocol.metadata import MetadataRequest
 from service.domain.partitions.facts import TopicPartition
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout, layout_of, layouts_request
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
-from service.kafka.metadata import Leader, TopicLayout, layout_of, layouts_request
 from service.kafka.offsets import LATEST, list_offsets
 from service.kafka.producers import ActiveProducer, Producers, describe_producers
 

@@ -13,8 +13,8 @@ from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import EXPIRED, TOPIC
 from service.domain.worlds.transactions import IdRecord, LogHistory, Range
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.fetch import fetch_piece
-from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.wire.columns import TOMBSTONE, UNDECODABLE, Chunk, LogColumns, decode
 from service.wire.log_columns import holes

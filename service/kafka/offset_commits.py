@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader
 from service.kafka.log_range import LogRange
-from service.kafka.metadata import Leader
 from service.wire.batches import Batch
 from service.wire.errors import DecodeError
 from service.wire.offset_keys import OffsetKey, decode_offset_key

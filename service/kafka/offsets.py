@@ -10,7 +10,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.metadata import Leader, TopicLayout
+from service.kafka.cluster import Leader, TopicLayout
 
 EARLIEST: Final = -2  # the log's start
 LATEST: Final = -1  # its end: the high watermark (read uncommitted)

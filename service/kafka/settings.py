@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from service.kafka import oauth, tls
-from service.kafka.client_properties import keys, login, providers, reading, stores
+from service.kafka.client_properties import keys, login, providers, stores
 from service.kafka.errors import BadClientConfig
 
 FLAG: Final = "--bootstrap-servers"
@@ -61,7 +61,7 @@ class ClientSettings:
         if self.file is None:
             return self
         try:
-            return replace(self, properties=tuple(reading.read(self.file).items()))
+            return replace(self, properties=tuple(providers.read(self.file).items()))
         except ValueError as e:
             raise BadClientConfig(f"client properties {e}") from e
 

@@ -12,7 +12,7 @@ from service.domain.transaction_log.coordinator_partition import coordinator_par
 from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
 from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
-from service.kafka.metadata import topic_layout
+from service.kafka.cluster import topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)

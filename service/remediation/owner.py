@@ -14,8 +14,8 @@ from service.domain.partitions.open_entries import Entry, Owner, is_left_behind,
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC, UNKNOWN
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import topic_layout
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
-from service.kafka.metadata import topic_layout
 from service.kafka.transactions import no_coordinator_knows
 from service.remediation.refused import Refused
 from service.remediation.shell import argument

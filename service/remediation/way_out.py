@@ -19,8 +19,8 @@ from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.open_entries import Entry
 from service.domain.worlds.verdict import Decided
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
-from service.kafka.metadata import Leader
 from service.remediation.owner import Reading, is_fenced, nobody_owns
 from service.remediation.proof import prove_again
 from service.remediation.refused import Refused

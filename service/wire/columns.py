@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,9 +24,170 @@ from service.wire.log_columns import (
     ValueColumns,
 )
 from service.wire.scalar import ChunkTotals, LocatedChunk, chunk_totals, decode_scalar
-from service.wire.transaction_log import KEY_VERSION, decode_key, decode_value
-from service.wire.values import decode_values
-from service.wire.vectors import PADDING, Bools, Ints, byte_strings, structs
+from service.wire.transaction_log import (
+    CLIENT_TRANSACTION_VERSION,
+    KEY_VERSION,
+    LAST_STATUS,
+    NEXT_PRODUCER_EPOCH,
+    NEXT_PRODUCER_ID,
+    PREVIOUS_PRODUCER_ID,
+    decode_key,
+    decode_value,
+)
+from service.wire.vectors import PADDING, Bools, Bytes, Ints, blocks, byte_strings, structs, uvarint
+
+_FIXED = np.dtype([("version", ">i2"), ("pid", ">i8"), ("epoch", ">i2"), ("timeout", ">i4"), ("status", "i1")])
+_TIMES = np.dtype([("update", ">i8"), ("start", ">i8")])
+_I16 = np.dtype(">i2")
+_I32 = np.dtype(">i4")
+_I64 = np.dtype(">i8")
+
+_TAGS: Final[dict[int, tuple[str, np.dtype[Any], int]]] = {
+    PREVIOUS_PRODUCER_ID: ("previous_producer_id", _I64, -1),
+    NEXT_PRODUCER_ID: ("next_producer_id", _I64, -1),
+    CLIENT_TRANSACTION_VERSION: ("client_transaction_version", _I16, 0),
+    NEXT_PRODUCER_EPOCH: ("next_producer_epoch", _I16, -1),
+}
+_USUAL_TAGS = np.dtype(
+    [
+        ("first", ">u2"),
+        ("size", "u1"),
+        ("previous_producer_id", ">i8"),
+        ("second", ">u2"),
+        ("client_transaction_version", ">i2"),
+    ]
+)
+"""A whole tag section with two tags: tag 0 of size 8 and its value, tag 2 of size 2 and its value. Kafka 4.3 and later
+write it for every client of transaction.version 2. Reading it in one step makes decoding a tenth faster."""
+
+SHORTEST: Final = 35
+"""Bytes of the smallest value: v1, null array, no tags (v0: 37)."""
+MOST_TOPICS: Final = 64
+MOST_TAGS: Final = 8
+"""Above these limits, a Python loop over one value is cheaper than a numpy pass for each topic or tag."""
+
+
+def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> Ints:
+    """Fills `into` from every slice that is a plain value. Returns the other rows, except null ones (size -1)."""
+    done = size < 0
+    for block in blocks(len(size)):
+        _decode_block(data, start[block], size[block], into.rows(block), done[block])
+    return np.flatnonzero(~done)
+
+
+def _decode_block(data: Bytes, start: Ints, size: Ints, into: ValueColumns, done: Bools) -> None:
+    written = structs(data, start, _I16)
+    for version in (0, 1):
+        rows = np.flatnonzero((written == version) & (size >= SHORTEST))
+        if rows.size:
+            _decode_version(version, data, start[rows], size[rows], into, rows, done)
+
+
+def _decode_version(
+    version: int, data: Bytes, start: Ints, size: Ints, into: ValueColumns, rows: Ints, done: Bools
+) -> None:
+    """Decodes values of one version into the rows `rows` of `into`. Marks the decoded rows in `done`."""
+    end = start + size
+    fixed = structs(data, start, _FIXED)
+    odd: Bools = (fixed["status"] < 0) | (fixed["status"] > LAST_STATUS)
+    topics, at = _count(version, data, start + _FIXED.itemsize, odd)
+    odd |= topics > MOST_TOPICS
+    partitions = _skip_partitions(version, data, at, end, topics, odd)
+    times = structs(data, np.minimum(at, end), _TIMES)
+    at += _TIMES.itemsize
+    tagged = _tagged(data, at, end, odd) if version else {}
+    odd |= at > end
+    good = np.flatnonzero(~odd)
+    done[rows[good]] = True
+    columns = {
+        "producer_id": fixed["pid"],
+        "producer_epoch": fixed["epoch"],
+        "timeout_ms": fixed["timeout"],
+        "status": fixed["status"],
+        "last_update_ms": times["update"],
+        "start_ms": times["start"],
+        "partition_count": partitions,
+        **tagged,
+    }
+    target = slice(None) if len(good) == len(done) else rows[good]
+    for name, column in columns.items():
+        getattr(into, name)[target] = column if len(good) == len(rows) else column[good]
+
+
+def _count(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
+    """Returns an array's length (below 0: null) and the position of its elements."""
+    if version == 0:
+        return structs(data, at, _I32).astype(np.int64), at + 4
+    number, behind = uvarint(data, at, odd)
+    return number - 1, behind
+
+
+def _skip_partitions(version: int, data: Bytes, at: Ints, end: Ints, topics: Ints, odd: Bools) -> Ints:
+    """Moves `at` past the topics, one topic of every row at a time; returns the number of partitions per row."""
+    partitions = np.zeros(len(at), np.int64)
+    active = np.flatnonzero((topics > 0) & ~odd)
+    while active.size:
+        here, stop = at[active], end[active]
+        strange = np.zeros(len(active), np.bool_)
+        size, here = _text_size(version, data, here, strange)
+        strange |= (size < 0) | (size > stop - here)
+        count, here = _count(version, data, np.where(strange, stop, here + size), strange)
+        strange |= (count < 0) | (count > (stop - here) >> 2)
+        here = np.where(strange, stop, here + 4 * count)
+        if version:
+            strange |= data[here] != 0
+            here += 1
+        partitions[active] += count
+        at[active] = here
+        odd[active[strange]] = True
+        topics[active] -= 1
+        active = active[(topics[active] > 0) & ~strange]
+    return partitions
+
+
+def _text_size(version: int, data: Bytes, at: Ints, odd: Bools) -> tuple[Ints, Ints]:
+    if version == 0:
+        return structs(data, at, _I16).astype(np.int64), at + 2
+    number, behind = uvarint(data, at, odd)
+    return number - 1, behind
+
+
+def _tagged(data: Bytes, at: Ints, end: Ints, odd: Bools) -> dict[str, Ints]:
+    """Moves `at` past the tagged fields; returns the columns of the known ones."""
+    here = np.minimum(at, end)
+    usual = structs(data, here, _USUAL_TAGS)
+    is_usual = (usual["first"] == 0x0200) & (usual["size"] == 8) & (usual["second"] == 0x0202)
+    found = {name: np.full(len(at), default, np.int64) for name, _, default in _TAGS.values()}
+    for name in ("previous_producer_id", "client_transaction_version"):
+        np.copyto(found[name], usual[name], where=is_usual)
+    here[is_usual] += _USUAL_TAGS.itemsize
+    _tag_by_tag(data, here, end, odd, np.flatnonzero(~is_usual), found)
+    at[:] = here
+    return found
+
+
+def _tag_by_tag(data: Bytes, at: Ints, end: Ints, odd: Bools, rows: Ints, found: dict[str, Ints]) -> None:
+    """Moves `at` past the tagged fields of `rows`, one field of every row at a time; fills `found`."""
+    strange = np.zeros(len(rows), np.bool_)
+    tags, at[rows] = uvarint(data, at[rows], strange)
+    odd[rows] |= strange | (tags > MOST_TAGS)
+    more = (tags > 0) & ~odd[rows]
+    while more.any():
+        rows, tags = rows[more], tags[more] - 1
+        here, stop = at[rows], end[rows]
+        strange = np.zeros(len(rows), np.bool_)
+        tag, here = uvarint(data, here, strange)
+        size, here = uvarint(data, here, strange)
+        strange |= size > stop - here
+        for number, (name, layout, _) in _TAGS.items():
+            mine = np.flatnonzero(tag == number)
+            if mine.size:
+                strange[mine] |= size[mine] != layout.itemsize
+                found[name][rows[mine]] = structs(data, here[mine], layout)
+        at[rows] = np.where(strange, stop, here + size)
+        odd[rows[strange]] = True
+        more = (tags > 0) & ~strange
+
 
 __all__ = [
     "RAW_LIMIT",

@@ -10,8 +10,8 @@ from service.clock import wall_clock_ms
 from service.domain.findings.conditions import IdState
 from service.domain.findings.mismatch import NOT_FOUND, CoordinatorAnswer
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure
-from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import TransactionDescription, describe_request, descriptions_in, no_coordinator_knows
 from service.store.escaped_text import display_id

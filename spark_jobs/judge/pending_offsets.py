@@ -19,8 +19,8 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTE
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, topic_layout
 from service.kafka.errors import KafkaFailure
-from service.kafka.metadata import Leader, topic_layout
 from service.kafka.offset_commits import CommitsRead, SearchRange, read_commits
 from service.wire.offset_keys import OffsetKey
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers

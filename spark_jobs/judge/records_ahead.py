@@ -15,9 +15,9 @@ from typing import Final
 from service.domain.partitions.blocked_groups import IsolationLevel, LsoSample
 from service.domain.partitions.facts import TopicPartition
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure, KafkaRefused
-from service.kafka.metadata import Leader, TopicLayout, topic_layout
-from service.kafka.records_ahead import has_records_ahead
+from service.kafka.log_range import has_records_ahead
 from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
 from spark_jobs.judge.pending_offsets import UNRESPONSIVE_AFTER_S

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from service.domain.partitions.ledger import TopicRange
 from service.domain.reasons.reason import Reason, combined
 from service.domain.transaction_log.facts import RangeRead
+from service.kafka.cluster import TopicLayout
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
-from service.kafka.metadata import TopicLayout
 from spark_jobs.source.admission import Limits, admit, shares
 from spark_jobs.source.ledger_requests import LedgerRequests, RecordSizes
 from spark_jobs.source.log_identity import LogObservation, LogPosition, unanswered_reason

@@ -10,9 +10,9 @@ from service.domain.reasons.unread import READ, NoPermission
 from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import PartitionFetch, fetch
-from service.kafka.metadata import TopicLayout
 from service.wire.batches import LENGTH_END
 from service.wire.header_columns import read_headers
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence

@@ -12,7 +12,7 @@ from service.domain.reasons.unread import DESCRIBE, READ, LeadersUnresponsive, N
 from service.domain.transaction_log.facts import Gap
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.metadata import TopicLayout
+from service.kafka.cluster import TopicLayout
 from service.kafka.offsets import EARLIEST, LATEST, Offsets, epoch_end_offset, list_offsets
 
 

@@ -16,9 +16,9 @@ from service.domain.reasons.unread import NoTransactionLog, PartitionsUnreadable
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure
 from service.kafka.fetch import PartitionFetch, fetch
-from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import lists_ids_without_log
 from spark_jobs.source.admission import Limits, admit

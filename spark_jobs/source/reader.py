@@ -19,9 +19,9 @@ from service.domain.reasons.unread import READ, ErrorAnswer, ErrorText, NoPermis
 from service.domain.transaction_log.facts import Gap, RangeRead, Reject
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import topic_layout
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import Fetched, PartitionFetch, fetch
-from service.kafka.metadata import topic_layout
 from service.kafka.offsets import EARLIEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, NoPermission
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout, Topics, all_topics, topic_layout
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.metadata import TopicLayout, Topics, all_topics, topic_layout
 from service.kafka.settings import ClientSettings
 
 WORTH_A_TASK: Final = 250

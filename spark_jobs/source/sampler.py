@@ -17,9 +17,9 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import PartitionsUnresponsive
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd
+from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
-from service.kafka.metadata import Leader, TopicLayout
 from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import ClusterRequests, Place, ReadRequest
 from spark_jobs.source.samples import Rounds

@@ -11,8 +11,8 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, ErrorAnswer, NewLeader, NoLeader, NoPermission, UnresponsiveBroker
 from service.domain.worlds.order import encode
 from service.kafka import errors
+from service.kafka.cluster import Leader
 from service.kafka.ends import Ends
-from service.kafka.metadata import Leader
 from spark_jobs.source.requests import ReadRequest
 from spark_jobs.source.samples import Rounds, Samples
 

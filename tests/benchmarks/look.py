@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.demo.broker import Broker
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout, all_topics
 from service.kafka.ends import EndsWatcher
-from service.kafka.metadata import TopicLayout, all_topics
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import VERSION
 from tests.helpers.brokers import connect, free_port

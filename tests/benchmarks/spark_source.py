@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
-from service.kafka.metadata import topic_layout
+from service.kafka.cluster import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import facts_from_rows
 from spark_jobs.jobs.transaction_log import HEARTBEAT_MS, POLL_MS

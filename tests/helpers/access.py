@@ -12,8 +12,7 @@ from fastapi.testclient import TestClient
 
 from service.access.configuration import AuthConfig, Person
 from service.access.hosts import AllowedHosts
-from service.access.keys import new_key
-from service.access.passwords import Hashed
+from service.access.passwords import Hashed, new_key
 from service.access.principal import parse_grants
 from service.api.http.access import AccessConfig
 from service.app import create_app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from service.api.http.store import Store
+from service.api.http.state import Store
 from service.api.routes.events import begin, sent, stream_events
 from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity

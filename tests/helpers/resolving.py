@@ -15,9 +15,9 @@ from service.api.http.kafka import Kafka
 from service.app import create_app
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.states import COMPLETE_ABORT, TOPIC
+from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
-from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.producers import ActiveProducer
 from service.remediation import marker, owner, proof, way_out
 from service.store.schema import audit

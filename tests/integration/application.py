@@ -20,7 +20,7 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
-from service.kafka.metadata import topic_layout
+from service.kafka.cluster import topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.settings import ClientSettings
 from service.settings import for_ingest, load

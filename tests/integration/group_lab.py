@@ -16,8 +16,8 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTE
 from service.domain.partitions.facts import OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import topic_layout
 from service.kafka.ends import EndsWatcher
-from service.kafka.metadata import topic_layout
 from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.store.engine import open_reader

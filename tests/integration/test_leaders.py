@@ -13,7 +13,7 @@ from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeader
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
-from service.kafka.metadata import Leader, topic_layout
+from service.kafka.cluster import Leader, topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.schema import log_partitions
 from tests.conftest import MakeBroker

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
 from service.domain.source_state import SourceName
-from service.kafka.metadata import topic_layout
+from service.kafka.cluster import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.schema import (
     counters,

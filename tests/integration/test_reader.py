@@ -7,8 +7,8 @@ import pytest
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.facts import RangeRead
 from service.domain.transaction_log.states import TOPIC
+from service.kafka.cluster import topic_layout
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import reader
 from tests.helpers.brokers import connect

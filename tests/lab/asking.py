@@ -9,8 +9,8 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from deploy.demo.workload.raw_producer import Connection
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import topic_layout
 from service.kafka.markers import write_marker
-from service.kafka.metadata import topic_layout
 from service.kafka.producers import describe_producers
 
 _COMMITTED, _UNCOMMITTED = 1, 0

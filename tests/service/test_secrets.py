@@ -16,8 +16,9 @@ from service.access.passwords import Hashed, Passwords
 from service.api.http.kafka import Kafka
 from service.app import create_app
 from service.cli import main
-from service.kafka import jaas, oauth
+from service.kafka import oauth
 from service.kafka.client import KafkaClient
+from service.kafka.client_properties import login
 from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
 from service.processes.supervisor import ChildCommand, Supervisor
@@ -91,7 +92,7 @@ HOLDERS: Final[dict[str, Callable[[Path, pytest.MonkeyPatch], Any]]] = {
     "a connection of the service": lambda file, _: Kafka(client_of(file)),
     "client settings, of a provider": lambda file, _: provided(file, LOGIN),
     "what Spark gets of a provider": lambda file, _: option_of(provided(file, LOGIN)),
-    "a JAAS login": lambda _, __: jaas.parse(LOGIN),
+    "a JAAS login": lambda _, __: login.parse(LOGIN),
     "a token source": lambda _, __: oauth.source_of(OAUTH, {}),
     "a token provider": lambda _, __: oauth.TokenProvider(oauth.source_of(OAUTH, {})),
     "a token command": lambda _, __: oauth.source_of({oauth.COMMAND: f"print {MARK}"}, {}),

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from service.domain.transaction_log.states import TOPIC
+from service.kafka.cluster import all_topics
 from service.kafka.errors import KafkaFailure
-from service.kafka.metadata import all_topics
 from tests.helpers.brokers import Cluster, connect
 from tests.helpers.waiting import ANSWER_S, wait_for
 from tests.integration.producers import NULL_LOGGER

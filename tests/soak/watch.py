@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import all_topics
 from service.kafka.errors import KafkaFailure
-from service.kafka.metadata import all_topics
 from tests.benchmarks.watched import Watched
 from tests.helpers.brokers import Cluster, connect
 from tests.soak.clients import Key

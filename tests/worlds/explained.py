@@ -20,9 +20,9 @@ from service.app import create_app
 from service.cli.segments.explanation import explain_segments
 from service.domain.reasons.unread import DESCRIBE, NoPermission
 from service.domain.transaction_log.facts import LogBatch
+from service.kafka.cluster import Leader
 from service.kafka.errors import KafkaRefused
 from service.kafka.fetch import FetchedAt
-from service.kafka.metadata import Leader
 from service.partition_log import piece_of
 from service.views.partitions import offsets_reading
 from service.views.partitions.offsets_reading import Place

@@ -20,10 +20,10 @@ from service.domain.transaction_log.facts import NO_RECORD, Participants, RangeR
 from service.domain.transaction_log.facts import LogRecord as Stored
 from service.domain.transaction_log.states import EXPIRED, TOPIC
 from service.domain.worlds.order import encode
+from service.kafka.cluster import Leader
 from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
-from service.kafka.metadata import Leader
 from service.kafka.producers import ActiveProducer
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine, open_reader

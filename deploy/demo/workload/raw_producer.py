@@ -19,8 +19,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from deploy.demo.workload.clients import PATIENCE_S, raise_if_stopped
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import topic_layout
 from service.kafka.errors import TRANSIENT, KafkaUnavailable
-from service.kafka.metadata import topic_layout
 from service.kafka.settings import ClientSettings
 
 _PRODUCE, _END = 12, 5

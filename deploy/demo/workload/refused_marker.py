@@ -12,9 +12,9 @@ from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import wait_for_state
 from deploy.demo.workload.verification import GUARDED
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import topic_layout
 from service.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from service.kafka.markers import write_marker
-from service.kafka.metadata import topic_layout
 
 LATER_EPOCH: Final = 1_000_000
 """A coordinator epoch that no real coordinator reaches: it counts elections."""

@@ -26,10 +26,8 @@ from service.access.authenticator import Authenticator, ReadKeys, name_in
 from service.access.configuration import AuthConfig
 from service.access.hosts import AllowedHosts
 from service.access.principal import ANYBODY, Principal
-from service.access.refusals import Counted, Refusal, Refusals
-from service.access.refused import BadCredentials
-from service.access.slowdown import LONGEST_S, Slowdown
-from service.api.http.principals import UNKNOWN, address_of, principal_of, set_principal
+from service.access.refusals import LONGEST_S, BadCredentials, Counted, Refusal, Refusals, Slowdown
+from service.api.http.kafka import OwnThreads
 from service.api.http.problems import (
     NOT_ALLOWED,
     NOT_AUTHENTICATED,
@@ -38,7 +36,7 @@ from service.api.http.problems import (
     ProblemError,
     describe,
 )
-from service.api.http.threads import OwnThreads
+from service.api.http.state import UNKNOWN, address_of, principal_of, set_principal
 from service.store.errors import StoreError
 from service.store.escaped_text import printable
 
@@ -130,7 +128,7 @@ class Access:
 
 
 class AccessControl:
-    """Pure ASGI middleware. What passes has its principal in the scope (`service.api.http.principals`)."""
+    """Pure ASGI middleware. What passes has its principal in the scope (`service.api.http.state`)."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access

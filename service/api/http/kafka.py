@@ -7,9 +7,12 @@ Questions and markers have a connection each, so that no question delays a marke
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final
+from typing import Final, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
 from service.api.http.problems import (
     KAFKA_REFUSED,
@@ -28,6 +31,24 @@ from service.kafka.settings import ClientSettings
 from service.store.queries.clusters import ClusterRow
 from service.views.partitions.offsets import ExplainedOffsets, explain
 from service.views.partitions.offsets_reading import NoSuchOffset, NoSuchPartition
+
+Result = TypeVar("Result")
+
+
+class OwnThreads:
+    """At most `number` threads of each event loop. `purpose` tells them apart."""
+
+    def __init__(self, purpose: str, number: int) -> None:
+        self._number = number
+        self._limiter: RunVar[CapacityLimiter] = RunVar(purpose)
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        limiter = self._limiter.get(None)
+        if limiter is None:
+            limiter = CapacityLimiter(self._number)
+            self._limiter.set(limiter)
+        return await to_thread.run_sync(work, limiter=limiter)
+
 
 _TURN_S: Final = 20.0
 """Seconds for which a request waits for the requests before it."""

@@ -1,18 +1,30 @@
-"""The state that the handlers of one application share. Handlers take it as a parameter: `app: App`."""
+"""What the handlers of one application share (they take it as a parameter: `app: App`), the service's access to the
+store, and who sent a request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Depends, Request
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.types import Scope
 
-if TYPE_CHECKING:  # most of these use the state themselves
+from service.access.principal import Principal, PrincipalKind, Role
+from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError
+from service.store.errors import StoreUnavailable
+from service.store.queries import clusters
+from service.store.queries.clusters import ClusterRow
+from service.store.schema_check import SchemaCheck
+
+if TYPE_CHECKING:
     from service.api.http.access import Access
+    from service.api.http.answers import Answers
     from service.api.http.kafka import Brokers
-    from service.api.http.kept import Answers
-    from service.api.http.store import Store
     from service.api.routes.events import SentEvent
     from service.metrics.page import Metrics
     from service.notifications.feed import EventFeed
@@ -49,3 +61,69 @@ async def _state(request: Request) -> AppState:
 
 
 App = Annotated[AppState, Depends(_state)]
+
+
+class Store:
+    """Reads through one engine for the whole process. The store behind the engine need not exist yet."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._schema = SchemaCheck(engine)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yields a connection whose transaction sees one state of the store.
+
+        StoreError: the store does not answer, or its schema is not at head.
+        """
+        try:
+            with self._engine.connect() as connection:
+                self._schema.check(connection)
+                yield connection
+        except PoolTimeout as error:
+            raise StoreUnavailable("store: too many requests are reading it at once") from error
+
+    def check(self) -> None:
+        """Raises the errors of `read`."""
+        with self.read():
+            pass
+
+
+def known_cluster(connection: Connection, name: str) -> ClusterRow:
+    """Returns the cluster of that name. ProblemError (404) if the store has none."""
+    found = clusters.find_cluster(connection, name)
+    if found is None:
+        names = ", ".join(repr(cluster.name) for cluster in clusters.all_clusters(connection))
+        raise ProblemError(
+            404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
+        )
+    return found
+
+
+_PRINCIPAL: Final = "txnscope.principal"
+
+UNKNOWN: Final = Principal("", PrincipalKind.NOBODY, frozenset())
+"""The sender before anything is known of them: may do nothing."""
+
+
+def set_principal(scope: Scope, principal: Principal) -> None:
+    scope[_PRINCIPAL] = principal
+
+
+def principal_of(request: Request) -> Principal:
+    """Returns who sent the request."""
+    principal = request.scope.get(_PRINCIPAL, UNKNOWN)
+    assert isinstance(principal, Principal)
+    return principal
+
+
+def address_of(scope: Scope) -> str:
+    """Returns the address that the connection comes from: a proxy's, if there is one before us."""
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"
+
+
+def sees_service(request: Request, *, is_on: bool) -> bool:
+    """Returns whether the sender may see what is about no cluster: an admin everywhere, and everybody where nobody has
+    to say who they are (not `is_on`)."""
+    return principal_of(request).may(Role.ADMIN, None) or not is_on

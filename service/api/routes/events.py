@@ -19,8 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.http.access import may_still_see, require_cluster
 from service.api.http.parameters import only_known
 from service.api.http.problems import TOO_MANY_STREAMS, ProblemError, describe
-from service.api.http.state import App
-from service.api.http.store import Store, known_cluster
+from service.api.http.state import App, Store, known_cluster
 from service.api.schemas.findings import Finding
 from service.api.schemas.shape import to_json
 from service.notifications.feed import MOST_STREAMS, AllPlacesTaken, EventFeed, Start, start_after

@@ -9,14 +9,12 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer, answer_page
+from service.api.http.answers import KeptRoute, answer, answer_page
 from service.api.http.fields import text_of_time
-from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
-from service.api.http.state import App
-from service.api.http.store import known_cluster
+from service.api.http.state import App, known_cluster
 from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
 from service.api.schemas.shape import extended
 from service.domain.findings.kinds import Kind, Status

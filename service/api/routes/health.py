@@ -10,9 +10,9 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
+from service.api.http.kafka import OwnThreads
 from service.api.http.problems import describe
 from service.api.http.state import App
-from service.api.http.threads import OwnThreads
 
 router = APIRouter(tags=["service"])
 

@@ -9,15 +9,12 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 
-from service.api.http.answers import answer_page
-from service.api.http.asked_id import Id, IdBase64, id_of, known_id
+from service.api.http.answers import KeptRoute, answer_page
 from service.api.http.fields import text_of_time
-from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, foreign_cursor, seal, unseal
-from service.api.http.parameters import Duration, only_known, unusable
+from service.api.http.parameters import Duration, Id, IdBase64, id_of, known_id, only_known, unusable
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
-from service.api.http.state import App
-from service.api.http.store import known_cluster
+from service.api.http.state import App, known_cluster
 from service.api.schemas.history import (
     FoldedCommits,
     ProducerOwner,

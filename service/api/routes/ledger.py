@@ -10,13 +10,11 @@ from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer_page
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute, answer_page
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
 from service.api.http.parameters import Duration, only_known, unusable
 from service.api.http.problems import NOT_TAILED, ProblemError, describe
-from service.api.http.state import App
-from service.api.http.store import known_cluster
+from service.api.http.state import App, known_cluster
 from service.api.schemas.partitions import Marker, Markers, Volume, VolumeMinute
 from service.domain.duration_text import span_ms
 from service.domain.partitions import ledger

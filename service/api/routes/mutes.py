@@ -1,4 +1,6 @@
-"""Mutes of findings: operators set them with an end and a reason, and end them."""
+"""What operators say about findings, in the name of the sender and with a reason: mutes, with an end, and
+acknowledgements of findings that stay until somebody has seen them.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,14 @@ from fastapi import Query as QueryParameter
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from service.access.actions import Action, Outcome
-from service.api.http.answers import answer_page
-from service.api.http.audit import event_of, store_writer
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute, answer_page
+from service.api.http.audit import LONGEST_REASON, SHORTEST_REASON, acknowledge, event_of, mute, store_writer
 from service.api.http.paging import LIMIT, Cursor, Limit, cut
 from service.api.http.parameters import only_known
 from service.api.http.problems import NO_SUCH_MUTE, ProblemError, describe
-from service.api.http.state import App
-from service.api.http.store import known_cluster
-from service.api.http.writes import LONGEST_REASON, mute
+from service.api.http.state import App, known_cluster
 from service.api.schemas.access import Mute, Mutes
+from service.api.schemas.findings import FindingAcknowledgement
 from service.api.schemas.shape import to_json
 from service.store import mutes
 from service.store.mutes import Wish, read_mutes
@@ -108,3 +108,29 @@ def end_mute(
 
 def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
+
+
+acknowledgements = APIRouter(tags=["findings"], dependencies=[Depends(only_known)])
+
+
+class AcknowledgeWish(BaseModel):
+    """The body of the request."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(min_length=SHORTEST_REASON, max_length=LONGEST_REASON, pattern=r"\S")
+
+
+@acknowledgements.post(
+    "/clusters/{cluster}/findings/{finding}/acknowledge",
+    operation_id="acknowledgeFinding",
+    response_model=FindingAcknowledgement,
+    responses=describe(400, 403, 404, 409, 422, 503),
+)
+def acknowledge_finding(request: Request, app: App, cluster: str, finding: str, wish: AcknowledgeWish) -> Response:
+    """Acknowledges a finding that stays until somebody has seen it (`lost_records`, `torn_transaction`): it resolves
+    about a second later, and keeps who acknowledged it, when and why. It changes nothing in Kafka. Needs the role
+    operator.
+    """
+    body = FindingAcknowledgement.of(acknowledge(app, request, cluster, finding, wish.reason.strip()))
+    return Response(to_json(body), 200, {"Cache-Control": "no-store"}, "application/json")

@@ -1,5 +1,7 @@
 """Data partitions: their LSO, what blocks it, who will end the transactions that are open there; and the consumer
 groups that wait behind an LSO.
+
+Spans are read from the partition's log; owners and causes come from the store.
 """
 
 from __future__ import annotations
@@ -8,19 +10,19 @@ import struct
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer, answer_page
+from service.api.http.answers import KeptRoute, answer, answer_page, unless_known
 from service.api.http.fields import text_of_time
-from service.api.http.kept import KeptRoute
+from service.api.http.kafka import explained
 from service.api.http.paging import LIMIT, Cursor, Limit, cut, foreign_cursor, seal, unseal
-from service.api.http.parameters import Truth, only_known
+from service.api.http.parameters import Truth, only_known, unusable
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
-from service.api.http.state import App
-from service.api.http.store import known_cluster
+from service.api.http.state import App, known_cluster
+from service.api.schemas.offsets import Explanation
 from service.api.schemas.partitions import Group, Groups, OnePartition, Partition, Partitions
 from service.api.schemas.shape import extended
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
@@ -147,3 +149,41 @@ def list_groups(
     chosen = (one for one in groups if blocked is None or one.is_blocked == blocked)
     page, next_cursor = cut(chosen, lambda one: one.key, limit, cursor, cluster, "groups", blocked)
     return answer_page(Groups, [Group.of(one) for one in page], next_cursor, as_of_ms)
+
+
+_LAST = 2**63 - 1
+
+_Partition = Annotated[int, PathParameter(ge=0, lt=2**31)]
+
+offsets = APIRouter(tags=["partitions"], dependencies=[Depends(only_known)])
+
+
+@offsets.get(
+    "/clusters/{cluster}/partitions/{topic}/{partition}/offsets/{offset}",
+    operation_id="explainOffsets",
+    response_model=Explanation,
+    responses=describe(404, 422, 429, 502, 503),
+)
+def explain_offsets(
+    request: Request,
+    app: App,
+    cluster: str,
+    topic: Annotated[str, PathParameter(max_length=249)],
+    partition: _Partition,
+    offset: Annotated[int, PathParameter(ge=0, lt=_LAST)],
+    to: Annotated[
+        int | None, QueryParameter(le=_LAST, description="The end offset, exclusive (default: `offset` + 1).")
+    ] = None,
+) -> Response:
+    """Lists every span from `offset` to `to` or the end of the log: who wrote its records, and whether their
+    transaction was committed, aborted (why, and when) or is open. Asks Kafka, bounded in bytes and time; `truncated_at`
+    is the offset at which the spans end. `only_aborted` sums up the aborted records up to the first one that
+    read_committed consumers get, within bounds of its own.
+    """
+    end = offset + 1 if to is None else to
+    if end <= offset:
+        raise unusable("to", f"has to be above the offset {offset}")
+    with app.store.read() as connection:
+        found = known_cluster(connection, cluster)
+    seen = explained(app, found, topic, partition, offset, end)
+    return unless_known(request, answer(Explanation.of(seen, cluster), seen.as_of_ms))

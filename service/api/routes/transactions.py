@@ -10,15 +10,12 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
 from sqlalchemy import Connection
 
-from service.api.http.answers import answer, answer_page
-from service.api.http.asked_id import Id, IdBase64, id_of, known_id
+from service.api.http.answers import KeptRoute, answer, answer_page
 from service.api.http.fields import text_of_time
-from service.api.http.kept import KeptRoute
 from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, unseal, write_cursor
-from service.api.http.parameters import Duration, bytes_of, only_known
+from service.api.http.parameters import Duration, Id, IdBase64, bytes_of, id_of, known_id, only_known
 from service.api.http.problems import describe
-from service.api.http.state import App
-from service.api.http.store import known_cluster
+from service.api.http.state import App, known_cluster
 from service.api.schemas.shape import extended
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms

@@ -22,9 +22,9 @@ from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNot
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
 from service.kafka import errors, permissions
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Topics, all_topics
 from service.kafka.errors import KafkaFailure
 from service.kafka.groups import list_groups
-from service.kafka.metadata import Topics, all_topics
 from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.kafka.share_groups import PROTOCOL_TYPE, isolation_levels, reports_offsets

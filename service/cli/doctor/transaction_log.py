@@ -10,9 +10,9 @@ from service.domain.doctor.cluster_report import ClockReport
 from service.domain.transaction_log.states import TOPIC, is_time
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaFailure
 from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
-from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.wire.batches import Batch, read_batches
 from service.wire.errors import DecodeError

@@ -9,9 +9,9 @@ from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout, topic_layout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
-from service.kafka.metadata import Leader, TopicLayout, topic_layout
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
 from service.kafka.producers import describe_producers
 from service.partition_log import walk_through

@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names

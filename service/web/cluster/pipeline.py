@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute
 from service.domain.findings.formatting import join_names
 from service.domain.source_state import COVERED_WITHIN_MS, SourceName
 from service.domain.transaction_log import states

@@ -10,7 +10,7 @@ from fastapi import Query as QueryParameter
 from pydantic import Field
 from sqlalchemy import Connection
 
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute
 from service.api.http.paging import foreign_cursor, seal, unseal
 from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.concurrency import run_in_threadpool
 
+from service.api.http.audit import LONGEST_REASON, SHORTEST_REASON, acknowledge, mute
 from service.api.http.parameters import unusable
 from service.api.http.state import App
-from service.api.http.writes import LONGEST_REASON, SHORTEST_REASON, acknowledge, mute
 from service.domain.duration_text import span_ms
 from service.store.mutes import Wish
 from service.views.addresses import finding_page
@@ -27,7 +27,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/clusters/{cluster}/findings/{finding}/mute")
 async def mute_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
-    """Mutes the finding and redirects (303) to its page. ProblemError as `service.api.http.writes.mute`, and 422 for
+    """Mutes the finding and redirects (303) to its page. ProblemError as `service.api.http.audit.mute`, and 422 for
     fields that cannot be."""
     fields = await _fields(request)
     reason = _reason(fields)
@@ -42,7 +42,7 @@ async def mute_finding(request: Request, app: App, cluster: str, finding: str) -
 @router.post("/clusters/{cluster}/findings/{finding}/acknowledge")
 async def acknowledge_finding(request: Request, app: App, cluster: str, finding: str) -> Response:
     """Acknowledges the finding and redirects (303) to its page. ProblemError as
-    `service.api.http.writes.acknowledge`, and 422 for a reason that cannot be."""
+    `service.api.http.audit.acknowledge`, and 422 for a reason that cannot be."""
     reason = _reason(await _fields(request))
     await run_in_threadpool(acknowledge, app, request, cluster, finding, reason)
     return RedirectResponse(finding_page(cluster, finding), 303)

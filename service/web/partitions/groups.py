@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute
 from service.domain.findings.catalogue import REPORTING
 from service.domain.findings.kinds import Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL

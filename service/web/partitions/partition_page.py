@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import APIRouter, Path, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.answers import REFRESH, KeptRoute
 from service.api.http.kafka import explained
-from service.api.http.kept import REFRESH, KeptRoute
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.http.state import state_of
 from service.domain.findings.finding import Finding

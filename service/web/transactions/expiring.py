@@ -8,7 +8,7 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Connection
 
-from service.api.http.kept import KeptRoute
+from service.api.http.answers import KeptRoute
 from service.api.http.parameters import Duration
 from service.domain.duration_text import span_ms
 from service.domain.findings.events import SINGLE_IDS, prefix_of

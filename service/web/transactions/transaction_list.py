@@ -9,8 +9,8 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy import Connection
 
+from service.api.http.answers import KeptRoute
 from service.api.http.fields import cluster_link
-from service.api.http.kept import KeptRoute
 from service.api.http.paging import read_cursor, write_cursor
 from service.api.http.parameters import only_known
 from service.api.schemas.transactions import State

@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy import Connection
 
-from service.api.http.asked_id import Id, IdBase64, id_of
+from service.api.http.answers import KeptRoute
 from service.api.http.fields import transaction_link
-from service.api.http.kept import KeptRoute
 from service.api.http.paging import foreign_cursor
-from service.api.http.parameters import only_known, unusable
+from service.api.http.parameters import Id, IdBase64, id_of, only_known, unusable
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL

@@ -10,12 +10,18 @@ from service.access import passwords
 from service.access.actions import Action
 from service.access.authenticator import KEYS_READ_EVERY_S, Authenticator
 from service.access.configuration import AuthConfig, Person
-from service.access.keys import PREFIX, StoredKey, digest_of, new_key, weakness_of
-from service.access.passwords import KEPT_S, Hashed, Passwords
+from service.access.passwords import KEPT_S, PREFIX, Hashed, Passwords, StoredKey, digest_of, new_key, weakness_of
 from service.access.principal import Principal, PrincipalKind, Role, parse_grants
-from service.access.refusals import LONGEST_WINDOW_S, Refusal, Refusals
-from service.access.refused import BadCredentials
-from service.access.slowdown import EACH_S, LONGEST_S, Slowdown, network_of
+from service.access.refusals import (
+    EACH_S,
+    LONGEST_S,
+    LONGEST_WINDOW_S,
+    BadCredentials,
+    Refusal,
+    Refusals,
+    Slowdown,
+    network_of,
+)
 from tests.helpers.access import HASHED, basic, bearer
 from tests.helpers.access import PASSWORD as RIGHT
 

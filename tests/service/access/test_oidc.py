@@ -18,7 +18,7 @@ from jwt.algorithms import ECAlgorithm
 from service.access.authenticator import Authenticator
 from service.access.configuration import AuthConfig, Oidc
 from service.access.principal import parse_grants
-from service.access.refused import BadCredentials
+from service.access.refusals import BadCredentials
 from tests.helpers.access import bearer, guarded
 
 ROLES = {"oncall": parse_grants(["operator@orders"]), "everybody": parse_grants(["viewer"])}

@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 
 from service.access.configuration import AuthConfig
 from service.access.hosts import AllowedHosts
-from service.access.keys import new_key
+from service.access.passwords import new_key
 from service.access.principal import parse_grants
-from service.access.slowdown import EACH_S
+from service.access.refusals import EACH_S
 from service.api.routes.events import Listening, SentEvent, stream_events
 from service.app import create_app
 from service.notifications.feed import Start

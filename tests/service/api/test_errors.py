@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
-from service.api.http.store import Store
+from service.api.http.state import Store
 from service.app import create_app
 from service.store.errors import StoreError
 from service.store.queries.clusters import find_cluster

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from fastapi import Request, Response
 
-from service.api.http.kept import KEPT_MS, Answers
+from service.api.http.answers import KEPT_MS, Answers
 from service.store.data_version import DataVersions
 from service.store.engine import open_reader
 from service.store.errors import StoreUnavailable

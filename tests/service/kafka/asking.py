@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import Producer
 
 from service.kafka.client import KafkaClient
-from service.kafka.metadata import TopicLayout, topic_layout
+from service.kafka.cluster import TopicLayout, topic_layout
 from tests.helpers.waiting import ANSWER_S, wait_for
 from tests.integration.producers import create_topic, open_producer
 

@@ -11,8 +11,8 @@ import pytest
 from deploy.demo.broker import Broker
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout, all_topics
 from service.kafka.ends import TIMEOUT_MS, Ends, EndsWatcher
-from service.kafka.metadata import TopicLayout, all_topics
 from tests.helpers.brokers import Cluster, connect
 from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
 from tests.integration.producers import open_producer, transact

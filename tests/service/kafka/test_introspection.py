@@ -10,11 +10,11 @@ from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import ONGOING
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout, all_topics
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
 from service.kafka.markers import write_marker
-from service.kafka.metadata import TopicLayout, all_topics
 from service.kafka.offsets import offset_at_time
 from service.kafka.producers import AT_ONCE, Producers, describe_owners, describe_producers
 from service.kafka.transactions import ListedId, list_transactions

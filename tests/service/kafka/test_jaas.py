@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.kafka import jaas
 from service.kafka.client import KafkaClient
+from service.kafka.client_properties import login
 from service.kafka.cluster import cluster_id
 from service.kafka.settings import ClientSettings
 from tests.helpers.acls import BrokerWithAcls, escaped
@@ -24,7 +24,7 @@ HARD = {
 
 
 def options(text: str) -> dict[str, str]:
-    return jaas.parse(f"{PLAIN} required {text}").options
+    return login.parse(f"{PLAIN} required {text}").options
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_what_is_in_quotes_is_read_as_java_does(text: str, password: str) -> Non
 
 
 def test_the_module_and_all_options() -> None:
-    login = jaas.parse(f'\n  {PLAIN} REQUIRED\n  username="scope" password="p"\n  tokenauth=true;\n')
-    assert login == jaas.Login(PLAIN, {"username": "scope", "password": "p", "tokenauth": "true"})
+    found = login.parse(f'\n  {PLAIN} REQUIRED\n  username="scope" password="p"\n  tokenauth=true;\n')
+    assert found == login.Login(PLAIN, {"username": "scope", "password": "p", "tokenauth": "true"})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_module_and_all_options() -> None:
 )
 def test_what_is_wrong_is_named_and_no_password(text: str, wrong: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(wrong)}$"):
-        jaas.parse(text)
+        login.parse(text)
 
 
 @pytest.mark.broker

@@ -10,9 +10,9 @@ from service.domain.transaction_log.states import COMPLETE_COMMIT, EXPIRED, ONGO
 from service.domain.worlds.transactions import LogHistory, Range
 from service.kafka import errors, fetch, log_history
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader
 from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.log_history import id_history
-from service.kafka.metadata import Leader
 from service.kafka.offsets import Offsets
 from tests.helpers.builders import transaction_log as build
 

@@ -19,11 +19,10 @@ from kafka.errors import KafkaConnectionError
 from deploy.demo.broker import Broker
 from service.kafka import client as client_module
 from service.kafka.client import KafkaClient
-from service.kafka.cluster import cluster_id
+from service.kafka.cluster import TopicLayout, cluster_id, topic_layout
 from service.kafka.connections import Connections
 from service.kafka.ends import EndsWatcher
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.metadata import TopicLayout, topic_layout
 from service.kafka.settings import ClientSettings
 from tests.helpers.brokers import Cluster
 from tests.helpers.certificates import Authority

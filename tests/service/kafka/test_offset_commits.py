@@ -10,9 +10,9 @@ import pytest
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.kafka import errors, fetch, offset_commits
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import Fetched, PartitionFetch
-from service.kafka.metadata import Leader
 from service.kafka.offset_commits import CommitsRead, SearchRange, read_commits
 from service.wire.offset_keys import OffsetKey
 from tests.helpers.builders.batches import COMMIT, GZIP, TRANSACTIONAL, Rec, batch, control_batch

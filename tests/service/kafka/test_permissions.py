@@ -8,11 +8,11 @@ import pytest
 
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout, all_topics
 from service.kafka.ends import Ends, EndsWatcher
 from service.kafka.group_descriptions import describe_groups
 from service.kafka.groups import committed
 from service.kafka.markers import write_marker
-from service.kafka.metadata import Leader, TopicLayout, all_topics
 from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
 from tests.helpers.acls import BrokerWithAcls, topic

@@ -8,9 +8,9 @@ import pytest
 
 from service.kafka import fetch
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader
 from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.log_range import BatchesRead, batches_between
-from service.kafka.metadata import Leader
 from tests.helpers.builders.batches import COMMIT, TRANSACTIONAL, Rec, batch, control_batch
 
 PID = 7

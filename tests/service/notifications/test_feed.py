@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from sqlalchemy import event
 
-from service.api.http.store import Store
+from service.api.http.state import Store
 from service.notifications import feed
 from service.notifications.feed import AllPlacesTaken, EventFeed
 from service.store.engine import open_reader

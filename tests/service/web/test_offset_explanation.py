@@ -17,7 +17,7 @@ from service.domain.findings.lost_records import EndedBy, LostRecords, lost_reco
 from service.domain.findings.rules import Rule
 from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
 from service.domain.partitions.offset_spans import SpanBuilder
-from service.kafka.metadata import Leader
+from service.kafka.cluster import Leader
 from service.views.partitions import offsets_reading
 from service.views.partitions.offsets_reading import Place
 from service.web.partitions.explanation import Asked, asked

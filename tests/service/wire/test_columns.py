@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service.wire import checksums, scalar, vectors
+from service.wire import batches, scalar, vectors
 from service.wire.columns import RAW_LIMIT, TOMBSTONE, UNDECODABLE, VALUE, Chunk, Reject, decode
 from tests.helpers.builders import transaction_log as build
 from tests.helpers.builders.batches import COMMIT, GZIP, LOG_APPEND_TIME, Rec, batch, control_batch
@@ -43,7 +43,7 @@ def test_both_forms_are_equal_on_any_log(seed: int) -> None:
 @given(st.integers(0, 2**64))
 @settings(max_examples=100)
 def test_and_where_blocks_begin_and_end_changes_nothing(seed: int) -> None:
-    with patch.object(vectors, "BLOCK", 2), patch.object(checksums, "BLOCK", 300):
+    with patch.object(vectors, "BLOCK", 2), patch.object(batches, "BLOCK", 300):
         assert_same_as_scalar(random_chunks(seed))
 
 
@@ -230,4 +230,4 @@ def test_checksums_of_many_batches_at_once(wrong: list[int]) -> None:
     size = np.array([len(piece) for piece in pieces])
     data = np.frombuffer(b"".join(pieces), np.uint8)
     crc = np.array([int.from_bytes(piece[17:21], "big") for piece in pieces], np.uint32)
-    assert np.flatnonzero(checksums.wrong(data, np.cumsum(size) - size, size, crc)).tolist() == wrong
+    assert np.flatnonzero(batches.wrong(data, np.cumsum(size) - size, size, crc)).tolist() == wrong

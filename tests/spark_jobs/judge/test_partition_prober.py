@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from service.domain.worlds.facts import EntryQuery
+from service.kafka.cluster import Leader
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable, PartitionUnavailable
 from service.kafka.leader_check import CheckedPartition
-from service.kafka.metadata import Leader
 from service.kafka.producers import ActiveProducer
 from service.kafka.settings import ClientSettings
 from spark_jobs.judge import partition_prober

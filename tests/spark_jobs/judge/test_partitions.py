@@ -19,10 +19,10 @@ from service.domain.transaction_log.facts import Participants
 from service.domain.worlds.facts import Batches, EntryFacts, FirstBatch
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.transactions import Epochs, LogHistory
+from service.kafka.cluster import Leader
 from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
-from service.kafka.metadata import Leader
 from service.kafka.producers import ActiveProducer
 from service.store.audit import Attempt, record
 from service.store.engine import open_reader

@@ -11,8 +11,8 @@ from service.domain.findings.blocked_group import UnreadCommits
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, STALLED_AFTER_MS, LsoSample
 from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.offset_commits import Commits, CommitsRead, SearchRange
 from service.wire.offset_keys import OffsetKey
 from spark_jobs.judge import pending_offsets

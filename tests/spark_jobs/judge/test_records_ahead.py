@@ -8,8 +8,8 @@ import pytest
 
 from service.domain.partitions.blocked_groups import IsolationLevel, LsoSample
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.metadata import Leader, TopicLayout
 from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge import records_ahead
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers

@@ -9,9 +9,9 @@ import pytest
 from service.domain.reasons.unread import DESCRIBE, ErrorText
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka import errors
+from service.kafka.cluster import Leader, TopicLayout, Topics
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_requests import MEASURE_EVERY_MS
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence

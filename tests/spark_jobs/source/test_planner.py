@@ -13,8 +13,8 @@ from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import NO_LEADER, Gap, RangeRead
 from service.kafka import errors
 from service.kafka.client import KafkaClient
+from service.kafka.cluster import TopicLayout
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.metadata import TopicLayout
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import planner as planning
 from spark_jobs.source.admission import Limits

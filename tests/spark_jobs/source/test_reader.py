@@ -11,9 +11,9 @@ import pytest
 from service.domain.reasons.unread import ErrorAnswer, PartitionsUnreadable
 from service.domain.transaction_log.facts import LogBatch, RangeRead
 from service.kafka import errors
+from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import Fetched, PartitionFetch
-from service.kafka.metadata import Leader, TopicLayout
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import reader

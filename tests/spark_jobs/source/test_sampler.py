@@ -12,9 +12,9 @@ from service.domain.reasons.unread import DESCRIBE, NoLeader, UnresponsiveBroker
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.domain.worlds.order import LogEnd, decode
 from service.kafka import errors
+from service.kafka.cluster import Leader, TopicLayout, Topics
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.metadata import Leader, TopicLayout, Topics
 from spark_jobs.source import sampler as sampling
 from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import Listing
