@@ -28,6 +28,7 @@ from service.access.hosts import AllowedHosts
 from service.access.principal import ANYBODY, Principal
 from service.access.refusals import LONGEST_S, BadCredentials, Counted, Refusal, Refusals, Slowdown
 from service.api.http.kafka import OwnThreads
+from service.api.http.principals import UNKNOWN, address_of, principal_of, set_principal
 from service.api.http.problems import (
     NOT_ALLOWED,
     NOT_AUTHENTICATED,
@@ -36,7 +37,6 @@ from service.api.http.problems import (
     ProblemError,
     describe,
 )
-from service.api.http.state import UNKNOWN, address_of, principal_of, set_principal
 from service.store.errors import StoreError
 from service.store.escaped_text import printable
 

@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.principal import Grant
 from service.api.http.fields import text_of_time
-from service.api.http.state import principal_of, state_of
+from service.api.http.principals import principal_of
+from service.api.http.state import state_of
 from service.api.schemas.shape import Page, Shape, to_json
 from service.store.data_version import DataVersion, DataVersions
 

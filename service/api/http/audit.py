@@ -14,8 +14,9 @@ from service.access.actions import Action, Outcome
 from service.access.refusals import Counted
 from service.api.http.fields import text_of_clock
 from service.api.http.parameters import unusable
+from service.api.http.principals import address_of, principal_of
 from service.api.http.problems import NO_SUCH_FINDING, NOT_NOW, ProblemError
-from service.api.http.state import AppState, address_of, known_cluster, principal_of
+from service.api.http.state import AppState, known_cluster
 from service.clock import wall_clock_ms
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from service.api.http.principals import principal_of
 from service.api.http.security import HEADERS
-from service.api.http.state import principal_of
 from service.store.errors import StoreError
 
 MEDIA_TYPE: Final = "application/problem+json"

@@ -1,5 +1,5 @@
-"""What the handlers of one application share (they take it as a parameter: `app: App`), the service's access to the
-store, and who sent a request.
+"""The state that the handlers of one application share, and the service's access to the store. Handlers take the state
+as a parameter: `app: App`.
 """
 
 from __future__ import annotations
@@ -7,14 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from starlette.types import Scope
 
-from service.access.principal import Principal, PrincipalKind, Role
 from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError
 from service.store.errors import StoreUnavailable
 from service.store.queries import clusters
@@ -98,32 +96,3 @@ def known_cluster(connection: Connection, name: str) -> ClusterRow:
             404, NO_SUCH_CLUSTER, f"there is no cluster {name!r}", for_all=f"; the store knows: {names or 'none'}"
         )
     return found
-
-
-_PRINCIPAL: Final = "txnscope.principal"
-
-UNKNOWN: Final = Principal("", PrincipalKind.NOBODY, frozenset())
-"""The sender before anything is known of them: may do nothing."""
-
-
-def set_principal(scope: Scope, principal: Principal) -> None:
-    scope[_PRINCIPAL] = principal
-
-
-def principal_of(request: Request) -> Principal:
-    """Returns who sent the request."""
-    principal = request.scope.get(_PRINCIPAL, UNKNOWN)
-    assert isinstance(principal, Principal)
-    return principal
-
-
-def address_of(scope: Scope) -> str:
-    """Returns the address that the connection comes from: a proxy's, if there is one before us."""
-    client = scope.get("client")
-    return str(client[0]) if client else "unknown"
-
-
-def sees_service(request: Request, *, is_on: bool) -> bool:
-    """Returns whether the sender may see what is about no cluster: an admin everywhere, and everybody where nobody has
-    to say who they are (not `is_on`)."""
-    return principal_of(request).may(Role.ADMIN, None) or not is_on

@@ -11,8 +11,9 @@ from fastapi import Query as QueryParameter
 from service.api.http.answers import KeptRoute, answer_page
 from service.api.http.paging import LIMIT, Cursor, Limit, seal, unseal
 from service.api.http.parameters import only_known
+from service.api.http.principals import sees_service
 from service.api.http.problems import describe
-from service.api.http.state import App, known_cluster, sees_service
+from service.api.http.state import App, known_cluster
 from service.api.schemas.access import ActionWord, AuditEntries, AuditEntry, OutcomeWord
 from service.store.audit_events import AuditSelection, read_page
 

@@ -11,8 +11,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from service.api.http.answers import KeptRoute, answer, answer_page
 from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut
 from service.api.http.parameters import only_known
+from service.api.http.principals import principal_of
 from service.api.http.problems import describe
-from service.api.http.state import App, known_cluster, principal_of
+from service.api.http.state import App, known_cluster
 from service.api.schemas.clusters import Cluster, Clusters, CoordinatorPartition, Coordinators
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import EXPIRED, OPEN

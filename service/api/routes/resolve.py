@@ -17,8 +17,9 @@ from service.access.actions import Action, Outcome
 from service.api.http.audit import event_of, record_event
 from service.api.http.fields import text_of_clock
 from service.api.http.parameters import only_known
+from service.api.http.principals import address_of, principal_of
 from service.api.http.problems import KAFKA_UNAVAILABLE, NO_SUCH_FINDING, NOT_NOW, ProblemError, describe
-from service.api.http.state import App, address_of, known_cluster, principal_of
+from service.api.http.state import App, known_cluster
 from service.api.schemas.findings import Resolution
 from service.api.schemas.shape import to_json
 from service.clock import wall_clock_ms

@@ -10,7 +10,8 @@ from fastapi import Query as QueryParameter
 from service.access.actions import Action
 from service.api.http.answers import KeptRoute
 from service.api.http.parameters import only_known
-from service.api.http.state import App, sees_service
+from service.api.http.principals import sees_service
+from service.api.http.state import App
 from service.api.schemas.access import ActionWord
 from service.store.audit_events import AuditSelection, read_page
 from service.store.mutes import read_mutes

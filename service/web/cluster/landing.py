@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 from service.api.http.access import require_cluster
 from service.api.http.answers import KeptRoute
 from service.api.http.fields import API
+from service.api.http.principals import principal_of
 from service.api.http.problems import RETRY_AFTER_S
-from service.api.http.state import App, known_cluster, principal_of
+from service.api.http.state import App, known_cluster
 from service.store.errors import StoreError
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow

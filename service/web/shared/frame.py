@@ -10,7 +10,8 @@ from fastapi import Request
 from sqlalchemy import Connection
 
 from service.access.principal import Role
-from service.api.http.state import AppState, known_cluster, principal_of, state_of
+from service.api.http.principals import principal_of
+from service.api.http.state import AppState, known_cluster, state_of
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
 from service.domain.reasons.reason import Reason
