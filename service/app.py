@@ -44,8 +44,7 @@ from service.metrics.requests import HttpMetrics
 from service.notifications.feed import EventFeed
 from service.processes.lifeline import BEAT_EVERY_S
 from service.store import api_keys
-from service.store.data_version import DataVersions
-from service.store.engine import open_reader
+from service.store.engine import DataVersions, open_reader
 from service.web.shared.render import answer_errors_of_pages
 
 _MAX_BODY: Final = 1_000_000
@@ -106,8 +105,8 @@ def _routes() -> list[BaseRoute]:
     CPU."""
     everything = APIRouter()
     for room in (
-        *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.router),
-        *(partitions.offsets, ledger.router, resolve.router, mutes.router, audit.router, mutes.acknowledgements),
+        *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
+        *(partitions.router, ledger.router, resolve.router, mutes.router, audit.router, mutes.acknowledgements),
         mutes.lists,
     ):
         everything.include_router(room, prefix=API)

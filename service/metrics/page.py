@@ -25,8 +25,8 @@ from service.metrics.families import clusters, coordinators, findings, groups, p
 from service.metrics.requests import RequestMetrics
 from service.metrics.series import Distribution, Series, bounded, durations
 from service.store.errors import StoreError
-from service.store.label_text import label_text
-from service.store.schema_check import SchemaCheck
+from service.store.escaped_text import label_text
+from service.store.migrate import SchemaCheck
 from service.views.cluster.metric_facts import ClusterFacts, all_facts
 
 log = logging.getLogger(__name__)

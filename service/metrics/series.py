@@ -93,7 +93,7 @@ def durations(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def _distribution(counters: Mapping[tuple[str, str], int], kind: str, outcomes: tuple[str, ...]) -> Distribution:
-    """Returns a histogram from the counters of `service.store.writers.counters`, summed over the outcomes."""
+    """Returns a histogram from the counters of `service.store.writers.history`, summed over the outcomes."""
 
     def total(label: str) -> int:
         return sum(counters.get((f"{kind}_ms_{outcome}", label), 0) for outcome in outcomes)

@@ -1,14 +1,21 @@
-r"""Text for the bytes of the log that people can read, search and copy.
+r"""Text for the bytes of the log that people can read, search and copy; keys of transactional.ids in the store; labels
+of metrics.
 
 There are two notations. Transactional ids (`display_id`) have `\u{9}` for a character and `\x{ff}` for a byte that is
 no UTF-8; no two ids look alike, and a real id hardly ever contains this notation. Other names and whole lines
 (`printable`) have Python's notation, `\t` and `\x85`.
+
+A B-tree may hold no more than 2,704 bytes a row; an id of Kafka's may have 32,767, a topic beside it 249.
+
+Prometheus keeps every label in memory, once a series, and some of its stores refuse a sample whose labels are longer
+than a few kilobytes. Kafka allows 32,767 bytes for an id or a group, and escapes make six of one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Final
 
 _NOTATION: Final = r"(?:x\{([0-9a-fA-F]{2})\}|u\{([0-9a-fA-F]{1,6})\})"
@@ -128,3 +135,71 @@ def _encoded(texts: list[str]) -> Iterator[bytes]:
             yield text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             continue
+
+
+KEY_ID_BYTES: Final = 1_024
+"""Number of bytes of an id that its key keeps. An id, or a prefix of one, that is no longer than this is its own
+key."""
+
+_MARK: Final = b"\xff"  # never part of UTF-8, so in no id that a coordinator writes
+_CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size
+
+
+def id_key(transactional_id: bytes) -> bytes:
+    """Returns the id itself; for a long one its beginning, 0xff and the digest of the whole. The key of a key is that
+    key."""
+    if len(transactional_id) <= KEY_ID_BYTES or is_cut(transactional_id):
+        return transactional_id
+    return transactional_id[:KEY_ID_BYTES] + _MARK + sha256(transactional_id).digest()
+
+
+def is_cut(key: bytes) -> bool:
+    """Returns whether the key is a shortened id."""
+    return len(key) == _CUT_LENGTH and key.startswith(_MARK, KEY_ID_BYTES)
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """Returns the smallest bytes above all that begin with `prefix`; None where there are none (all 0xff)."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def full_id(key: bytes, display: str) -> bytes:
+    """Returns the id behind a key, read from its display text and verified by the digest. Where the text does not give
+    that id, returns the key itself, which finds the id as well."""
+    if not is_cut(key):
+        return key
+    return next((reading for reading in possible_ids(display) if id_key(reading) == key), key)
+
+
+LABEL_BYTES: Final = 256
+"""Bytes of UTF-8 that a label holds at most."""
+
+DIGEST_DIGITS: Final = 8
+
+_ELLIPSIS: Final = "…"
+_KEPT_BYTES: Final = LABEL_BYTES - len(_ELLIPSIS.encode()) - DIGEST_DIGITS
+_ALWAYS_FITS: Final = LABEL_BYTES // 4  # characters: none has more than four bytes
+_CUT: Final = re.compile(rf"(?s)(.+){_ELLIPSIS}[0-9a-f]{{{DIGEST_DIGITS}}}")
+_UNFINISHED: Final = re.compile(r"\\(?:[ux](?:\{[0-9a-f]*)?)?\Z")
+"""Matches the beginning of an escape of `service.store.escaped_text` that the cut has parted from its end."""
+
+
+def label_text(text: str) -> str:
+    """Returns the text as a label: itself, or if it is longer than LABEL_BYTES its first part, `…` and digits of the
+    SHA-256 of the whole, so that two long texts stay two labels."""
+    if len(text) <= _ALWAYS_FITS:
+        return text
+    whole = text.encode()
+    if len(whole) <= LABEL_BYTES:
+        return text
+    return whole[:_KEPT_BYTES].decode(errors="ignore") + _ELLIPSIS + sha256(whole).hexdigest()[:DIGEST_DIGITS]
+
+
+def kept_part(label: str) -> str | None:
+    """Returns the first part of a label that `label_text` has cut, up to the last whole escape; None if the text cannot
+    be such a label."""
+    found = _CUT.fullmatch(label)
+    if found is None or not _KEPT_BYTES - 4 < len(found[1].encode()) <= _KEPT_BYTES:
+        return None
+    return _UNFINISHED.sub("", found[1])

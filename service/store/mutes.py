@@ -1,19 +1,25 @@
-"""Mutes that operators set: a reason, an end, and the findings they are for. Rows stay, so that the audit is whole."""
+"""What operators say about findings: mutes, each with a reason and an end, and acknowledgements of findings that stay
+until somebody has seen them. The service writes both.
+
+Acknowledgements of findings that stay until somebody has seen them. The service adds them; the judge, which alone
+writes findings, resolves what they cover.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from service.domain.findings.finding import Finding
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
+from service.domain.findings.finding import Acknowledgement, Finding
 from service.store import audit_events
 from service.store.audit_events import AuditEvent
 from service.store.escaped_text import display_id, printable
-from service.store.schema import mutes
+from service.store.schema import acknowledgements, mutes
 
 MOST: Final = 1_000
 """Mutes of a cluster that are in effect at once."""
@@ -111,3 +117,39 @@ def _mute(row: Row[tuple[object, ...]]) -> Mute:
     values = row._mapping
     wish = Wish(*(values[name] for name in Wish._fields))
     return Mute(values["id"], wish, values["set_at_ms"], values["set_by"])
+
+
+_A: Final = acknowledgements.c
+
+
+def acknowledge(
+    connection: Connection, cluster_id: int, finding: Finding, reason: str, event: AuditEvent
+) -> Acknowledgement:
+    """Adds the acknowledgement of all that the finding has counted so far, and `event` to the audit."""
+    given = Acknowledgement(event.at_ms, event.who, printable(reason))
+    values = {"finding_id": finding.id, "count": finding.count, **given._asdict()}
+    connection.execute(insert(acknowledgements).values(cluster_id=cluster_id, **values))
+    audit_events.add(connection, cluster_id, event)
+    return given
+
+
+def with_acknowledgements(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
+    """Returns the findings, each with the newest acknowledgement that covers it."""
+    theirs = read_acknowledgements(connection, cluster_id, [one for one in found if one.kind in UNTIL_ACKNOWLEDGED])
+    return [replace(one, acknowledgement=theirs[one.id]) if one.id in theirs else one for one in found]
+
+
+def read_acknowledgements(
+    connection: Connection, cluster_id: int, found: Collection[Finding]
+) -> dict[str, Acknowledgement]:
+    """Returns, by finding, the newest acknowledgement that covers all that it has counted; without one it is absent.
+    The comparison is of numbers, never of two machines' clocks."""
+    if not found:
+        return {}
+    counts = {one.id: one.count for one in found}
+    rows = connection.execute(
+        select(_A.finding_id, _A["count"], _A.at_ms, _A.by, _A.reason)
+        .where(_A.cluster_id == cluster_id, _A.finding_id.in_(counts))
+        .order_by(_A.id)
+    )
+    return {row[0]: Acknowledgement(*row[2:]) for row in rows if row[1] >= counts[row[0]]}

@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from service.web import goto, guide
-from service.web.cluster import audit, landing, overview, pipeline
+from service.web.cluster import audit, overview, pipeline
 from service.web.findings import finding_list, forms
-from service.web.partitions import groups, partition_list, partition_page
+from service.web.partitions import partition_list, partition_page
 from service.web.transactions import expiring, transaction_list, transaction_page
 
 ROOMS: Final = (
-    landing,
-    goto,
     overview,
+    goto,
     finding_list,
     forms,
     partition_list,
     partition_page,
-    groups,
     expiring,
     pipeline,
     audit,

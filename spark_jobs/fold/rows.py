@@ -30,7 +30,7 @@ from service.domain.transaction_log.facts import (
     Run,
     Step,
 )
-from service.store.id_key import KEY_ID_BYTES
+from service.store.escaped_text import KEY_ID_BYTES
 from service.wire.transaction_log import decode_value
 from spark_jobs.fold.decisions import decisions_from_rows
 from spark_jobs.fold.transaction_log import Folded, Runs

@@ -9,8 +9,8 @@ from sqlalchemy import Engine
 from service.domain.source_state import SourceName
 from service.store.lease import Lease, check
 from service.store.progress import keep_topics
-from service.store.writers.ledger import LedgerWriter
 from service.store.writers.marker_audit import forget_all, forget_untailed
+from service.store.writers.partitions import LedgerWriter
 from spark_jobs.first_read import log_position
 from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.runtime.error_summary import store_failures

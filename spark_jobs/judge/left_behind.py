@@ -17,7 +17,7 @@ from service.domain.findings.log_expanded import LeftBehind, LeftBehindIds, expa
 from service.domain.findings.open_too_long import is_overdue
 from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.states import EXPIRED, ONGOING
-from service.store.id_key import full_id
+from service.store.escaped_text import full_id
 from service.store.queries import judge_inputs
 from spark_jobs.judge.coordinator_prober import LeftBehindAnswer
 

@@ -17,7 +17,7 @@ from service.domain.applications import (
     of_same_job,
     sibling_names,
 )
-from service.store.queries.applications import behaviours
+from service.store.queries.transactions import behaviours
 
 IDS_AT_ONCE: Final = 10
 """Ids that are looked up in a round, with some ten siblings each."""

@@ -16,7 +16,7 @@ from service.domain.partitions.open_entries import Entry, Owner
 from service.domain.partitions.state import PartitionState
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
-from service.store import audit
+from service.store import audit_events
 from service.store.escaped_text import display_id
 from service.store.queries.owners import owners
 from service.views.partitions.judged import JudgedEntry
@@ -50,11 +50,11 @@ def how_it_ended(
     closed_ms = case.apply_closed(seen)
     known = owners(connection, cluster_id, [entry.producer_id]).get(entry.producer_id, [])
     owner = known[0] if known else None
-    attempts = audit.of_subject(
+    attempts = audit_events.of_subject(
         connection, cluster_id, entry.topic, entry.partition, entry.producer_id, entry.start_offset
     )
     first = found.markers[0].is_commit if found.markers else None
-    if (by_us := audit.is_marker_ours(attempts, first, seen.asked_at_ms)) is None:
+    if (by_us := audit_events.is_marker_ours(attempts, first, seen.asked_at_ms)) is None:
         return None
     how = resolution_of(
         entry,

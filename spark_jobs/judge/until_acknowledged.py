@@ -13,7 +13,7 @@ from service.domain.findings.finding import Finding, Key, Observation
 from service.domain.findings.kinds import Resolution
 from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.torn import torn
-from service.store.acknowledgements import read_acknowledgements
+from service.store.mutes import read_acknowledgements
 from service.store.queries import marker_audit
 
 

@@ -20,8 +20,8 @@ from service.domain.transaction_log.facts import Decided, LogBatch, LogRecord, P
 from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine, open_reader
-from service.store.writers.ledger import LedgerWriter
 from service.store.writers.marker_audit import MarkerAuditWriter
+from service.store.writers.partitions import LedgerWriter
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.judge.marker_audit import MarkerAuditor
 from tests.helpers.postgres import Postgres

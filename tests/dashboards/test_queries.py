@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from service.domain.transaction_log import states
-from service.store.writers.counters import count_detection
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.history import count_detection
 from tests.dashboards.boards import FILES, Json, load
 from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition

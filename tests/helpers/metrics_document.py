@@ -20,9 +20,9 @@ from service.metrics.families import CAUSES, REASONS
 from service.metrics.page import KEPT_MS, SERIES_LIMIT
 from service.store import clusters
 from service.store.engine import open_reader
-from service.store.label_text import DIGEST_DIGITS, LABEL_BYTES
-from service.store.writers.counters import count_batch, count_detection
+from service.store.escaped_text import DIGEST_DIGITS, LABEL_BYTES
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.history import count_batch, count_detection
 from service.views.cluster.metric_facts import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
 from tests.helpers.paths import ROOT

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from deploy.demo.broker import Broker
 from service.domain.applications import LEADER, PER_PARTITION, PER_TASK, Application, Framework, application_of
 from service.domain.transaction_log import states
-from service.store.queries.applications import behaviours
+from service.store.queries.transactions import behaviours
 from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.client import READY, Client
 from tests.clients.connect_worker import CONNECTORS, FENCED_WITH_MS, GROUP, ROUNDS, TASK_IDS, Worker

@@ -23,7 +23,7 @@ from service.api.http.fields import text_of_time
 from service.api.http.principals import principal_of
 from service.api.http.state import state_of
 from service.api.schemas.shape import Page, Shape, to_json
-from service.store.data_version import DataVersion, DataVersions
+from service.store.engine import DataVersion, DataVersions
 
 ETAG_MOVES_EVERY_MS: Final = 5_000
 

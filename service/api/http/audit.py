@@ -20,7 +20,7 @@ from service.api.http.state import AppState, known_cluster
 from service.clock import wall_clock_ms
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Acknowledgement, Finding
-from service.store import acknowledgements, audit_events, mutes
+from service.store import audit_events, mutes
 from service.store.audit_events import AuditEvent
 from service.store.engine import API_WAIT_S, open_engine
 from service.store.errors import StoreError
@@ -110,7 +110,7 @@ def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, 
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding_id[:64]!r}")
         if (why := _why_not(one)) is not None:
             raise ProblemError(409, NOT_NOW, why)
-        return acknowledgements.acknowledge(connection, found.id, one, reason, event)
+        return mutes.acknowledge(connection, found.id, one, reason, event)
 
 
 def _why_not(finding: Finding) -> str | None:

@@ -20,7 +20,7 @@ from service.domain.duration_text import span_ms
 from service.domain.partitions import ledger
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
 from service.store.escaped_text import printable
-from service.store.queries import ledger as read_ledger
+from service.store.queries import partitions as read_ledger
 from service.store.queries.clusters import ClusterRow
 from service.store.queries.history import owner_at, read_owners
 

@@ -30,8 +30,8 @@ from service.remediation import marker
 from service.remediation.marker import Unanswered
 from service.remediation.refused import Refused
 from service.remediation.way_out import WayOut, steps, way_out
-from service.store import audit
-from service.store.audit import Attempt
+from service.store import audit_events
+from service.store.audit_events import Attempt
 from service.store.engine import API_WAIT_S, open_engine
 from service.store.errors import StoreError
 from service.store.queries import findings
@@ -112,7 +112,7 @@ def _wait_for_store(url: str) -> None:
     could not be written within API_WAIT_S."""
     engine = open_engine(url, must_exist=True, wait_s=API_WAIT_S)
     try:
-        audit.wait_until_writable(engine)
+        audit_events.wait_until_writable(engine)
     finally:
         engine.dispose()
 
@@ -138,7 +138,7 @@ def _write(
         outcome=Outcome.BEGUN,
     )
     engine = open_engine(store_url, must_exist=True)
-    record = partial(audit.record, engine, cluster.id, address=address_of(request.scope))
+    record = partial(audit_events.record_attempt, engine, cluster.id, address=address_of(request.scope))
     try:
         record(attempt)
         _send(lambda: marker.write(client, way), attempt, record)

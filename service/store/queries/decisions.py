@@ -16,7 +16,7 @@ from service.domain.transaction_log.causes import Cause, CauseCode, Confidence, 
 from service.domain.transaction_log.minutes import MINUTE_MS
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.transaction_log.transitions import SLOW_MARKERS_MS
-from service.store.id_key import id_key
+from service.store.escaped_text import id_key
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
 from service.store.schema import data_gaps, findings, id_minutes, transactional_ids, transitions

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, TextClause, and_, func, or_, select, text
 
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS
-from service.store.id_key import id_key
+from service.store.escaped_text import id_key
 from service.store.queries.transactions import full_row
 from service.store.rows.ids import IdRow
 from service.store.schema import CAN_EXPIRE, HAS_EXPIRED, transactional_ids

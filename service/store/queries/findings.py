@@ -10,10 +10,8 @@ from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.store.acknowledgements import with_acknowledgements
-from service.store.escaped_text import possible_ids_of
-from service.store.id_key import id_key
-from service.store.mutes import with_mutes
+from service.store.escaped_text import id_key, possible_ids_of
+from service.store.mutes import with_acknowledgements, with_mutes
 from service.store.queries.transactions import full_ids
 from service.store.rows.findings import finding_of
 from service.store.schema import findings, findings_truncated

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, and_, exists, false, func, select, tu
 from service.domain.transaction_log import timeline
 from service.domain.transaction_log.states import EXPIRED
 from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor
-from service.store.id_key import full_id, id_key
+from service.store.escaped_text import full_id, id_key
 from service.store.queries.clusters import EndedCounts
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Column, ColumnElement, Select, func, or_, select
 
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS, OPEN
-from service.store.escaped_text import part_displays, possible_ids_of
-from service.store.id_key import KEY_ID_BYTES, prefix_end
+from service.store.escaped_text import KEY_ID_BYTES, part_displays, possible_ids_of, prefix_end
 from service.store.schema import open_participants, transactional_ids
 
 _T = transactional_ids.c

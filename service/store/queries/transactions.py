@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, select
 
-from service.domain.transaction_log.states import OPEN
+from service.domain.applications import IN_USE, INITS_KEPT, Behaviour, Init
+from service.domain.transaction_log.causes import CauseCode
+from service.domain.transaction_log.states import COMPLETE_ABORT, EMPTY, OPEN, PREPARE_ABORT, UNKNOWN
 from service.store.backends import backend_of
-from service.store.escaped_text import possible_ids_of
-from service.store.id_key import KEY_ID_BYTES, full_id, id_key, is_cut
-from service.store.label_text import kept_part, label_text
+from service.store.escaped_text import KEY_ID_BYTES, full_id, id_key, is_cut, kept_part, label_text, possible_ids_of
 from service.store.queries.transaction_pages import (
     SORTS,
     ByTime,
@@ -29,7 +29,7 @@ from service.store.queries.transaction_pages import (
     wanted_parts,
 )
 from service.store.rows.ids import IdRow
-from service.store.schema import open_participants, transactional_ids
+from service.store.schema import open_participants, transactional_ids, transitions
 
 _T, _O = transactional_ids.c, open_participants.c
 _PARTICIPANTS = (
@@ -221,3 +221,50 @@ def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> b
     only_prefix = Selection(selection.states, selection.prefix[:KEY_ID_BYTES])
     fits = select(_T.transactional_id).where(_T.cluster_id == cluster_id, *filters(cluster_id, only_prefix))
     return connection.execute(fits.offset(_WIDE - 1).limit(1)).first() is not None
+
+
+HISTORY_READ: Final = 50
+"""Rows of an id's history that are searched for InitProducerIds: with full history, every step has one."""
+
+_ABORTS: Final = (_T.aborts_client, _T.aborts_timeout, _T.aborts_fenced, _T.aborts_admin, _T.aborts_unattributed)
+_IDS = select(
+    _T.transactional_id,
+    _T.display,
+    _T.state,
+    _T.timeout_ms,
+    _T.client_transaction_version,
+    _T.last_update_ms,
+    _T.last_outcome,
+    _T.abort_cause,
+    (_T.commits + sum(_ABORTS, start=0)).label("ends"),
+)
+_S = transitions.c
+
+
+def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
+    """Returns the use of those of the ids that exist. Reads at most HISTORY_READ rows of history of each."""
+    found = connection.execute(_IDS.where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids)))
+    return [
+        Behaviour(
+            row.display,
+            row.timeout_ms,
+            row.client_transaction_version,
+            _inits(connection, cluster_id, row.transactional_id),
+            IN_USE if row.state in OPEN or row.state == UNKNOWN else row.last_update_ms if row.last_outcome else None,
+            row.ends,
+            row.last_outcome in (PREPARE_ABORT, COMPLETE_ABORT)
+            and row.abort_cause in (CauseCode.TIMEOUT, CauseCode.FENCED),
+        )
+        for row in found.all()
+    ]
+
+
+def _inits(connection: Connection, cluster_id: int, one: bytes) -> tuple[Init, ...]:
+    newest = (
+        select(_S.at_ms, _S.producer_epoch, _S.to_state)
+        .where(_S.cluster_id == cluster_id, _S.transactional_id == one)
+        .order_by(_S.generation.desc(), _S.offset.desc())
+        .limit(HISTORY_READ)
+    )
+    found = [Init(row.at_ms, row.producer_epoch) for row in connection.execute(newest) if row.to_state == EMPTY]
+    return tuple(reversed(found[:INITS_KEPT]))

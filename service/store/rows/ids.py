@@ -1,17 +1,27 @@
-"""The row of an id, and how new runs of the id change it. Pure."""
+"""The row of an id: how new runs of the id change it, rows of ids that a first read meets, and rows of ids with records
+in several partitions of the log. Pure.
+
+Partitions that are added to the log leave records behind: the coordinator of an id is the leader of the partition to
+which the id hashes now (`service.domain.transaction_log.coordinator_partition`). The row of `transactional_ids` is the
+one that counts, with the counts of all of them; the others are in `left_behind_records`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
-from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Run
+from service.domain.transaction_log.coordinator_partition import coordinator_partition
+from service.domain.transaction_log.facts import NO_ID, NO_RECORD, Array, LogRecord, LoneRuns, Records, Run
 from service.domain.transaction_log.id_delta import IdDelta
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
-from service.store.escaped_text import display_id
-from service.store.id_key import is_cut
+from service.domain.transaction_log.states import EXPIRED
+from service.store.escaped_text import display_id, full_id, is_cut
 
 
 class IdRow(NamedTuple):
@@ -128,3 +138,110 @@ def _newest_decodable(runs: Sequence[Run]) -> LogRecord | None:
             if record.state < states.EXPIRED:
                 return record
     return None
+
+
+_NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None, None)
+"""The columns of `transactional_ids` from `commits` on."""
+
+
+def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
+    """Returns the rows of `transactional_ids`: for each id what `rows.ids.new_row` returns of its run, and of no stored
+    row."""
+    first, last = runs.first, runs.last
+    # a tombstone, or a record that cannot be decoded, has no facts about the id
+    has_facts = (last.state < states.EXPIRED) | (first.state >= states.EXPIRED)
+    known = Records(*(np.where(has_facts, new, old) for new, old in zip(last, first, strict=True)))
+    is_ended = np.array([value is not None for value in runs.ended_value], bool)
+    outcome = np.where(is_ended, runs.ended_state, first.state)
+    return list(
+        zip(
+            repeat(cluster_id),
+            runs.transactional_id,
+            map(display_id, runs.transactional_id),
+            runs.partition.tolist(),
+            repeat(generation),
+            *(column.tolist() for column in last[:4]),
+            *(column.tolist() for column in known[4:]),
+            np.where(last.state == states.ONGOING, last.start_ms, last.timestamp_ms).tolist(),
+            _or_null(last.start_ms, _is_in(last.state, states.OPEN)),
+            _or_null(outcome, is_ended | _is_in(first.state, states.COMPLETE)),
+            *map(repeat, _NOTHING_COUNTED),
+        )
+    )
+
+
+def producer_rows(cluster_id: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
+    """Returns the rows of `producer_ids`; none for runs that name no producer."""
+    runs = runs.take(np.flatnonzero(runs.first.producer_id != NO_ID))
+    is_ended = np.array([value is not None for value in runs.ended_value], bool)
+    return list(
+        zip(
+            repeat(cluster_id),
+            runs.first.producer_id.tolist(),
+            runs.transactional_id,
+            runs.first.timestamp_ms.tolist(),
+            runs.last.timestamp_ms.tolist(),
+            runs.first.producer_epoch.tolist(),
+            runs.last.producer_epoch.tolist(),
+            _or_null(runs.ended_offset, is_ended),
+            _or_null(runs.ended_state, is_ended),
+            runs.ended_value,
+        )
+    )
+
+
+def state_rows(cluster_id: int, runs: LoneRuns) -> Iterator[tuple[int, int, int, int]]:
+    """Yields the rows of `coordinator_states`."""
+    places, ids = np.unique(np.stack((runs.partition, runs.last.state)), axis=1, return_counts=True)
+    for partition, state, number in zip(*places.tolist(), ids.tolist(), strict=True):
+        yield cluster_id, partition, state, number
+
+
+def _is_in(state: Array, some: frozenset[int]) -> Array:
+    return np.isin(state, list(some))
+
+
+def _or_null(column: Array, is_there: Array) -> list[int | None]:
+    return [value if there else None for value, there in zip(column.tolist(), is_there.tolist(), strict=True)]
+
+
+_COUNTS: Final = ("commits", "aborts_client", "aborts_timeout", "aborts_fenced", "aborts_admin", "aborts_unattributed")
+
+_NOTHING: Final[dict[str, Any]] = dict.fromkeys(_COUNTS, 0)
+
+Places = tuple[tuple[str, int], ...]
+"""(topic, partition) of an open transaction."""
+
+
+class Record(NamedTuple):
+    """The row made of an id's newest record in one partition of the log. `places`: of its open transaction."""
+
+    row: IdRow
+    places: Places
+
+
+class Divided(NamedTuple):
+    """The record of an id that counts, with the counts of all, and the others by partition."""
+
+    counting: Record
+    others: dict[int, Record]
+
+
+def divide(records: Iterable[Record], partition_count: int) -> Divided:
+    """Returns which of an id's records counts, whatever their order: one that is alive before one that has expired;
+    among those the one where a coordinator looks, then the one that was appended last. A row of a log that was replaced
+    by another one (offset below 0) leaves nothing but its counts."""
+    known = list(records)
+    chosen = max(known, key=lambda one: _rank(one.row, partition_count))
+    sums: dict[str, Any] = {name: sum(getattr(one.row, name) for one in known) for name in _COUNTS}
+    others = {
+        one.row.partition: one._replace(row=one.row._replace(**_NOTHING))
+        for one in known
+        if one is not chosen and one.row.offset >= 0
+    }
+    return Divided(chosen._replace(row=chosen.row._replace(**sums)), others)
+
+
+def _rank(row: IdRow, partition_count: int) -> tuple[bool, bool, bool, int, int]:
+    looked_for = coordinator_partition(full_id(row.transactional_id, row.display), partition_count)
+    return row.offset >= 0, row.state != EXPIRED, row.partition == looked_for, row.timestamp_ms, row.partition

@@ -101,7 +101,7 @@ Index(
 )
 
 # The newest records of ids in other log partitions than that of their row in `transactional_ids`: partitions were added
-# to the log, and ids were hashed again (service.store.rows.left_behind). The columns are those of `transactional_ids`.
+# to the log, and ids were hashed again (service.store.rows.ids). The columns are those of `transactional_ids`.
 left_behind_records = Table(
     "left_behind_records",
     metadata,

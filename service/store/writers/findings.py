@@ -16,7 +16,7 @@ from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
 from service.store.rows.findings import finding_of, row_of
 from service.store.schema import finding_events, findings, findings_truncated, torn_transactions
-from service.store.writers.counters import count_contradictions, count_detection
+from service.store.writers.history import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
 """Maximum number of events kept, of all clusters together; a listener that was away for longer begins anew."""

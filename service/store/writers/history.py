@@ -1,18 +1,148 @@
-"""Writes history: notable transitions, minutes of ids, causes that were settled later."""
+"""Writes the past: counters that never fall, ends by minute, notable transitions, minutes of ids, causes that were
+settled later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from service.domain.transaction_log.causes import Cause
+from service.domain.transaction_log.facts import Durations, Reject
 from service.domain.transaction_log.id_delta import IdDelta
 from service.domain.transaction_log.minutes import ABORT_WORDS, MINUTE_MS, MinuteSums
+from service.domain.transaction_log.outcomes import BATCH, DETECTION, bucket, duration_between
+from service.store.escaped_text import id_key
 from service.store.many_rows import Upsert
 from service.store.rows.ids import IdRow
-from service.store.schema import id_minutes, transitions
+from service.store.schema import cluster_minutes, counters, id_minutes, rejects, transitions
+from service.store.schema.history import (
+    ABORTED,
+    ABORTS,
+    AUDITED,
+    COMMITS,
+    CONFIRMED,
+    CONTRADICTIONS,
+    DECODE_ERRORS,
+    EXPIRED,
+    PRODUCER_IDS_ASSIGNED,
+    SUM,
+)
+from service.store.writers.id_rows import EndedTotals
+
+KEPT_REJECTS: Final = 10_000
+"""Maximum number of rejects kept of a cluster, the newest ones; DECODE_ERRORS has counted the rest."""
+
+KEPT_RAW_BYTES: Final = 32 << 20
+"""Maximum number of bytes of keys and values kept of a cluster's newest rejects; older ones keep their place, reason
+and id."""
+
+
+_COUNTERS = Upsert(counters, add=("value",))
+_MINUTES = Upsert(cluster_minutes, add=("commits", "aborts"))
+_REJECTS = Upsert(
+    rejects,
+    columns=[column.name for column in rejects.c if column.name != "id"],
+    key=("cluster_id", "source", "topic", "partition", "generation", "offset"),
+)
+
+
+def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_ms: int) -> None:
+    """Adds ended transactions to the counters, and to the minute they were read in."""
+    grown = {
+        COMMITS: ended.commits,
+        ABORTS: ended.aborts,
+        EXPIRED: ended.expired,
+        PRODUCER_IDS_ASSIGNED: ended.producer_ids_assigned,
+    } | {ABORTED[word]: number for word, number in ended.by_cause.items()}
+    _COUNTERS.write(connection, [(cluster_id, name, "", by) for name, by in grown.items() if by])
+    if ended.commits or ended.aborts:
+        minute_ms = now_ms - now_ms % MINUTE_MS
+        _MINUTES.write(connection, [(cluster_id, minute_ms, ended.commits, ended.aborts)])
+
+
+def count_durations(
+    connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: EndedTotals
+) -> None:
+    """Adds to the histograms: the commits that executors folded, and the pairs of records that were judged here."""
+    grown: Counter[tuple[str, str]] = Counter()
+    for one in histograms:
+        name = f"{one.kind}_ms_commit"
+        grown[name, SUM] += one.sum_ms
+        grown.update({(name, str(index)): number for index, number in enumerate(one.buckets)})
+    for outcome, kind, ms in ended.durations:
+        name = f"{kind}_ms_{outcome}"
+        grown[name, SUM] += ms
+        grown[name, str(bucket(kind, ms))] += 1
+    _COUNTERS.write(connection, [(cluster_id, *key, by) for key, by in sorted(grown.items()) if by])
+
+
+def count_detection(connection: Connection, cluster_id: int, stalled_since_ms: int, confirmed_at_ms: int) -> None:
+    """Adds a hanging transaction that was confirmed just now; its partition was first seen stalled at
+    `stalled_since_ms`.
+
+    Call it in the transaction that stores the finding, so that both count once.
+    """
+    _count_one(connection, cluster_id, DETECTION, CONFIRMED, duration_between(stalled_since_ms, confirmed_at_ms))
+
+
+def count_contradictions(connection: Connection, cluster_id: int, number: int) -> None:
+    """Adds decisions that became unknown just now, because proofs contradict each other. Call it in the transaction
+    that stores their findings, so that both count once."""
+    if number:
+        _COUNTERS.write(connection, [(cluster_id, CONTRADICTIONS, "", number)])
+
+
+def count_audited(connection: Connection, cluster_id: int, results: Mapping[str, int]) -> None:
+    """Adds transactions whose markers were compared with their decisions, by result."""
+    _COUNTERS.write(connection, [(cluster_id, AUDITED, word, n) for word, n in sorted(results.items()) if n])
+
+
+def count_batch(connection: Connection, cluster_id: int, source: str, took_ms: int | None) -> None:
+    """Adds the duration of a batch of the source; None: there was no batch."""
+    if took_ms is not None:
+        _count_one(connection, cluster_id, BATCH, source, took_ms)
+
+
+def _count_one(connection: Connection, cluster_id: int, kind: str, label: str, ms: int) -> None:
+    name = f"{kind}_ms_{label}"
+    _COUNTERS.write(connection, [(cluster_id, name, SUM, ms), (cluster_id, name, str(bucket(kind, ms)), 1)])
+
+
+def keep_rejects(
+    connection: Connection, cluster_id: int, source: str, topic: str, new: Sequence[Reject], now_ms: int
+) -> None:
+    """Counts every reject by its reason; keeps the newest KEPT_REJECTS, with KEPT_RAW_BYTES of keys and values."""
+    if not new:
+        return
+    reasons = Counter(reject.reason for reject in new)
+    _COUNTERS.write(connection, [(cluster_id, DECODE_ERRORS, reason, n) for reason, n in sorted(reasons.items())])
+    _REJECTS.write(connection, [(cluster_id, source, topic, *reject, now_ms) for reject in _bounded(new)])
+    of_cluster = rejects.c.cluster_id == cluster_id
+    newest = select(rejects.c.id).where(of_cluster).order_by(rejects.c.id.desc())
+    last_kept = newest.offset(KEPT_REJECTS - 1).limit(1).scalar_subquery()
+    connection.execute(delete(rejects).where(of_cluster, rejects.c.id < last_kept))
+    size = func.coalesce(func.length(rejects.c.key), 0) + func.coalesce(func.length(rejects.c.value), 0)
+    up_to = func.sum(size).over(order_by=rejects.c.id.desc())
+    sizes = select(rejects.c.id, size.label("size"), up_to.label("up_to")).where(of_cluster).subquery()
+    too_many = select(sizes.c.id).where(sizes.c.size > 0, sizes.c.up_to > KEPT_RAW_BYTES)
+    connection.execute(update(rejects).where(rejects.c.id.in_(too_many)).values(key=None, value=None))
+
+
+def _bounded(new: Sequence[Reject]) -> list[Reject]:
+    """Returns as many of the newest rejects as may be kept, with the keys of their ids in place of the ids."""
+    kept = []
+    size = 0
+    for reject in reversed(new[-KEPT_REJECTS:]):
+        size += len(reject.key or b"") + len(reject.value or b"")
+        if reject.transactional_id is not None:
+            reject = reject._replace(transactional_id=id_key(reject.transactional_id))
+        kept.append(reject if size <= KEPT_RAW_BYTES else reject._replace(key=None, value=None))
+    return kept[::-1]
+
 
 MINUTES: Final = Upsert(
     id_minutes,

@@ -1,24 +1,83 @@
 """Reads and writes the rows of some ids together: the row that counts, its open partitions, the number of ids in each
-state, and the records of ids that have some in several partitions of the transaction log."""
+state, and the records of ids that have some in several partitions of the transaction log.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.facts import LogBatch, Minute, Participants, Run, Step
 from service.domain.transaction_log.states import EXPIRED, OPEN
-from service.store.escaped_text import printable
+from service.store.escaped_text import KEY_ID_BYTES, display_id, id_key, printable
 from service.store.many_rows import Upsert, batched, look_up
-from service.store.rows.ids import IdRow
-from service.store.rows.left_behind import Divided, Places, Record, divide
+from service.store.rows.ids import Divided, IdRow, Places, Record, divide
 from service.store.schema import coordinator_states, left_behind_records, open_participants, transactional_ids
+
+
+class EndedTotals(NamedTuple):
+    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
+
+    commits: int
+    aborts: int
+    by_cause: Counter[str]
+    expired: int
+    producer_ids_assigned: int
+    durations: list[tuple[str, str, int]]
+
+
+class FoldedFacts(NamedTuple):
+    """The facts that executors reported of ids besides their runs, by (key of the id, log partition)."""
+
+    steps: Mapping[tuple[bytes, int], list[Step]]
+    minutes: Mapping[tuple[bytes, int], list[Minute]]
+
+    @classmethod
+    def of(cls, batch: LogBatch) -> FoldedFacts:
+        return cls(_by_key(batch.steps), _by_key(batch.minutes))
+
+
+def by_id(runs: Iterable[Run]) -> list[Run]:
+    """Returns the runs ordered by id, those of one id in log order: neighbours go to the same pages of the store."""
+    return sorted(runs, key=attrgetter("transactional_id"))
+
+
+def slices_by_id(runs: Sequence[Run], at_once: int) -> Iterator[Sequence[Run]]:
+    """Yields slices of about `at_once` runs, in the order of `by_id`; none of them cuts an id's runs apart."""
+    start = 0
+    while start < len(runs):
+        end = min(start + at_once, len(runs))
+        while end < len(runs) and runs[end].transactional_id == runs[end - 1].transactional_id:
+            end += 1
+        yield runs[start:end]
+        start = end
+
+
+def keyed(runs: Sequence[Run]) -> tuple[Sequence[Run], dict[bytes, str]]:
+    """Returns the runs under the keys of their ids, and the display texts of the shortened ids, by key."""
+    displays = {}
+    keyed = list(runs)
+    for number, run in enumerate(runs):
+        if len(run.transactional_id) > KEY_ID_BYTES:
+            key = id_key(run.transactional_id)
+            displays[key] = display_id(run.transactional_id)
+            keyed[number] = run._replace(transactional_id=key)
+    return keyed, displays
+
+
+def _by_key(facts: Iterable[Any]) -> dict[tuple[bytes, int], list[Any]]:
+    found: dict[tuple[bytes, int], list[Any]] = {}
+    for fact in facts:
+        found.setdefault((id_key(fact.transactional_id), fact.partition), []).append(fact)
+    return found
+
 
 IDS_AT_ONCE: Final = 1_000
 

@@ -16,12 +16,20 @@ from service.domain.transaction_log.id_delta import IdDelta, judge_records
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.states import EXPIRED
 from service.store.many_rows import Upsert, look_up
-from service.store.rows import first_read
+from service.store.rows import ids
 from service.store.rows.ids import IdRow, last_abort, new_row, newest_record
 from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids
 from service.store.writers.history import HistoryRows
-from service.store.writers.id_rows import PARTICIPANTS, STATES, IdRows, delete_others, places_of
-from service.store.writers.runs import EndedTotals, FoldedFacts, keyed
+from service.store.writers.id_rows import (
+    PARTICIPANTS,
+    STATES,
+    EndedTotals,
+    FoldedFacts,
+    IdRows,
+    delete_others,
+    keyed,
+    places_of,
+)
 
 _NEW_IDS = Upsert(transactional_ids, only_new=True)
 _PRODUCERS = Upsert(
@@ -86,12 +94,12 @@ class IdWriter:
     def write_new(self, connection: Connection, generation: int, runs: LoneRuns) -> None:
         """Writes runs of ids that the store does not have; raises IntegrityError if it has one, or one of their
         producer ids."""
-        _NEW_IDS.write(connection, first_read.id_rows(self.cluster_id, generation, runs))
+        _NEW_IDS.write(connection, ids.id_rows(self.cluster_id, generation, runs))
         opened = zip(runs.transactional_id, runs.participants, strict=True)
         rows = ((self.cluster_id, *place, key) for key, participants in opened for place in places_of(participants))
         PARTICIPANTS.write(connection, list(rows))
-        _NEW_PRODUCERS.write(connection, first_read.producer_rows(self.cluster_id, runs))
-        STATES.write(connection, list(first_read.state_rows(self.cluster_id, runs)))
+        _NEW_PRODUCERS.write(connection, ids.producer_rows(self.cluster_id, runs))
+        STATES.write(connection, list(ids.state_rows(self.cluster_id, runs)))
 
     def _judge(self, old: IdRow | None, runs: Sequence[Run], facts: FoldedFacts, counts: bool) -> IdDelta:
         place = runs[0].transactional_id, runs[0].partition

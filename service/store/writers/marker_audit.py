@@ -15,7 +15,7 @@ from service.domain.partitions.marker_audit import EndedLog, GoneRecords, Result
 from service.domain.partitions.marker_histories import NOT_KNOWN, Decision, SeenMarker
 from service.domain.transaction_log.facts import Decided
 from service.domain.transaction_log.states import PREPARE_COMMIT
-from service.store.id_key import id_key
+from service.store.escaped_text import id_key
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert, batched, json_for
 from service.store.queries.marker_audit import MOST_ENDED_LOGS, Witness
@@ -27,8 +27,8 @@ from service.store.schema import (
     waiting_decisions,
     waiting_markers,
 )
-from service.store.writers.counters import count_audited
-from service.store.writers.range_plan import Step
+from service.store.writers.history import count_audited
+from service.store.writers.source import Step
 
 MOST_TORN: Final = 1_000
 """Bound on the torn transactions that wait for the judge; the counter counts all of them."""

@@ -1,4 +1,6 @@
-"""Stores observations of data partitions: the newest of each, and its open entries. Nothing is counted from them."""
+"""Stores what was read of data partitions: observations (the newest of each, and its open entries), and the batches of
+tailed partitions, exactly once.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,25 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, select, update
 
 from service.domain.partitions.facts import OBSERVED, PartitionsBatch, StalledRead, TopicPartition
+from service.domain.partitions.ledger import LedgerBatch, Volume
 from service.domain.partitions.open_entries import Entry
 from service.domain.partitions.state import ObservedPartition
 from service.domain.reasons.coding import decode, encode, encode_if
 from service.domain.source_state import SourceName
+from service.domain.transaction_log.minutes import minute_of
 from service.store.many_rows import Upsert, rows_at
+from service.store.progress import positions
 from service.store.rows.partitions import Partitions
-from service.store.schema import data_partitions, findings, open_entries, partition_watch
-from service.store.writers.source import NEVER_MS, SourceWriter
+from service.store.schema import (
+    data_partitions,
+    findings,
+    open_entries,
+    partition_markers,
+    partition_minutes,
+    partition_watch,
+)
+from service.store.writers.marker_audit import keep_markers
+from service.store.writers.source import NEVER_MS, SourceWriter, begin_generations, finish_ranges, plan
 
 ALL_FROM: Final = 500
 """Number of partitions from which all rows are read at once, and not each by its key."""
@@ -176,3 +189,64 @@ def _read_columns(read: StalledRead) -> tuple[Any, ...]:
     """Returns the read's values in the order of _READ."""
     shown = read.read_at_ms, read.last_stable_offset, read.described, read.is_whole, read.lag_bytes, encode_if(read.why)
     return *shown, *(_NO_FIRST if read.first is None else read.first)
+
+
+_VOLUMES = Upsert(partition_minutes, add=Volume._fields[3:])
+_MARKERS = Upsert(partition_markers)
+
+
+class AppliedRanges(NamedTuple):
+    """The result of a batch: the ranges applied, and the ranges skipped because they were applied before."""
+
+    ranges: int
+    skipped: int
+
+
+class LedgerWriter(SourceWriter):
+    """Counts what is read of tailed partitions."""
+
+    source = SourceName.LEDGER
+
+    def apply(self, batch: LedgerBatch, now_ms: int, before_ms: int | None = None) -> AppliedRanges:
+        """Writes facts and positions in one transaction; if an error is raised, nothing is written. `before_ms`:
+        duration of the previous batch, which is counted.
+
+        OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
+        """
+        with self._transaction(before_ms) as connection:
+            done = [self._apply_topic(connection, batch, topic, now_ms) for topic in _topics(batch)]
+            self._save_status(connection, now_ms, batch.trouble)
+            return AppliedRanges(sum(one.ranges for one in done), sum(one.skipped for one in done))
+
+    def _apply_topic(self, connection: Connection, batch: LedgerBatch, topic: str, now_ms: int) -> AppliedRanges:
+        log = (self._cluster_id, SourceName.LEDGER, topic)
+        volumes = [one for one in batch.volumes if one.topic == topic]
+        markers = [one for one in batch.markers if one.topic == topic]
+        ranges = [one.read for one in batch.ranges if one.topic == topic]
+        with_facts = {one.partition for one in volumes} | {one.partition for one in markers}
+        todo = plan(positions(connection, *log), ranges, with_facts)
+        begin_generations(connection, *log, todo.steps.values(), now_ms)
+        begun = [
+            Volume(topic, partition, minute_of(now_ms), 0, 0, 0, 0, 0)
+            for partition, step in todo.steps.items()
+            if step.before is None
+        ]
+        counted = [one for one in volumes if one.partition in todo.steps]
+        _VOLUMES.write(connection, [(self._cluster_id, *one) for one in (*begun, *counted)])
+        _MARKERS.write(connection, [(self._cluster_id, *one[:-1]) for one in markers if one.partition in todo.steps])
+        keep_markers(
+            connection,
+            self._cluster_id,
+            topic,
+            [one for one in markers if one.partition in todo.steps],
+            [one for one in batch.unended if one.topic == topic and one.partition in todo.steps],
+            todo.steps,
+            now_ms,
+        )
+        finish_ranges(connection, *log, todo.steps.values(), now_ms)
+        return AppliedRanges(len(todo.steps), todo.skipped)
+
+
+def _topics(batch: LedgerBatch) -> list[str]:
+    """Returns the topics of the ranges and of the facts: facts without a range are refused."""
+    return sorted({one.topic for facts in (batch.ranges, batch.volumes, batch.markers) for one in facts})

@@ -22,14 +22,19 @@ from service.store.progress import positions
 from service.store.queries.pipeline import without_log
 from service.store.rows.ids import IdRow, last_abort
 from service.store.schema import coordinator_states, transactional_ids
-from service.store.writers.counters import count_durations, count_ends, keep_rejects
-from service.store.writers.history import MINUTES, minute_row, revise, revision
-from service.store.writers.id_rows import divide_all_again
+from service.store.writers.history import (
+    MINUTES,
+    count_durations,
+    count_ends,
+    keep_rejects,
+    minute_row,
+    revise,
+    revision,
+)
+from service.store.writers.id_rows import EndedTotals, FoldedFacts, by_id, divide_all_again, slices_by_id
 from service.store.writers.ids import IdWriter, expire_partition_ids
 from service.store.writers.marker_audit import keep_decisions
-from service.store.writers.range_plan import Plan, Step, plan, select_runs
-from service.store.writers.runs import EndedTotals, FoldedFacts, by_id, slices_by_id
-from service.store.writers.source import SourceWriter, begin_generations, finish_ranges
+from service.store.writers.source import Plan, SourceWriter, Step, begin_generations, finish_ranges, plan, select_runs
 
 RUNS_AT_ONCE: Final = 10_000
 """Maximum number of runs (about as many ids) that the first read writes in one transaction: it locks for a quarter

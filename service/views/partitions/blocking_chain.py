@@ -19,8 +19,7 @@ from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
 from service.domain.transaction_log.known_log import Limits
 from service.domain.worlds.verdict import Decided
-from service.store.escaped_text import display_id
-from service.store.id_key import id_key
+from service.store.escaped_text import display_id, id_key
 from service.store.queries import findings, partitions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups

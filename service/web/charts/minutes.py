@@ -5,8 +5,13 @@ The plot is as wide as its box: x goes from 0 to WIDTH and is stretched; y is in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from service.domain.transaction_log.minutes import MINUTE_MS
+from service.store.queries.history import MinuteRow
+from service.views.words import COUNTED, WORDS
+from service.web.charts.swimlane import Axis, Window
 
 WIDTH: Final = 600
 BOTTOM: Final = 106
@@ -100,3 +105,96 @@ def _short(value: int) -> str:
         if value >= size:
             return f"{value / size:g}{unit}"
     return str(value)
+
+
+HEIGHT: Final = 110.0
+LEAST: Final = 3.0
+"""Least height of a piece, in px: with it, one abort among thousands of commits can be seen."""
+
+_MOST_BARS: Final = 180
+_WIDTHS_MS: Final = tuple(MINUTE_MS * minutes for minutes in (1, 2, 5, 10, 30, 60, 120))
+
+
+class Bin(NamedTuple):
+    """The transactions that ended in [from_ms, to_ms). `ends`: their numbers by the word under which they count,
+    commits first."""
+
+    from_ms: int
+    to_ms: int
+    ends: dict[str, int]
+    longest_ms: int | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.ends.values())
+
+
+class Piece(NamedTuple):
+    """A part of a bar. `x`, `width`: in percent; `y`, `height`: in px, downwards."""
+
+    style: str
+    x: float
+    width: float
+    y: float
+    height: float
+
+
+class CauseBars(NamedTuple):
+    """The bars of a window. `most`: the number that the highest bar shows; `width_ms`: the time that one bar covers."""
+
+    width_ms: int
+    most: int
+    bins: tuple[Bin, ...]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def counts(self) -> list[tuple[int, dict[str, int]]]:
+        """Returns the start of each bar, in ms, and the numbers that ended in it, for the script that draws them."""
+        return [(one.from_ms, one.ends) for one in self.bins]
+
+
+def totals_of(minutes: Iterable[MinuteRow]) -> dict[str, int]:
+    """Returns the number of commits, then of aborts by the word under which they count; zeros are left out."""
+    totals = dict.fromkeys(("commit", *COUNTED), 0)
+    for minute in minutes:
+        for word, count in _ends(minute).items():
+            totals[word] += count
+    return {word: count for word, count in totals.items() if count}
+
+
+def bars_of(axis: Axis, window: Window, minutes: Iterable[MinuteRow]) -> CauseBars:
+    """Returns the bars for the minutes on the axis."""
+    width_ms = next((one for one in _WIDTHS_MS if window.span_ms // one <= _MOST_BARS), _WIDTHS_MS[-1])
+    found: dict[int, Bin] = {}
+    for minute in minutes:
+        if not axis.from_ms <= minute.minute_ms < axis.to_ms:
+            continue
+        from_ms = axis.from_ms + (minute.minute_ms - axis.from_ms) // width_ms * width_ms
+        found[from_ms] = _added(found.get(from_ms) or Bin(from_ms, from_ms + width_ms, {}, None), minute)
+    bins = tuple(one for _, one in sorted(found.items()) if one.total)
+    most = max((one.total for one in bins), default=0)
+    return CauseBars(width_ms, most, bins, tuple(piece for one in bins for piece in _pieces(axis, one, most)))
+
+
+def _added(one: Bin, minute: MinuteRow) -> Bin:
+    ends = {word: one.ends.get(word, 0) + count for word, count in _ends(minute).items()}
+    longest = [ms for ms in (one.longest_ms, minute.open_max_ms if minute.opened else None) if ms is not None]
+    return one._replace(ends=ends, longest_ms=max(longest, default=None))
+
+
+def _ends(minute: MinuteRow) -> dict[str, int]:
+    return {"commit": minute.commits} | {word: getattr(minute, f"aborts_{word}") for word in COUNTED}
+
+
+def _pieces(axis: Axis, one: Bin, most: int) -> Iterable[Piece]:
+    """Yields the pieces of a bar from the bottom up, with a little air between bars."""
+    x, to_x = axis.x(one.from_ms), axis.x(one.to_ms)
+    heights = {word: max(HEIGHT * count / most, LEAST) for word, count in one.ends.items() if count}
+    excess = sum(heights.values()) - HEIGHT
+    if excess > 0:  # the largest piece gives up the height that was added to the small ones
+        heights[max(heights, key=heights.__getitem__)] -= excess
+    y = HEIGHT
+    for word, height in heights.items():
+        y -= height
+        style = "commit" if word == "commit" else WORDS[COUNTED[word]].style
+        yield Piece(style, round(x + 0.05, 3), round(max(to_x - x - 0.1, 0.1), 3), round(y, 1), round(height, 1))

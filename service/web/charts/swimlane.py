@@ -9,7 +9,7 @@ from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.store.queries.history import ProducerRow
 from service.views import words
-from service.views.cause_words import WORDS
+from service.views.words import WORDS
 
 
 class Life(NamedTuple):

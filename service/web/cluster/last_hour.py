@@ -12,10 +12,10 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
-from service.store.queries import findings, recent_activity
+from service.store.queries import findings, pipeline
 from service.store.queries.findings import FindingSelection
 from service.views import words
-from service.views.cause_words import COUNTED, WORDS
+from service.views.words import COUNTED, WORDS
 from service.web.charts.minutes import Area, Bars, area, stacked
 from service.web.shared.frame import Frame
 
@@ -75,12 +75,12 @@ def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
     if from_ms >= to_ms:
         return None
     cluster_id = frame.cluster.id
-    found = {one.minute_ms: one for one in recent_activity.ended_minutes(connection, cluster_id, from_ms, to_ms)}
+    found = {one.minute_ms: one for one in pipeline.ended_minutes(connection, cluster_id, from_ms, to_ms)}
     times = range(from_ms, to_ms, MINUTE_MS)
     commits = [found[at].commits if at in found else 0 for at in times]
     aborts = [found[at].aborts if at in found else 0 for at in times]
     missing = MINUTES - len(times)
-    causes = recent_activity.aborts_by_cause(connection, cluster_id, from_ms, to_ms)
+    causes = pipeline.aborts_by_cause(connection, cluster_id, from_ms, to_ms)
     bars, totals = _by_cause(causes, times) if causes is not None else (_uncaused(aborts), None)
     most = max(sum(bar.values()) for bar in bars)
     return LastHour(

@@ -1,14 +1,22 @@
-"""The overview of a cluster: the verdict, the blocking chain with its outlook, other findings, and the last hour."""
+"""The landing page over all clusters, and the overview of one: the verdict, the blocking chain with its outlook, other
+findings, what ended lately.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
 from sqlalchemy import Connection
 
+from service.api.http.access import require_cluster
 from service.api.http.answers import KeptRoute
+from service.api.http.fields import API
+from service.api.http.principals import principal_of
+from service.api.http.problems import RETRY_AFTER_S
+from service.api.http.state import App, known_cluster
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Finding
 from service.domain.findings.formatting import join_names
@@ -20,25 +28,91 @@ from service.domain.reasons.unread import NoBroker
 from service.domain.source_state import Stall
 from service.domain.transaction_log import states
 from service.domain.worlds.verdict import Decided
+from service.store.errors import StoreError
+from service.store.queries import clusters, pipeline, transactions
 from service.store.queries import findings as read_findings
-from service.store.queries import recent_activity, transactions
+from service.store.queries.clusters import ClusterRow
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups
 from service.store.queries.transaction_pages import Selection
+from service.views.addresses import cluster_page
 from service.views.findings.subject import is_muted, other_findings
 from service.views.partitions.blocking_chain import Link, by_id, by_key, links
 from service.web.charts.ruler import mini
 from service.web.cluster.last_hour import read_last_hour
 from service.web.cluster.verdict import Seen, verdict_of
-from service.web.shared.frame import Frame, Verdict, framed
-from service.web.shared.render import render
+from service.web.shared.frame import Frame, Verdict, framed, read_frame
+from service.web.shared.render import render, render_bare
+
+router = APIRouter(route_class=KeptRoute, include_in_schema=False)
+
+
+_WORST_FIRST: Final = ("critical", "warning", "unknown", "info", "ok")
+"""Tones of verdicts."""
+_UNSEEN: Final = Verdict("unseen", "unknown", "Unknown: nothing was ever read of it.")
+
+
+class Listed(NamedTuple):
+    """A cluster of the list, with its verdict. `frame` None: it is configured, and nothing was ever read of it."""
+
+    name: str
+    verdict: Verdict
+    frame: Frame | None = None
+
+
+@router.get("/")
+def get_landing(request: Request, app: App) -> Response:
+    """Returns the list of clusters, worst first; 503, still with the links, while the store cannot be read."""
+    now_ms = app.now_ms()
+    principal = principal_of(request)
+    listed, trouble = [], None
+    try:
+        with app.store.read() as connection:
+            seen = [one for one in clusters.all_clusters(connection) if principal.sees(one.name)]
+            listed = [_listed(connection, cluster, now_ms) for cluster in seen]
+        unseen = {*filter(principal.sees, app.configured_clusters)} - {one.name for one in listed}
+        listed = sorted([*listed, *(Listed(name, _UNSEEN) for name in unseen)], key=_rank)
+    except StoreError as error:
+        trouble = str(error)
+    page = render_bare(
+        "landing.html",
+        200 if trouble is None else 503,
+        listed=listed,
+        trouble=trouble,
+        version=request.app.version,
+        api=API,
+        now=now_ms,
+    )
+    if trouble is not None:
+        page.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return page
+
+
+@router.get("/go")
+def go(request: Request, app: App, cluster: str) -> Response:
+    """Redirects (303) to the page of the cluster; 403 if the sender may not see it, 404 if the store does not know
+    it."""
+    require_cluster(request, cluster)
+    with app.store.read() as connection:
+        name = known_cluster(connection, cluster).name
+    return RedirectResponse(cluster_page(name), 303)
+
+
+def _rank(one: Listed) -> tuple[int, str]:
+    return _WORST_FIRST.index(one.verdict.tone), one.name
+
+
+def _listed(connection: Connection, cluster: ClusterRow, now_ms: int) -> Listed:
+    frame = read_frame(connection, cluster, now_ms)
+    hanging, confirmed = read_confirmed(connection, frame)
+    chain = read_chain(connection, frame, [*hanging, *confirmed])
+    return Listed(frame.name, judged(frame, hanging, chain, unacknowledged(confirmed, now_ms)), frame)
+
 
 SHOWN: Final = 50
 OTHERS_SHOWN: Final = 20
 _DAY_MS: Final = 86_400_000
 _SAYS_SOMETHING: Final = 0.02
-
-router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 @router.get("/clusters/{cluster}")
@@ -80,9 +154,9 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         others=others[:OTHERS_SHOWN],
         others_count=len(others),
         oldest=oldest[0] if oldest and states.is_time(oldest[0].started_at_ms) else None,
-        last=recent_activity.last_resolved(connection, cluster_id),
-        resolved=recent_activity.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
-        halves=recent_activity.medians(connection, cluster_id),
+        last=pipeline.last_resolved(connection, cluster_id),
+        resolved=pipeline.resolved_since(connection, cluster_id, now_ms - _DAY_MS),
+        halves=pipeline.medians(connection, cluster_id),
         hour=read_last_hour(connection, frame),
         in_time=not any(one.kind == Kind.OVERDUE for one in confirmed),
         silent=is_silent(frame),

@@ -18,8 +18,8 @@ from service.store.queries.partitions import read_affected_groups
 from service.store.rows.ids import IdRow
 from service.views.partitions.judged import JudgedPartition, judge
 from service.web.charts.ruler import Mini, Ruler, mini
-from service.web.partitions.groups import GroupRow, group_rows
-from service.web.partitions.spans import ruler_of
+from service.web.partitions.partition_list import GroupRow, group_rows
+from service.web.partitions.partition_page import ruler_of
 
 HELD_READ: Final = 20
 

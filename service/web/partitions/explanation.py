@@ -13,8 +13,8 @@ from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.store.escaped_text import display_id
 from service.views.addresses import transaction_page
-from service.views.cause_words import Word, word_of
 from service.views.partitions.offsets import ExplainedOffsets, ExplainedSpan
+from service.views.words import Word, word_of
 
 SPANS_SHOWN: Final = 200
 

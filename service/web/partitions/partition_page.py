@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Path, Request, Response
@@ -14,6 +14,7 @@ from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.http.state import state_of
 from service.domain.findings.finding import Finding
 from service.domain.findings.outlook import Outlook, outlook_of
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log.known_log import Limits
@@ -24,15 +25,86 @@ from service.store.queries import partitions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups
 from service.views import words
+from service.views.addresses import transaction_page
 from service.views.partitions.blocking_chain import Link
 from service.views.partitions.judged import JudgedEntry, JudgedPartition, judge
-from service.web.charts.ruler import Ruler
+from service.web.charts.ruler import Ruler, draw
+from service.web.charts.ruler_scale import FREE, HANGING, OPEN, SOON, Pin, Span
+from service.web.charts.ruler_scale import STOPPED as STANDS
 from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
-from service.web.partitions.groups import GroupRow, group_rows
-from service.web.partitions.partition_list import StandingRow, opened_ms, read_standing
-from service.web.partitions.spans import ruler_of
+from service.web.partitions.partition_list import GroupRow, StandingRow, group_rows, opened_ms, read_standing
 from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed
 from service.web.shared.render import render
+
+RELATION_WORDS: Final = {
+    RelationKind.OPEN: "open, within its timeout",
+    RelationKind.OVERDUE: "overdue",
+    RelationKind.COMPLETING: "completing",
+    RelationKind.ADOPTED: "adopted records",
+    RelationKind.UNREPLICATED_MARKER: "marker not replicated",
+    RelationKind.HANGING: "hanging",
+    RelationKind.UNKNOWN: "open, owner unknown",
+}
+GROUP_WORDS: Final = {
+    GroupRelation.STOPPED: "stopped",
+    GroupRelation.WILL_STOP: "will stop",
+    GroupRelation.UNSTABLE_OFFSETS: "cannot fetch its offsets",
+    GroupRelation.READS_UNCOMMITTED: "reads uncommitted",
+    GroupRelation.INACTIVE: "inactive",
+    GroupRelation.UNKNOWN: "unknown",
+}
+
+
+def ruler_of(judged: JudgedPartition, victims: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
+    """Returns the ruler of the partition; None if the partition never answered or its log is empty. `victims`: the
+    groups; those of other partitions are ignored."""
+    row = judged.row
+    if row.answered_at_ms is None:
+        return None
+    ends = [*(one.entry.start_offset for one in judged.entries[1:]), row.high_watermark]
+    spans = [_span(one, row.log_start, end, cluster) for one, end in zip(judged.entries, ends, strict=False)]
+    place = row.topic, row.partition
+    here = [one for one in victims if (one.offset.topic, one.offset.partition) == place]
+    pins = [_pin(one) for one in here if one.offset.committed_offset >= 0]
+    return draw(row.log_start, row.last_stable_offset, row.high_watermark, spans, pins)
+
+
+def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
+    """Returns the span of an open entry. Only its first offset is known to be its own; its `records` may lie among
+    those of others."""
+    entry, owner = one.entry, one.relation.owner
+    first = max(entry.start_offset, log_start)
+    return Span(
+        first=first,
+        next=max(min(first + max(entry.records or 1, 1), end), first + 1),
+        kind=HANGING if one.relation.kind == RelationKind.HANGING else OPEN,
+        who=f"producer id {entry.producer_id}" if owner is None else display_id(owner.transactional_id),
+        word=RELATION_WORDS[one.relation.kind],
+        size="" if entry.records is None else words.plural(entry.records, "record"),
+        href=None if owner is None else transaction_page(cluster, owner.transactional_id),
+        ended="never" if one.relation.kind == RelationKind.HANGING else "not yet",
+        begins=True,
+    )
+
+
+def _pin(one: AffectedGroup) -> Pin:
+    offset = one.offset.committed_offset
+    if one.relation == GroupRelation.WILL_STOP:
+        to_go = max(one.stalled_lso - offset, 0)
+        return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(to_go, 'offset')} to go")
+    if one.relation == GroupRelation.READS_UNCOMMITTED:
+        return Pin(offset, one.offset.group, FREE, "reads uncommitted, not blocked")
+    if one.relation == GroupRelation.UNKNOWN:
+        return Pin(offset, one.offset.group, FREE, "not known to wait")
+    if one.relation == GroupRelation.INACTIVE:
+        return Pin(offset, one.offset.group, FREE, "inactive, no members")
+    return Pin(
+        offset,
+        one.offset.group,
+        STANDS,
+        "stopped here" if one.relation == GroupRelation.STOPPED else "cannot fetch offsets",
+    )
+
 
 FINDINGS_SHOWN: Final = 20
 ENTRIES_SHOWN: Final = 200

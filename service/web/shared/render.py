@@ -1,13 +1,15 @@
-"""Renders templates into responses: escaped, strict about names, with one environment for the process."""
+"""Renders templates into responses: escaped, strict about names, with one environment for the process. Long lists are
+shown in numbered pages: the order of some changes with the data, so a cursor would soon point nowhere.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -18,6 +20,42 @@ from service.api.http.problems import Problem, ProblemError
 from service.store.errors import StoreError
 from service.views import addresses, words
 from service.web.shared.frame import Frame
+
+ROWS: Final = 100
+
+PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
+
+Row = TypeVar("Row")
+
+
+class Paged(NamedTuple, Generic[Row]):
+    """One page of a list. `first`: number of the first row shown, from 1. `before`, `after`: numbers of the
+    neighbouring pages, None if there is none."""
+
+    rows: Sequence[Row]
+    first: int
+    total: int
+    before: int | None
+    after: int | None
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows) - 1
+
+
+def paged(rows: Sequence[Row], page: int, size: int = ROWS) -> Paged[Row]:
+    """Returns the page with that number; the last page if there is no such page (any more)."""
+    last = max((len(rows) - 1) // size + 1, 1)
+    page = min(page, last)
+    begin = (page - 1) * size
+    return Paged(
+        rows[begin : begin + size],
+        begin + 1,
+        len(rows),
+        page - 1 if page > 1 else None,
+        page + 1 if page < last else None,
+    )
+
 
 PAGE_CSP: Final = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 """The Content-Security-Policy of pages: uPlot sets styles of elements; no script is inline."""

@@ -16,7 +16,7 @@ from service.domain.findings.ids_running_out import soon_ms
 from service.domain.transaction_log import states
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, LAST_TIME_MS
-from service.store.id_key import full_id
+from service.store.escaped_text import full_id
 from service.store.queries import clusters
 from service.store.queries.expiring import (
     EXPIRED_READ,

@@ -22,24 +22,21 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.deadlines import expires_at_ms
 from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
-from service.store.escaped_text import display_id
-from service.store.id_key import id_key
+from service.store.escaped_text import display_id, id_key
 from service.store.queries import findings, transactions
 from service.store.queries.clusters import coordinators
 from service.store.queries.findings import FindingSelection
 from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
 from service.store.rows.ids import IdRow
 from service.views.addresses import page_of, transaction_page
-from service.views.cause_words import COUNTED, WORDS
 from service.views.partitions.blocking_chain import read_blocking
 from service.views.partitions.judged import known_log_at
-from service.views.transactions.abort_answers import answers, is_abort
-from service.views.transactions.next_step import next_step
+from service.views.transactions.next_step import answers, is_abort, next_step
+from service.views.words import COUNTED, WORDS
 from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
 from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
-from service.web.transactions.history import History, read_history
-from service.web.transactions.spans import phases_of
+from service.web.transactions.spans import History, phases_of, read_history
 from service.web.transactions.transaction_list import last_outcome
 
 TRANSITIONS_SHOWN: Final = 50

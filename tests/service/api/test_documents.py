@@ -21,7 +21,7 @@ from service.api.schemas.transactions import OneTransaction, Transactions
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.transaction_log import states
 from service.store import clusters
-from service.store.writers.ledger import LedgerWriter
+from service.store.writers.partitions import LedgerWriter
 from tests.helpers.partitions import (
     WithPartitions,
     entry,

@@ -10,8 +10,7 @@ import pytest
 from fastapi import Request, Response
 
 from service.api.http.answers import KEPT_MS, Answers
-from service.store.data_version import DataVersions
-from service.store.engine import open_reader
+from service.store.engine import DataVersions, open_reader
 from service.store.errors import StoreUnavailable
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import NOW_MS, Id, SeededCluster, client_of

@@ -10,7 +10,7 @@ import pytest
 from service.api.http.fields import text_of_time
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.source_state import SourceName
-from service.store.writers.ledger import LedgerWriter
+from service.store.writers.partitions import LedgerWriter
 from tests.helpers.reasons import denied
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of
 from tests.service.store.logs import read as span

@@ -17,7 +17,7 @@ from service.store import mutes
 from service.store.audit_events import AuditEvent
 from service.store.mutes import Wish
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
-from service.store.writers.ledger import LedgerWriter
+from service.store.writers.partitions import LedgerWriter
 from service.views.addresses import encode_bytes
 from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, WithPartitions, entry, hanging_finding, stalled_partition

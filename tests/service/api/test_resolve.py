@@ -20,8 +20,8 @@ from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.transactions import Range
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.store import audit
-from service.store.audit import Attempt
+from service.store import audit_events
+from service.store.audit_events import Attempt
 from service.store.errors import StoreUnavailable
 from tests.helpers.builders.entry_facts import facts_of
 from tests.helpers.findings import observe
@@ -80,7 +80,7 @@ def test_it_writes_the_marker_and_the_audit_has_it(here: ResolveApi) -> None:
     assert here.brokers.sent == [Sent(2, PID, EPOCH, COORDINATOR_EPOCH, commit=False)]
     assert here.audited() == [("bob", Outcome.BEGUN), ("bob", Outcome.WRITTEN)]
     with here.cluster.engine.connect() as connection:
-        newest = audit.of_subject(connection, here.cluster.id, *PLACE, PID, LSO)[0]
+        newest = audit_events.of_subject(connection, here.cluster.id, *PLACE, PID, LSO)[0]
     expected = Attempt(
         newest.at_ms,
         here.finding(),
@@ -437,7 +437,7 @@ def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeyp
     def full(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("store: disk full")
 
-    monkeypatch.setattr(audit, "record", full)
+    monkeypatch.setattr(audit_events, "record_attempt", full)
     answer = here.execute()
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:store-not-ready")
     assert here.brokers.sent == []
@@ -446,14 +446,14 @@ def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeyp
 def test_a_marker_that_is_written_is_told_even_if_the_audit_fails_then(
     here: ResolveApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = audit.record
+    record = audit_events.record_attempt
 
     def full(engine: Any, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
         if attempt.outcome != Outcome.BEGUN:
             raise StoreUnavailable("store: disk full")
         record(engine, cluster_id, attempt, address)
 
-    monkeypatch.setattr(audit, "record", full)
+    monkeypatch.setattr(audit_events, "record_attempt", full)
     answer = here.execute()
     assert (answer.status_code, answer.json()["executed"]) == (200, True)
     assert here.audited() == [("ann", Outcome.BEGUN)]

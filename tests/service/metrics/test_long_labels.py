@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from service.metrics import create_metrics
 from service.store.engine import open_reader
-from service.store.escaped_text import display_id
-from service.store.label_text import LABEL_BYTES, kept_part, label_text
+from service.store.escaped_text import LABEL_BYTES, display_id, kept_part, label_text
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition
 from tests.helpers.stores import NOW_MS, client_of, open_id

@@ -28,7 +28,7 @@ from service.store.audit_events import AuditEvent
 from service.store.engine import open_engine, open_reader
 from service.store.mutes import Wish, set_mute
 from service.store.queries.findings import longest_open
-from service.store.writers.counters import count_detection
+from service.store.writers.history import count_detection
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.many_rows import open_ids, stalled
 from tests.helpers.migrated import migrated

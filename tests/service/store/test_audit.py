@@ -6,8 +6,8 @@ import pytest
 
 from service.access.actions import Outcome
 from service.domain.partitions.batch_offsets import MarkerType
-from service.store import audit
-from service.store.audit import Attempt
+from service.store import audit_events
+from service.store.audit_events import Attempt
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
@@ -19,17 +19,17 @@ def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -
     executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome=Outcome.UNKNOWN, error="no\nleader")
     others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)
     for attempt in (ATTEMPT, executed, *others):
-        audit.record(cluster.engine, cluster.id, attempt)
+        audit_events.record_attempt(cluster.engine, cluster.id, attempt)
     with cluster.engine.connect() as connection:
-        reported = audit.of_subject(connection, cluster.id, "orders", 3, 7, 100)
+        reported = audit_events.of_subject(connection, cluster.id, "orders", 3, 7, 100)
         assert reported == [executed._replace(error="no\\nleader"), ATTEMPT]
-        assert len(audit.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
-        assert audit.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
+        assert len(audit_events.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
+        assert audit_events.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
 
 
 WRITE = ATTEMPT._replace(dry_run=False, outcome=Outcome.BEGUN)
 DONE = {word: WRITE._replace(outcome=word) for word in (Outcome.WRITTEN, Outcome.REFUSED, Outcome.UNKNOWN)}
-LATER_MS = NOW_MS + audit.OUTCOME_WITHIN_MS
+LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ LATER_MS = NOW_MS + audit.OUTCOME_WITHIN_MS
     ],
 )
 def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
-    assert audit.is_marker_ours(attempts, True, now_ms) is expected
+    assert audit_events.is_marker_ours(attempts, True, now_ms) is expected
 
 
 def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
     """The abort of a committed transaction must not be hidden behind our COMMIT."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
-    assert audit.is_marker_ours(attempts, False, NOW_MS) is False
-    assert audit.is_marker_ours(attempts, None, NOW_MS) is True
+    assert audit_events.is_marker_ours(attempts, False, NOW_MS) is False
+    assert audit_events.is_marker_ours(attempts, None, NOW_MS) is True

@@ -9,8 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from service.store import clusters
-from service.store.data_version import DataVersions
-from service.store.engine import open_reader
+from service.store.engine import DataVersions, open_reader
 from service.store.errors import StoreUnavailable
 from tests.helpers.waiting import LIMIT_S
 from tests.service.store.conftest import Cluster, only_on

@@ -9,8 +9,7 @@ import pytest
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.store import schema
-from service.store.escaped_text import display_id
-from service.store.id_key import KEY_ID_BYTES, full_id, id_key, is_cut
+from service.store.escaped_text import KEY_ID_BYTES, display_id, full_id, id_key, is_cut
 from service.store.queries.transaction_pages import Selection
 from service.store.queries.transactions import find, participants, read_page
 from tests.service.store.conftest import Cluster

@@ -20,8 +20,8 @@ from service.domain.partitions.open_entries import owner_of
 from service.domain.retention_policy import DEFAULT, Keep
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
-from service.store import audit, schema
-from service.store.audit import Attempt
+from service.store import audit_events, schema
+from service.store.audit_events import Attempt
 from service.store.queries.owners import owners
 from service.store.retention import Retention
 from service.store.writers.findings import FindingWriter, load
@@ -97,7 +97,7 @@ def two_attempts(cluster: Cluster) -> None:
         ids = [one.id for one in load(connection, cluster.id, NOW_MS).values()]
     for finding_id in (*ids, "ended"):
         tried = Attempt(NOW_MS, finding_id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.REFUSED)
-        audit.record(cluster.engine, cluster.id, tried)
+        audit_events.record_attempt(cluster.engine, cluster.id, tried)
 
 
 ENTRY = Subject("orders", 0, b"pay", 7, 0, 100)

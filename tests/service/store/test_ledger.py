@@ -15,8 +15,8 @@ from service.store import progress, schema
 from service.store.errors import LeaseLost, OutOfSequence
 from service.store.progress import Position, keep_topics, read_positions
 from service.store.queries import clusters
-from service.store.queries.ledger import counted_since_ms, read_markers, read_volume, tailed_as_of_ms
-from service.store.writers.ledger import AppliedRanges, LedgerWriter
+from service.store.queries.partitions import counted_since_ms, read_markers, read_volume, tailed_as_of_ms
+from service.store.writers.partitions import AppliedRanges, LedgerWriter
 from tests.helpers.reasons import denied
 from tests.service.store.conftest import Cluster, take_over
 from tests.service.store.logs import NOW_MS, everything, rows

@@ -9,8 +9,8 @@ from service.domain.reasons.unread import NoBroker, NoLeader
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogRecord, Participants, Reject, Run
 from service.store import schema
-from service.store.id_key import id_key
-from service.store.writers.counters import KEPT_RAW_BYTES, KEPT_REJECTS
+from service.store.escaped_text import id_key
+from service.store.writers.history import KEPT_RAW_BYTES, KEPT_REJECTS
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, entry, read, row, rows
 

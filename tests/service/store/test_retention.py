@@ -19,14 +19,13 @@ from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Vo
 from service.domain.retention_policy import Keep
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap, Reject
-from service.store import audit, schema
-from service.store.audit import Attempt
+from service.store import audit_events, schema
+from service.store.audit_events import Attempt
 from service.store.errors import LeaseLost
 from service.store.queries import clusters
 from service.store.retention import DeletedRows, Retention
 from service.store.writers.findings import FindingWriter
-from service.store.writers.ledger import LedgerWriter
-from service.store.writers.partitions import PartitionWriter
+from service.store.writers.partitions import LedgerWriter, PartitionWriter
 from tests.service.store.conftest import Cluster, only_on, take_over
 from tests.service.store.histories import aborted, committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, everything, rows
@@ -186,7 +185,7 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
 
 def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
     attempt = Attempt(NOW_MS, "f", "ops", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN)
-    audit.record(cluster.engine, cluster.id, attempt)
+    audit_events.record_attempt(cluster.engine, cluster.id, attempt)
     retention = Retention(cluster.engine, cluster.lease)
     assert [retention.delete_old(NOW_MS + days * DAY_MS).audit for days in (366, 400, 401)] == [0, 0, 2]
 

@@ -9,7 +9,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel, offsets_partition
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
-from service.web.partitions import groups
+from service.web.partitions import partition_list
 from tests.helpers.findings import observe
 from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, stalled_partition, unanswered_partition
 from tests.helpers.stores import NOW_MS, Id
@@ -156,5 +156,5 @@ def test_before_anything_was_looked_at_nothing_is_zero(cluster: WithPartitions) 
 
 
 def test_that_only_the_first_are_read_is_said(seen: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "GROUPS_READ", 6)
+    monkeypatch.setattr(partition_list, "GROUPS_READ", 6)
     assert "Only the first 6 rows are read: there may be more groups." in page_of(seen.url, PATH).texts["groups"]

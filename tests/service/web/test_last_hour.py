@@ -6,7 +6,7 @@ import pytest
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
-from service.store.queries import clusters, recent_activity
+from service.store.queries import clusters, pipeline
 from service.web.cluster.last_hour import LastHour, read_last_hour
 from service.web.shared.frame import read_frame
 from tests.helpers.partitions import WithPartitions
@@ -78,7 +78,7 @@ def test_causes_are_told_apart(cluster: WithPartitions) -> None:
 
 
 def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_activity, "MOST_STEPS", 2)
+    monkeypatch.setattr(pipeline, "MOST_STEPS", 2)
     reported = [one for n in range(3) for one in aborted(3 * n, MINUTE - 5 * MINUTE_MS, b"a-%d" % n)]
     cluster.writer.apply(batch(reported, read_range(0, 9, partition=1)), NOW_MS - 60_000)
     cluster.read()
@@ -90,13 +90,13 @@ def test_a_storm_has_a_number_and_no_causes(cluster: WithPartitions, monkeypatch
 
 def test_half_of_them_took_so_long(cluster: WithPartitions) -> None:
     with cluster.engine.connect() as connection:
-        assert recent_activity.medians(connection, cluster.id) == (None, None)
+        assert pipeline.medians(connection, cluster.id) == (None, None)
     reported = [
         one for n, ms in enumerate((4, 20, 20, 700)) for one in committed(3 * n, MINUTE, b"a-%d" % n, markers_ms=ms)
     ]
     cluster.writer.apply(batch(reported, read_range(0, 12, partition=1)), NOW_MS)
     with cluster.engine.connect() as connection:
-        assert recent_activity.medians(connection, cluster.id) == (100, 25)
+        assert pipeline.medians(connection, cluster.id) == (100, 25)
 
 
 def test_the_first_read_counts_nothing(cluster: WithPartitions) -> None:

@@ -17,7 +17,7 @@ from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.views.partitions import judged as judged_partitions
 from service.web.partitions import partition_list
-from service.web.shared import paging
+from service.web.shared import render
 from tests.helpers.findings import observe
 from tests.helpers.partitions import (
     END,
@@ -222,7 +222,7 @@ def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monke
     """As with 10,000 of them."""
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
-    monkeypatch.setattr(paging.paged, "__defaults__", (4,))
+    monkeypatch.setattr(render.paged, "__defaults__", (4,))
     cluster.read()
     cluster.look(
         *(stalled_partition(n, stalled_since_ms=NOW_MS - 2_000 - n) for n in range(10)),

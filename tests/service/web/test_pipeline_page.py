@@ -16,7 +16,7 @@ from service.store import clusters
 from service.views import words
 from service.views.cluster.description import Broker
 from service.views.grants import bootstrap_of, lines_of
-from service.web.cluster.unknowns import PARTITIONS_SHOWN
+from service.web.cluster.pipeline import PARTITIONS_SHOWN
 from tests.helpers.findings import observe
 from tests.helpers.partitions import (
     WithPartitions,

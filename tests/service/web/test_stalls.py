@@ -11,7 +11,7 @@ from service.domain.partitions.ledger import LedgerBatch
 from service.domain.reasons.unread import READ
 from service.domain.source_state import Cause, SourceName, Stall
 from service.store import lease
-from service.store.writers.ledger import LedgerWriter
+from service.store.writers.partitions import LedgerWriter
 from service.web.guide import RUNBOOKS, guide_names
 from service.web.shared.stalls import stall_lines
 from tests.helpers.partitions import WithPartitions

@@ -12,7 +12,7 @@ from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.queries.history import MinuteRow, ProducerRow
 from service.store.rows.ids import IdRow
-from service.web.charts.rates import HEIGHT, LEAST, bars_of, totals_of
+from service.web.charts.minutes import HEIGHT, LEAST, bars_of, totals_of
 from service.web.charts.swimlane import TALL, WINDOWS, Axis, Label, Lanes, Life, axis_of, bands_of, lanes_of, spaced
 from service.web.transactions.spans import lives
 

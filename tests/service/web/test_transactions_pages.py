@@ -23,7 +23,7 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.minutes import COUNTED_AS
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
-from service.views.cause_words import PROOFS, TO_DO
+from service.views.words import PROOFS, TO_DO
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition, owner, read, stalled_partition
 from tests.helpers.partitions import entry as open_entry

@@ -18,8 +18,7 @@ from service.domain.transaction_log.id_delta import judge_records
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.minutes import MinuteSums
 from service.domain.transaction_log.outcomes import bucket
-from service.store.rows.first_read import id_rows
-from service.store.rows.ids import IdRow, new_row
+from service.store.rows.ids import IdRow, id_rows, new_row
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
 from spark_jobs.fold.transaction_log import Folded, Runs, concat, merge
 from spark_jobs.fold.transitions import Scope

@@ -21,8 +21,8 @@ from service.store import schema
 from service.store.engine import open_reader
 from service.store.schema.history import AUDITED
 from service.store.writers.findings import FindingWriter, load
-from service.store.writers.ledger import LedgerWriter
 from service.store.writers.marker_audit import MarkerAuditWriter, forget_untailed
+from service.store.writers.partitions import LedgerWriter
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.jobs.ledger import end_tailing
 from spark_jobs.judge.judge import Judge

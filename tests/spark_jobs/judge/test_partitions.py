@@ -24,7 +24,7 @@ from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.kafka.producers import ActiveProducer
-from service.store.audit import Attempt, record
+from service.store.audit_events import Attempt, record_attempt
 from service.store.engine import open_reader
 from service.store.schema import counters
 from service.store.schema.history import SUM
@@ -721,7 +721,7 @@ def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
     written = Attempt(
         NOW_MS + 3_500, found.id, "ann", False, MarkerType.ABORT, "orders", 0, 7, 0, 3, 100, Outcome.WRITTEN
     )
-    record(lab.cluster.engine, lab.cluster.id, written)
+    record_attempt(lab.cluster.engine, lab.cluster.id, written)
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, False),))
     resolved = lab.round(NOW_MS + 5_000)
     assert resolved is not None

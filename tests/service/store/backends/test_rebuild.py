@@ -16,7 +16,7 @@ from service.access.actions import Outcome
 from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.transaction_log.facts import Gap
 from service.store import clusters, lease, migrate, schema
-from service.store.audit import Attempt
+from service.store.audit_events import Attempt
 from service.store.backends.backend import Rebuilt
 from service.store.engine import open_engine, open_reader
 from service.store.errors import LeaseLost, StoreError, StoreReplaced, StoreUnavailable
