@@ -26,7 +26,7 @@ from service.metrics.requests import RequestMetrics
 from service.metrics.series import Distribution, Series, bounded, durations
 from service.store.errors import StoreError
 from service.store.escaped_text import label_text
-from service.store.migrate import SchemaCheck
+from service.store.schema_check import SchemaCheck
 from service.views.cluster.metric_facts import ClusterFacts, all_facts
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,4 @@
-"""Refuses to read a store whose schema is not the one that this version reads. Brings the store's tables to the newest
-revision; the scripts ship beside this file.
-"""
+"""Brings the store's tables to the newest revision; the scripts ship beside this file."""
 
 from __future__ import annotations
 
@@ -14,45 +12,11 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
 
 from service.store.backends import backend_of
 from service.store.backends.backend import Lock, Rebuilt
 from service.store.engine import resolve
 from service.store.errors import StoreError, redact_url
-from service.store.queries import clusters as read
-
-
-class SchemaCheck:
-    """The check of one engine's store, to be made with every read: the store may be created, replaced, or migrated by a
-    newer version, while this process runs."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._name = redact_url(engine.url)
-        self._head: str | None = None
-
-    def check(self, connection: Connection) -> None:
-        """Raises StoreError unless the schema is at head."""
-        if self._head is not None and self._is_still_at_head(connection):
-            return
-        self._head = None
-        revision = current(connection)
-        if revision != head():
-            raise StoreError(self._text(revision))
-        self._head = revision
-
-    def _is_still_at_head(self, connection: Connection) -> bool:
-        try:
-            return read.revision(connection) == self._head
-        except DBAPIError as error:  # another store, without the table of the revision, took the place of this one
-            raise StoreError(self._text(None)) from error
-
-    def _text(self, revision: str | None) -> str:
-        if revision is not None and not is_known(revision):
-            return unknown_text(self._name, revision)
-        has = "has no tables yet" if revision is None else f"has the tables of revision {revision}"
-        return f"store {self._name} {has}; `txnscope migrate` (or `txnscope watch`) migrates it for this version"
-
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 _OF_DEVELOPMENT: Final = re.compile(r"00\d\d")

@@ -15,9 +15,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from service.api.http.problems import NO_SUCH_CLUSTER, ProblemError
 from service.store.errors import StoreUnavailable
-from service.store.migrate import SchemaCheck
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
+from service.store.schema_check import SchemaCheck
 
 if TYPE_CHECKING:
     from service.api.http.access import Access

@@ -19,7 +19,7 @@ from service.settings import Settings
 from service.store import api_keys
 from service.store.api_keys import KeyRow
 from service.store.engine import open_engine, open_reader
-from service.store.migrate import SchemaCheck
+from service.store.schema_check import SchemaCheck
 
 _HEADS = ("NAME", "ROLES", "CREATED", "BY", "REVOKED", "BY")
 

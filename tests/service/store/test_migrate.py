@@ -16,8 +16,9 @@ from sqlalchemy import Connection, Engine, Table, inspect
 from service.store import clusters
 from service.store.engine import open_engine, open_reader
 from service.store.errors import StoreError, StoreUnavailable
-from service.store.migrate import SchemaCheck, current, head, upgrade
+from service.store.migrate import current, head, upgrade
 from service.store.schema import metadata
+from service.store.schema_check import SchemaCheck
 from tests.helpers.postgres import Postgres
 from tests.service.store.conftest import patient
 from tests.service.store.logs import NOW_MS

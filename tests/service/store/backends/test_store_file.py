@@ -15,7 +15,8 @@ from sqlalchemy import Engine, text
 from service.store import clusters, lease
 from service.store.engine import open_engine, open_reader
 from service.store.errors import StoreDamaged, StoreError, StoreLost, StoreReplaced, StoreUnavailable
-from service.store.migrate import SchemaCheck, upgrade
+from service.store.migrate import upgrade
+from service.store.schema_check import SchemaCheck
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.damaged_pages import PAGE, all_of, file_of, overwrite, pages_of
 from tests.helpers.migrated import migrated
