@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
-from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.facts import BatchOffsets, MarkerType, TopicPartition
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.partitions.open_entries import Owner
 from service.domain.partitions.own_transactions import LoggedTransaction

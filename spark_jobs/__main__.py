@@ -18,13 +18,13 @@ from pathlib import Path
 
 from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.processes import lifeline
-from service.processes.linux import descendants
+from service.processes.identity import descendants
 from service.settings import SettingsError
 from service.store.errors import StoreDamaged, StoreError, StoreReplaced, StoreUnavailable
 from spark_jobs.runtime import fork_server
+from spark_jobs.runtime.direct_batches import scratch_folder
 from spark_jobs.runtime.java import JavaNotFound
 from spark_jobs.runtime.liveness import Liveness
-from spark_jobs.runtime.scratch import scratch_folder
 from spark_jobs.runtime.watchdog import STUCK, BadLiveness, Watchdog, liveness_reporter
 from spark_jobs.settings import IngestSettings, parse
 

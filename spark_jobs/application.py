@@ -6,15 +6,17 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine
 
 from service.clock import wall_clock_ms
+from service.domain.retention_policy import Keep
 from service.kafka import cluster as kafka_cluster
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
@@ -22,8 +24,9 @@ from service.processes.identity import own_identity
 from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import StoreError, StoreLost, StoreUnavailable
+from service.store.lease import Lease
 from service.store.migrate import upgrade
-from spark_jobs.housekeeping import deleting_old_data
+from service.store.retention import Retention
 from spark_jobs.jobs.ledger import LedgerJob, end_tailing
 from spark_jobs.jobs.partitions import PartitionsJob
 from spark_jobs.jobs.transaction_log import TransactionLogJob
@@ -31,14 +34,30 @@ from spark_jobs.judge.judge import judging
 from spark_jobs.judge.marker_audit import auditing_markers
 from spark_jobs.runtime.cluster import Executors
 from spark_jobs.runtime.error_summary import error_summary
-from spark_jobs.runtime.job_runner import Job, TooManyFailures, run_jobs
+from spark_jobs.runtime.job_runner import LOOK_EVERY_S, Job, Standby, TooManyFailures, run_jobs
 from spark_jobs.runtime.liveness import BACKGROUND_S, END_S, MIGRATION_S, START_S, Liveness, Part
 from spark_jobs.runtime.periodic import repeated
 from spark_jobs.runtime.queries import Queries
 from spark_jobs.runtime.session import SparkStart
-from spark_jobs.runtime.standby import LOOK_EVERY_S, Standby
 from spark_jobs.runtime.watchdog import Watchdog
 from spark_jobs.settings import IngestSettings
+
+EVERY_S: Final = 60.0
+SOON_S: Final = 1.0
+"""Pause between two pieces of a deletion too large for one: readers and the log's writer come first."""
+
+
+@contextmanager
+def deleting_old_data(engine: Engine, lease: Lease, keep: Keep, liveness: Liveness) -> Iterator[None]:
+    """Deletes old data piece by piece, in the background, until the block ends or the lease is lost."""
+    retention = Retention(engine, lease, keep=keep)
+
+    def work(now_ms: int) -> float:
+        return SOON_S if retention.delete_old(now_ms).more else EVERY_S
+
+    with repeated("the deletion of old data", work, liveness):
+        yield
+
 
 log = logging.getLogger("txnscope.ingest")
 

@@ -11,7 +11,7 @@ from service.domain.findings.rules import Rules
 from service.domain.retention_policy import Keep
 from service.kafka.settings import ClientSettings
 from service.settings import Settings, load
-from spark_jobs.runtime.master import HERE, Master
+from spark_jobs.runtime.session import HERE, Master
 from spark_jobs.source.reader_settings import ReaderSettings, WatchedTopics
 
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from service.processes.linux import stopped_children
+from service.processes.identity import stopped_children
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 5.0

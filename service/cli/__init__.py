@@ -13,8 +13,8 @@ from typing import Final
 
 from service import settings
 from service.cli.errors import FINE, UNREACHABLE, USAGE, CommandFailed
+from service.cli.exposure import warnings
 from service.cli.parser import Command, parse
-from service.cli.readable_secrets import warnings
 from service.processes.lifeline import LIFELINE
 
 _INTERRUPTED = 130

@@ -1,8 +1,20 @@
-"""Checks that a service which others can reach asks who they are, and cannot be overheard."""
+"""Checks that a service which others can reach asks who they are, and cannot be overheard. Warns about files with
+secrets that others on this machine can read.
+
+It is a warning, never an error: containers get their secrets as files of root with the mode 0440 or 0644, which nobody
+in the container can change.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 import socket
+import stat
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 from service.access.hosts import is_loopback
 from service.cli.errors import CommandFailed
@@ -45,3 +57,87 @@ def _is_local(host: str) -> bool:
     except (socket.gaierror, UnicodeError):
         return True
     return all(is_loopback(str(address[0]).partition("%")[0]) for *_, address in found)
+
+
+_PRIVATE_KEY: Final = b"PRIVATE KEY-----"
+_MOST_BYTES: Final = 1 << 20
+
+
+def warnings(settings: Settings, used: tuple[str, ...], config: str | None) -> Iterator[str]:
+    """Yields a line for each file that others can read. `used`: the settings that the command takes; `config`: the file
+    of --config."""
+    for file in dict.fromkeys(_secret_files(settings, used, config)):
+        if (who := _readers(file)) is not None:
+            yield f"{file}: {who} can read it, and it has a secret: chmod 600 {shlex.quote(str(file))}"
+
+
+def _secret_files(settings: Settings, used: tuple[str, ...], config: str | None) -> Iterator[Path]:
+    if "kafka_config" in used:
+        if config is not None and _has_secret(Path(config)):
+            yield Path(config)
+        files = [settings.kafka_config, settings.remediation_config]
+        for one in settings.clusters:
+            files += [one.kafka_config, one.remediation_config]
+        for file in files:
+            yield from _of_kafka(file)
+    for name in ("tls_key", "client_cert", "key_file", "operator_key_file"):
+        if name in used and (file := getattr(settings, name)) is not None:
+            yield file
+
+
+def _of_kafka(file: Path | None) -> Iterator[Path]:
+    """Yields a client.properties with passwords, the files that its config providers read, and the PEM files with
+    private keys that it names."""
+    if file is None:
+        return
+    # here, because commands that ask no broker should not wait for the library
+    from service.kafka.errors import BadClientConfig
+    from service.kafka.settings import ClientSettings
+
+    try:
+        client = ClientSettings((), file=file).latest()
+        read, named = client.provider_files, client.pem_files
+    except BadClientConfig:  # the command reports it
+        return
+    if client.has_secret:
+        yield file
+    yield from (one for one in read if not _is_public(_beginning(one)))
+    yield from (one for one in named if _PRIVATE_KEY in _beginning(one))
+
+
+def _has_secret(config: Path) -> bool:
+    """Returns whether the TOML file has keys, hashes of passwords, or passwords."""
+    table: dict[str, Any] = tomllib.loads(config.read_text("utf-8"))
+    auth = table.get("auth") or {}
+    named = "operators" in table or "spark_conf" in table or "basic" in auth
+    store = str(table.get("store", ""))
+    return named or "password=" in store or ":" in store.rpartition("@")[0].partition("//")[2]
+
+
+def _readers(file: Path) -> str | None:
+    """Returns who beside the owner can read the file; None if nobody can.
+
+    A group that can read the file of another owner is the one by which this process reads it.
+    """
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    if found.st_mode & stat.S_IROTH:
+        return "everybody on this machine"
+    return "its group" if found.st_mode & stat.S_IRGRP and found.st_uid == os.geteuid() else None
+
+
+def _is_public(beginning: bytes) -> bool:
+    """Returns True for certificates without a private key."""
+    return beginning.startswith(b"-----BEGIN CERTIFICATE") and _PRIVATE_KEY not in beginning
+
+
+def _beginning(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MOST_BYTES)
+    except OSError:
+        return b""

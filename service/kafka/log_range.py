@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from service.domain.partitions.records_ahead import AnyRecords, CommittedRecords
+from service.domain.partitions.state import AnyRecords, CommittedRecords
 from service.domain.worlds.markers import Marker
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader

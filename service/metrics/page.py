@@ -21,9 +21,20 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.metrics.catalogue import OF_CLUSTERS, RENDER_SECONDS, UP, Metric
-from service.metrics.families import clusters, coordinators, findings, groups, partitions, pipeline, transactions
+from service.metrics.families import (
+    Distribution,
+    Series,
+    bounded,
+    clusters,
+    coordinators,
+    durations,
+    findings,
+    groups,
+    partitions,
+    pipeline,
+    transactions,
+)
 from service.metrics.requests import RequestMetrics
-from service.metrics.series import Distribution, Series, bounded, durations
 from service.store.errors import StoreError
 from service.store.escaped_text import label_text
 from service.store.schema_check import SchemaCheck

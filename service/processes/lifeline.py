@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from service.processes.linux import kill_session, stopped_children
+from service.processes.identity import kill_session, stopped_children
 from service.processes.working_time import SilenceMeter
 
 LIFELINE: Final = "TXNSCOPE_LIFELINE"

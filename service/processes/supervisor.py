@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Final
 
-from service.processes.backoff import Backoff
+from service.processes.identity import ending_of, in_session, kill_session
 from service.processes.lifeline import BEAT_EVERY_S, LIFELINE, Ours
-from service.processes.linux import ending_of, in_session, kill_session
-from service.processes.working_time import SilenceMeter
+from service.processes.working_time import Backoff, SilenceMeter
 
 CONFIGURATION: Final = 2
 """Exit code of a child whose configuration is wrong: starting it again would not help."""

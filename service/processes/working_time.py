@@ -1,12 +1,65 @@
-"""A clock for unresponsive processes, which counts only the time in which a process could have worked."""
+"""Time for processes that wait: a clock that counts only the time in which a process could have worked, progress of
+long work that reports its steps, and growing pauses between retries.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
-from service.processes.linux import ProcessorTime, processor_time
+from service.processes.identity import ProcessorTime, processor_time
+
+
+class Backoff:
+    """Pauses in seconds: the first is `first_s`, each next one twice as long, up to `longest_s`."""
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._first_s, self._longest_s = min(first_s, longest_s), longest_s
+        self._next_s = self._first_s
+
+    def next_s(self) -> float:
+        """Returns the pause to make now, and doubles the next one."""
+        pause_s = self._next_s
+        self._next_s = min(pause_s * 2, self._longest_s)
+        return pause_s
+
+    def reset(self) -> None:
+        """Makes the next pause the first one again; to be called when all went well for long enough."""
+        self._next_s = self._first_s
+
+
+_heard: Final = threading.local()
+
+
+def step() -> None:
+    """Reports a step of this thread, such as a request to a broker or a transaction of the store, to its listener."""
+    listener: Callable[[], None] | None = getattr(_heard, "by", None)
+    if listener is not None:
+        listener()
+
+
+@contextmanager
+def heard_by(listener: Callable[[], None]) -> Iterator[None]:
+    """Sends the steps of this thread to `listener` until the block ends."""
+    before = getattr(_heard, "by", None)
+    _heard.by = listener
+    try:
+        yield
+    finally:
+        _heard.by = before
+
+
+def touch(path: str) -> None:
+    """Reports a step to another process on this machine, which sees the file's time change. Does nothing without a
+    path."""
+    if path:
+        with suppress(OSError):  # the folder is gone with the process that watched the file
+            Path(path).touch()
+
 
 LONGEST_STEP_S: Final = 1.0
 """Upper bound of the time that one step counts. If more time has passed, the measuring process was stopped itself, and

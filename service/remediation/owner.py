@@ -1,5 +1,6 @@
 """Checks that no coordinator will end the transaction (the second confirmation step, repeated), and that its producer
-is fenced, as a marker requires."""
+is fenced, as a marker requires.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,18 @@ from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.transactions import no_coordinator_knows
-from service.remediation.refused import Refused
 from service.remediation.shell import argument
 from service.store.escaped_text import display_id
 from service.store.queries import clusters
 from service.store.queries.owners import owners
+
+
+class Refused(Exception):
+    """The marker must not be written now: the reason, in one line for people, and what they can do first."""
+
+    def __init__(self, why: str, first: str | None = None) -> None:
+        super().__init__(why if first is None else f"{why}. First {first}")
+
 
 READS_WITHIN_S: Final = 5.0
 """Time that the store may take to catch up with the end of the transaction log."""

@@ -12,8 +12,7 @@ from service.domain.worlds.verdict import Decided, Verdict
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
-from service.remediation.owner import Reading
-from service.remediation.refused import Refused
+from service.remediation.owner import Reading, Refused
 from service.store.queries import partitions
 from service.store.queries.clusters import log_read
 

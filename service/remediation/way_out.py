@@ -15,15 +15,14 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.open_entries import Entry
 from service.domain.worlds.verdict import Decided
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
-from service.remediation.owner import Reading, is_fenced, nobody_owns
+from service.remediation.owner import Reading, Refused, is_fenced, nobody_owns
 from service.remediation.proof import prove_again
-from service.remediation.refused import Refused
 
 REASONS: Final = {
     Decided.COMMIT: "its transaction was committed, and its marker is missing here: its coordinator decided COMMIT",

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, or_, select
 
 from service.access.actions import Action, Outcome
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.store.backends import backend_of
 from service.store.backends.backend import Lock
 from service.store.escaped_text import printable

@@ -11,7 +11,7 @@ import pyarrow as pa
 from service.domain.partitions.ledger import NOTHING, LedgerBatch, Marker, TopicRange, Unended, Volume
 from service.domain.reasons.reason import Reason, combined
 from service.domain.transaction_log.facts import Gap, RangeRead
-from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.id_delta import MINUTE_MS
 from service.wire.header_columns import HeaderColumns, header_columns, marker_at
 from service.wire.log_columns import Chunk
 from service.wire.records import COMMIT

@@ -32,8 +32,8 @@ from service.domain.transaction_log.facts import (
 )
 from service.store.escaped_text import KEY_ID_BYTES
 from service.wire.transaction_log import decode_value
-from spark_jobs.fold.decisions import decisions_from_rows
 from spark_jobs.fold.transaction_log import Folded, Runs
+from spark_jobs.fold.transitions import decisions_from_rows
 
 _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
 

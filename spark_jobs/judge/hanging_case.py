@@ -2,7 +2,7 @@
 
 A case has the observations of the entry, and two states: the confirmation, that no transaction will end the entry
 (`service.domain.findings.confirmation`), and the decision, which marker would be right
-(`service.domain.worlds.decision`).
+(`service.domain.worlds.verdict`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
 from service.domain.reasons.decided import ForeignRecords
 from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
-from service.domain.worlds.decision import Decision, State
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample
-from service.domain.worlds.verdict import Decided, Verdict, World, undecided
+from service.domain.worlds.verdict import Decided, Decision, State, Verdict, World, undecided
 from service.kafka.leader_check import CheckedPartition
 from service.store.escaped_text import display_id
 from spark_jobs.judge.ended_transactions import may_grow, may_have_grown

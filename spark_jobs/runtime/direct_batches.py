@@ -1,4 +1,5 @@
-"""Hands batches that need no reading from a planner to the driver as files, past Spark (docs/adr/0015).
+"""Hands batches that need no reading from a planner to the driver as files, past Spark (docs/adr/0015), and keeps a
+folder for files that live as long as the process.
 
 A micro-batch costs the JVM some 80 ms of CPU, however little it contains, and most of what a quiet cluster reports once
 a second is that nothing is new.
@@ -6,12 +7,42 @@ a second is that nothing is new.
 
 from __future__ import annotations
 
+import fcntl
+import shutil
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+
+_PREFIX: Final = "txnscope-spark-"
+_LOCK: Final = "lock"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yields a new folder, which is removed at the end. At the start it removes the folders of processes that were
+    killed."""
+    _remove_abandoned()
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name,
+        (Path(name) / _LOCK).open("w") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield Path(name)
+
+
+def _remove_abandoned() -> None:
+    """Removes every folder with a lock that no process holds: its process is gone. A folder without a lock was made a
+    moment ago, and stays."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError), (folder / _LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
 
 THROUGH_SPARK_EVERY_S: Final = 10.0
 """Longest time between two micro-batches of a source. A quiet source proves that often that Spark still works."""

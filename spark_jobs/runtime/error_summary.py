@@ -11,7 +11,7 @@ from service.domain.reasons.unread import ErrorText
 from service.kafka.errors import KafkaFailure
 from service.store.errors import StoreError, StoreUnavailable
 from service.store.writers.source import SourceWriter
-from spark_jobs.source.encoded_failure import encoded_reason
+from spark_jobs.source.stream_reader import encoded_reason
 
 # the last line of a Python traceback, anywhere in the text: "package.module.Name: message"
 _RAISED = re.compile(r"^\s*(?:: |Caused by: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*): (.+)$", re.MULTILINE)

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from spark_jobs.runtime.direct_batches import scratch_folder
 from spark_jobs.runtime.java import Java, JavaNotFound, archived_classes, archiving_options, find_java
-from spark_jobs.runtime.scratch import scratch_folder
 from spark_jobs.runtime.session import SparkFailed, start_spark
 
 log = logging.getLogger("txnscope.rehearsal")

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,23 @@ from spark_jobs.runtime import cluster, python_process
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.fork_server import KEEP_FREED_MEMORY, SOURCE_MODULES, socket_in
 from spark_jobs.runtime.java import Java, archived_classes, find_java, sharing_options
-from spark_jobs.runtime.master import HERE, Master
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """`url`: as for spark-submit; None: this machine, with two cores. `conf`: settings of Spark's, which win over
+    ours."""
+
+    url: str | None = None
+    conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        return self.url is None or self.url.startswith("local")
+
+
+HERE: Final = Master()
+
 
 log = logging.getLogger("txnscope.ingest")
 

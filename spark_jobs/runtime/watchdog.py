@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
-from service.processes.linux import ending_of
+from service.processes.identity import ending_of
 from spark_jobs.runtime.liveness import Liveness
 
 log = logging.getLogger("txnscope.ingest")

@@ -16,9 +16,8 @@ from service.domain.reasons.reason import Reason
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity
 from spark_jobs.source.admission import into_tasks
-from spark_jobs.source.ledger_planner import LedgerPlan, LedgerPlanner
+from spark_jobs.source.ledger_planner import LedgerBrokers, LedgerPlan, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
-from spark_jobs.source.ledger_requests import LedgerBrokers
 from spark_jobs.source.reader_settings import OPTION, ReaderSettings
 from spark_jobs.source.stream_reader import PlanningReader
 

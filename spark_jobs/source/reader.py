@@ -27,10 +27,9 @@ from service.kafka.settings import ClientSettings
 from service.wire.columns import UNDECODABLE, BrokenBatch, Chunk, LogColumns, decode
 from service.wire.log_columns import holes
 from service.wire.scalar import misread
-from spark_jobs.fold.decisions import decisions
 from spark_jobs.fold.rows import folded_to_rows, reads_to_rows, rejects_to_rows, rows_of
 from spark_jobs.fold.transaction_log import Folded, concat, fold, merge
-from spark_jobs.fold.transitions import Scope
+from spark_jobs.fold.transitions import Scope, decisions
 from spark_jobs.source.admission import split_by_size
 
 clients: dict[ClientSettings, KafkaClient] = {}

@@ -22,8 +22,7 @@ from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import ClusterRequests, Place, ReadRequest
-from spark_jobs.source.samples import Rounds
-from spark_jobs.source.watched import Urgency, WatchedPartition, is_over
+from spark_jobs.source.watched import Rounds, Urgency, WatchedPartition, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
 LAYOUT_SOON_MS: Final = 1_000

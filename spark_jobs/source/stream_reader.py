@@ -7,18 +7,47 @@ as long as the query runs; `read` runs in pooled workers, on a pickled copy.
 from __future__ import annotations
 
 import math
+import re
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from service.processes.progress import heard_by, touch
+from service.domain.reasons.coding import decode, encode
+from service.domain.reasons.reason import Reason
+from service.kafka.errors import KafkaFailure
+from service.processes.working_time import heard_by, touch
 from spark_jobs.runtime.direct_batches import DirectBatches
-from spark_jobs.source.encoded_failure import encoding_failures
+
+
+class EncodedFailure(Exception):
+    """An exception with an encoded reason as its text."""
+
+
+_ENCODED = re.compile(rf"\b{EncodedFailure.__module__}\.{EncodedFailure.__name__}: (\{{.+\}})\s*$", re.MULTILINE)
+
+
+@contextmanager
+def encoding_failures() -> Iterator[None]:
+    """Raises a KafkaFailure of the block as EncodedFailure."""
+    try:
+        yield
+    except KafkaFailure as e:
+        raise EncodedFailure(encode(e.reason)) from e
+
+
+def encoded_reason(text: str) -> Reason | None:
+    """Returns the last carried reason in Spark's message about a query that ended; None if there is none."""
+    found = _ENCODED.findall(text)
+    try:
+        return decode(found[-1]) if found else None
+    except ValueError:
+        return None
 
 
 class Planned(Protocol):

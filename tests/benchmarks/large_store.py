@@ -18,7 +18,7 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
-from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.id_delta import MINUTE_MS
 from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, migrate, progress, schema
 from service.store.backends import backend_of

@@ -22,9 +22,8 @@ from service.kafka.cluster import topic_layout
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import facts_from_rows
 from spark_jobs.jobs.transaction_log import HEARTBEAT_MS, POLL_MS
-from spark_jobs.runtime.master import Master
-from spark_jobs.runtime.scratch import scratch_folder
-from spark_jobs.runtime.session import TASK_TRIES, start_spark
+from spark_jobs.runtime.direct_batches import scratch_folder
+from spark_jobs.runtime.session import TASK_TRIES, Master, start_spark
 from spark_jobs.source.log_identity import LogPosition
 from spark_jobs.source.reader_settings import ReaderSettings
 from spark_jobs.source.transaction_log import TransactionLogSource, source_options

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from service.cli.doctor.tried import read_records
+from service.cli.doctor.examination import read_records
 from service.domain.doctor.tried_versions import PASSED, Scenario, Told, TriedVersion, scenario_name
 from tests.helpers.brokers import EVERY_VERSION, VERSIONS
 from tests.helpers.paths import ROOT

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Final
 
-from service.cli.doctor.tried import FOLDER
+from service.cli.doctor.examination import FOLDER
 from tests.helpers import compatibility_document
 from tests.helpers.brokers import EVERY_VERSION
 from tests.helpers.paths import ROOT

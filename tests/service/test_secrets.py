@@ -25,7 +25,7 @@ from service.processes.supervisor import ChildCommand, Supervisor
 from service.settings import SettingsError, for_service, load
 from service.store.engine import open_engine, open_reader
 from service.store.errors import StoreError
-from spark_jobs.runtime.master import Master
+from spark_jobs.runtime.session import Master
 from spark_jobs.settings import IngestSettings
 from tests.helpers.reader_options import option_of, through_spark
 

@@ -14,9 +14,9 @@ from service.store.errors import StoreUnavailable
 from service.store.lease import Lease
 from spark_jobs import application
 from spark_jobs.application import Application
+from spark_jobs.runtime.job_runner import Standby
 from spark_jobs.runtime.liveness import Liveness
 from spark_jobs.runtime.session import SparkStart
-from spark_jobs.runtime.standby import Standby
 from spark_jobs.runtime.watchdog import Watchdog
 from spark_jobs.settings import IngestSettings
 from tests.helpers.brokers import free_port

@@ -14,7 +14,7 @@ from service.domain.findings.rules import Rule, Rules
 from service.domain.retention_policy import DEFAULT
 from service.kafka.errors import BadClientConfig
 from service.settings import SettingsError, for_ingest, load
-from spark_jobs.runtime.master import Master
+from spark_jobs.runtime.session import Master
 from spark_jobs.settings import IngestSettings, parse
 from spark_jobs.source.reader_settings import OPTION, ReaderSettings, WatchedTopics
 from tests.helpers.certificates import Authority

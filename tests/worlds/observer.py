@@ -11,7 +11,7 @@ from service.domain.worlds.order import LogEnd, Sample
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory, Range
 from service.domain.worlds.verdict import Verdict
-from spark_jobs.source.samples import Rounds, Samples
+from spark_jobs.source.watched import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
 
 LOG_PARTITION: Final = 3

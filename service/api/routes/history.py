@@ -26,7 +26,7 @@ from service.api.schemas.history import (
 )
 from service.api.schemas.transactions import waiting_abort_ms
 from service.domain.duration_text import span_ms
-from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.timeline import Folded, TimelineCursor
 from service.store.escaped_text import id_key
 from service.store.queries import clusters

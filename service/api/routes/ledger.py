@@ -18,7 +18,7 @@ from service.api.http.state import App, known_cluster
 from service.api.schemas.partitions import Marker, Markers, Volume, VolumeMinute
 from service.domain.duration_text import span_ms
 from service.domain.partitions import ledger
-from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
+from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from service.store.escaped_text import printable
 from service.store.queries import partitions as read_ledger
 from service.store.queries.clusters import ClusterRow

@@ -11,7 +11,7 @@ from service.api.http.fields import id_fields, text_of_time, transaction_link
 from service.api.schemas.history import CauseWord, ConfidenceWord
 from service.api.schemas.shape import IdBytes, OneOf, RawTime, Shape, Time, Wide, extended, moment
 from service.domain.partitions.aborted_run import EndOfRun
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import OwnDecision
 from service.views.partitions.offsets import ExplainedOffsets, ExplainedRun, ExplainedSpan, RunOwner

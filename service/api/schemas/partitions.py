@@ -18,8 +18,8 @@ from service.api.schemas.offsets import MarkerWord
 from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, past_moment
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
-from service.domain.partitions.batch_offsets import MarkerType
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.open_entries import Owner, RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of

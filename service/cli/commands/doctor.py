@@ -6,8 +6,7 @@ from argparse import Namespace
 from textwrap import fill
 from typing import Final
 
-from service.cli.doctor.examination import Wish, examine
-from service.cli.doctor.tried import read_records
+from service.cli.doctor.examination import Wish, examine, read_records
 from service.cli.errors import FINE, UNREACHABLE, CommandFailed
 from service.cli.kafka import client_settings
 from service.cli.text import table

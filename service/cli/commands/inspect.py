@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.cli.errors import FINE
-from service.cli.segments.files import is_transaction_log, map_file, segments
 from service.cli.segments.lines import data_lines, log_lines
-from service.cli.segments.transaction_logs import JudgedLogs, LogSegment, in_order
+from service.cli.segments.transaction_logs import (
+    JudgedLogs,
+    LogSegment,
+    in_order,
+    is_transaction_log,
+    map_file,
+    segments,
+)
 from service.settings import Settings
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from service.cli.credentials import operator_key_of
 from service.cli.errors import FINE
-from service.cli.rest import Service
+from service.cli.rest import Service, operator_key_of
 from service.settings import Settings
 
 

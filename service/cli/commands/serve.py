@@ -17,8 +17,8 @@ from service.cli.exposure import check_exposure, tls_of
 from service.cli.kafka import remediation_clients, service_clients
 from service.cli.version import version
 from service.processes import lifeline
-from service.server import interpreter
-from service.server.log_limit import LogLimit
+from service.server import running
+from service.server.running import LogLimit
 from service.settings import Settings
 from service.store.engine import open_reader
 from service.store.errors import StoreError
@@ -96,7 +96,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    interpreter.prepare()
+    running.prepare()
     print(f"serving {'http' if tls is None else 'https'}://{host}:{settings.port}", file=sys.stderr)
     server.run(sockets=[listening])
     return FINE if server.should_exit and server.started else UNREACHABLE

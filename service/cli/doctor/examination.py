@@ -1,10 +1,14 @@
-"""Examines a cluster: asks for everything that the verdicts rest on, and writes nothing."""
+"""Examines a cluster: asks for everything that the verdicts rest on, and writes nothing. Reads the records of runs on
+versions of Kafka, which `make matrix` writes.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from service.cli.doctor.transaction_log import LogRead, read_log
 from service.clock import wall_clock_ms
@@ -17,6 +21,7 @@ from service.domain.doctor.cluster_report import (
     LogReport,
     TopicsReport,
 )
+from service.domain.doctor.tried_versions import Scenario, Told, TriedVersion, newest_first
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported, TransactionsSeen
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC
@@ -29,6 +34,33 @@ from service.kafka.producers import describe_producers
 from service.kafka.settings import ClientSettings
 from service.kafka.share_groups import PROTOCOL_TYPE, isolation_levels, reports_offsets
 from service.kafka.transactions import list_transactions, lists_ids_without_log
+
+FOLDER: Final = Path(__file__).parent / "tried_versions"
+"""One file a version, in JSON."""
+
+
+def read_records(folder: Path = FOLDER) -> list[TriedVersion]:
+    """Returns the records, newest version first."""
+    return [*newest_first(_record(json.loads(path.read_text("utf-8"))) for path in folder.glob("*.json"))]
+
+
+def _record(stored: dict[str, Any]) -> TriedVersion:
+    return TriedVersion(
+        stored["version"],
+        stored["date"],
+        stored["seconds"],
+        stored["workers"],
+        stored["abilities"],
+        {name: (highest, finalized) for name, (highest, finalized) in stored["features"].items()},
+        stored["apis"],
+        {name: _scenario(one) for name, one in stored["scenarios"].items()},
+    )
+
+
+def _scenario(stored: dict[str, Any]) -> Scenario:
+    told = tuple(Told(*one) for one in stored["told"])
+    return Scenario(stored["outcome"], stored["seconds"], tuple(stored["seen"]), told)
+
 
 _INVENTED: Final = "txnscope-doctor-asks"
 """A name that no topic, group or id has. If asking for it is not denied, asking for any other name is not, either."""

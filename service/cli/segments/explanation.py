@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from service.api.schemas.offsets import AbortedRun, LogExplanation, LogSpan
 from service.cli.errors import CommandFailed
-from service.cli.segments.files import is_transaction_log, map_file, segments
-from service.cli.segments.transaction_logs import JudgedLogs, LogSegment
+from service.cli.segments.transaction_logs import JudgedLogs, LogSegment, is_transaction_log, map_file, segments
 from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.marker_causes import cause_of_marker

@@ -44,7 +44,7 @@ from service.domain.findings.formatting import duration, join_names
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS
 from service.domain.transaction_log.causes import CauseCode, Confidence
-from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
 
 RANDOM_IDS: Final = 5

@@ -16,13 +16,11 @@ from service.domain.findings.rules import Rule
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
-from service.domain.reasons.decided import ForeignRecords
-from service.domain.reasons.hanging import HangCause, HangReason
+from service.domain.reasons.decided import ForeignRecords, HangCause, HangReason
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
-from service.domain.worlds.decision import NOT_READ
 from service.domain.worlds.transactions import TV2
-from service.domain.worlds.verdict import Decided, Verdict, World
+from service.domain.worlds.verdict import NOT_READ, Decided, Verdict, World
 
 
 class Case(NamedTuple):

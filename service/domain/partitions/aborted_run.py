@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
+from service.domain.partitions.facts import BatchOffsets, MarkerType
 
 
 class EndOfRun(StrEnum):

@@ -33,9 +33,9 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.java_hash import partition_of
 from service.domain.partitions.facts import TopicPartition
 from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.coordinator_partition import partition_of
 
 
 class GroupRelation(StrEnum):

@@ -7,6 +7,7 @@ is sent, so an entry that the answer reports had not ended by that time.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from service.domain.reasons.reason import Reason
@@ -144,3 +145,28 @@ class PartitionsBatch(NamedTuple):
     is_full: bool = False
     not_covered: int = 0
     trouble: Reason | None = None
+
+
+class MarkerType(StrEnum):
+    """The outcome that a control batch writes."""
+
+    COMMIT = "COMMIT"
+    ABORT = "ABORT"
+
+
+class BatchOffsets(NamedTuple):
+    """A batch: offsets [first, next), including those whose records compaction removed. `marker`: COMMIT or ABORT for a
+    control batch; None if compaction emptied it (or it is no transaction marker). `timestamp_ms`: of the marker, or
+    of the first record.
+    `records`: number of records that compaction left; None: as many as offsets.
+    """
+
+    first: int
+    next: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_control: bool = False
+    marker: MarkerType | None = None
+    timestamp_ms: int = -1
+    records: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 
 CLOCKS_MS: Final = 5_000

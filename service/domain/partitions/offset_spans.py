@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from service.domain.partitions.aborted_run import AbortedRun, OnlyAborted
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
+from service.domain.partitions.facts import BatchOffsets, MarkerType
 
 
 class SpanKind(StrEnum):

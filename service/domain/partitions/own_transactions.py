@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
+from service.domain.partitions.facts import BatchOffsets, MarkerType
 from service.domain.partitions.marker_causes import CLOCKS_MS, MarkerCause
 from service.domain.partitions.offset_spans import BatchesBefore, Span, SpanKind
 from service.domain.transaction_log.causes import Cause, Confidence

@@ -1,4 +1,5 @@
-"""The partition of `__transaction_state` in which a coordinator looks for a transactional.id. Pure.
+"""The partition of `__transaction_state` in which a coordinator looks for a transactional.id, by Java's hash of a text.
+Pure.
 
 A coordinator computes the partition from the id and from the number of partitions that it read when it started
 (`TransactionStateManager.partitionFor`). Records stay where they were written: when partitions are added to the log,
@@ -8,8 +9,27 @@ the records of most ids are left behind in a partition where no coordinator look
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
 
-from service.domain.java_hash import partition_of
+_LOWEST_INT: Final = -(1 << 31)
+
+
+def java_hash(text: str) -> int:
+    """Returns `java.lang.String.hashCode`: over UTF-16 code units, as a signed 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+@lru_cache(maxsize=4096)  # the same ids are asked for at every round of judgement
+def partition_of(text: str, partition_count: int) -> int:
+    """Returns `Utils.abs(text.hashCode()) % partition_count`; Kafka's `abs` turns the lowest number, which has no
+    counterpart, into 0."""
+    value = java_hash(text)
+    return (0 if value == _LOWEST_INT else abs(value)) % partition_count
 
 
 def coordinator_partition(transactional_id: bytes, partition_count: int) -> int | None:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from service.domain.transaction_log.causes import CauseCode, Confidence
-from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import COMPLETE_COMMIT, NEVER_SEEN
 from service.domain.transaction_log.transitions import REPEATED
 

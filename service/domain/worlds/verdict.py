@@ -1,13 +1,36 @@
-"""The verdict on an open entry: the worlds that are left, the decision that follows, and the proofs."""
+"""The verdict on an open entry: the worlds that are left, and the decision over all readings of its facts.
+
+The decision may become known, and it never flips. A known decision becomes unknown only where the entry has grown or
+may have grown since, or is not its id's (`Verdict.overrules`).
+
+| state        | holds from | is read again |
+|--------------|------------|---------------|
+| UNREAD       | the beginning | at once where an owner is known; else once no transaction will end the entry |
+| PRELIMINARY  | a reading while a transaction could still end the entry; it is not reported | once none will |
+| RECALLED     | a finding from before a restart; it is reported | once no transaction will end the entry |
+| UNKNOWN      | a reading that left more than one marker possible | at once, further back; then every READ_AGAIN_MS |
+| KNOWN        | a reading that left one marker | after the transaction log was read anew, or the entry may have grown |
+| CONTRADICTED | two readings that rule each other out | never |
+| NO_LOG       | the beginning, where the transaction log cannot be read | never |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Set
-from enum import StrEnum
-from typing import NamedTuple
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import LogPlace
-from service.domain.reasons.decided import Contradiction, ForeignRecords, Proven, UnlistedWriter
+from service.domain.reasons.decided import (
+    Contradiction,
+    FactsNotRead,
+    ForeignRecords,
+    HasGrown,
+    NoLogAccess,
+    Proven,
+    UnlistedWriter,
+)
 from service.domain.reasons.reason import Reason
 
 
@@ -98,3 +121,118 @@ def decision_of(possible: Set[World]) -> Decided:
         # without a marker of it there, an aborted transaction is the likelier of the two
         return Decided.ABORT if World.ABORT in possible else Decided.NONE
     return Decided.COMMIT if possible == {World.COMMIT} else Decided.UNKNOWN
+
+
+READ_AGAIN_MS: Final = 30_000
+"""Interval between readings while the decision is unknown."""
+
+
+class State(Enum):
+    """The states of a decision."""
+
+    UNREAD = auto()
+    PRELIMINARY = auto()
+    RECALLED = auto()
+    UNKNOWN = auto()
+    KNOWN = auto()
+    CONTRADICTED = auto()
+    NO_LOG = auto()
+
+
+NEXT: Final[dict[State, frozenset[State]]] = {
+    State.UNREAD: frozenset(State) - {State.UNREAD},
+    State.PRELIMINARY: frozenset({State.PRELIMINARY, State.UNKNOWN, State.KNOWN}),
+    State.RECALLED: frozenset({State.RECALLED, State.KNOWN, State.UNKNOWN, State.CONTRADICTED}),
+    State.UNKNOWN: frozenset({State.UNKNOWN, State.KNOWN}),
+    State.KNOWN: frozenset({State.KNOWN, State.UNKNOWN, State.CONTRADICTED}),
+    State.CONTRADICTED: frozenset(),
+    State.NO_LOG: frozenset(),
+}
+"""By state, the states that may follow."""
+
+NOT_READ: Final = undecided(FactsNotRead())
+_NO_LOG: Final = undecided(NoLogAccess())
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision about an entry: its state, and what the readings so far have shown. `newest`: the verdict of the
+    reading that led to the state. `read_at_ms`: the time of the last reading, -1 without one. `is_deep`: that reading
+    went as far back as its bounds allow."""
+
+    state: State = State.UNREAD
+    newest: Verdict = NOT_READ
+    read_at_ms: int = -1
+    is_deep: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """Returns the verdict to report."""
+        return NOT_READ if self.state is State.PRELIMINARY else self.newest
+
+    def reported(self, grown_ms: int, *, is_growing: bool = False) -> Verdict:
+        """Returns the verdict to report. `grown_ms`: as in `is_due`; until the facts are read again, and while
+        `is_growing`, records of a transaction that commits may be in the entry."""
+        found = self.verdict
+        is_stale = self.state in (State.KNOWN, State.RECALLED) and (is_growing or self.read_at_ms < grown_ms)
+        return undecided(HasGrown()) if is_stale and found.decision in (Decided.ABORT, Decided.NONE) else found
+
+    @property
+    def was_listed(self) -> bool:
+        """Returns whether a transaction that had added the partition, and has ended, wrote the entry. Then no client
+        waits for a broker to add the partition."""
+        return World.NONE not in self.newest.possible and bool(self.newest.proofs)
+
+    def recalled(self, verdict: Verdict) -> Decision:
+        """Returns the decision with what a finding reported before a restart: a known decision or a contradiction."""
+        if self.state not in (State.UNREAD, State.RECALLED):
+            return self
+        return self._to(State.CONTRADICTED if verdict.is_contradiction else State.RECALLED, verdict)
+
+    def without_log(self) -> Decision:
+        """Returns the decision of an entry that is judged without the transaction log: only what was known before."""
+        return self._to(State.NO_LOG, _NO_LOG) if self.state is State.UNREAD else self
+
+    def is_due(self, now_ms: int, unowned_ms: int | None, grown_ms: int = -1) -> bool:
+        """Returns whether to read the facts. `unowned_ms`: since when (ms) no transaction will end the entry; None if
+        one may. `grown_ms`: when a transaction that does not list the partition may last have written to the entry."""
+        match self.state:
+            case State.CONTRADICTED | State.NO_LOG:
+                return False
+            case State.UNREAD:
+                return True
+            case State.PRELIMINARY | State.RECALLED:
+                return unowned_ms is not None
+            case State.KNOWN:
+                return unowned_ms is not None and self.read_at_ms < max(unowned_ms, grown_ms)
+            case State.UNKNOWN:
+                if unowned_ms is None:
+                    return False
+                is_stale = self.read_at_ms < unowned_ms or now_ms - self.read_at_ms >= READ_AGAIN_MS
+                return is_stale or not self.is_deep
+
+    def after(
+        self, verdict: Verdict, at_ms: int, unowned_ms: int | None, *, is_deep: bool, has_grown: bool = False
+    ) -> Decision:
+        """Returns the decision after a reading at `at_ms`. `unowned_ms`: as in `is_due`; `is_deep`: as in the class;
+        `has_grown`: the reading before was of fewer records, or might have been."""
+        if unowned_ms is None or at_ms < unowned_ms:
+            is_first = self.state in (State.UNREAD, State.PRELIMINARY)
+            return self._to(State.PRELIMINARY, verdict) if is_first else self
+        match self.state:
+            case State.CONTRADICTED | State.NO_LOG:
+                return self
+            case State.KNOWN if has_grown and self.newest.decision != Decided.COMMIT:
+                pass  # a marker that was right for some of the records may be wrong for all of them
+            case State.RECALLED | State.KNOWN if verdict.decision != self.newest.decision and not verdict.overrules:
+                if verdict.is_known and World.COMMIT in verdict.possible | self.newest.possible:
+                    question = Contradiction(self.newest.why, verdict.why)
+                    return self._to(State.CONTRADICTED, undecided(question), at_ms)
+                return self._to(State.KNOWN, self.newest, at_ms, is_deep=is_deep)
+        state = State.KNOWN if verdict.is_known else State.UNKNOWN
+        return self._to(state, verdict, at_ms, is_deep=is_deep)
+
+    def _to(self, state: State, verdict: Verdict, at_ms: int = -1, *, is_deep: bool = False) -> Decision:
+        if state not in NEXT[self.state]:
+            raise ValueError(f"a decision that is {self.state.name} cannot become {state.name}")
+        return Decision(state, verdict, at_ms, is_deep)

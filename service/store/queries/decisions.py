@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, and_, func, or_, select
 
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.marker_causes import CLOCKS_MS, Decision, KnownPeriod
 from service.domain.partitions.own_transactions import LostCommit
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence, confidence_of_commit
-from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.id_delta import MINUTE_MS
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.transaction_log.transitions import SLOW_MARKERS_MS
 from service.store.escaped_text import id_key

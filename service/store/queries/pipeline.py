@@ -16,7 +16,7 @@ from service.domain.reasons.coding import decode, decode_if
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen, is_log_absent
 from service.domain.source_state import SourceName
-from service.domain.transaction_log.minutes import COUNTED_AS, MINUTE_MS
+from service.domain.transaction_log.id_delta import COUNTED_AS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_ABORT
 from service.store.rows.findings import finding_of

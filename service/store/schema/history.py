@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from service.domain.transaction_log.minutes import ABORT_WORDS
+from service.domain.transaction_log.id_delta import ABORT_WORDS
 from service.store.schema.base import ROW_ID, cluster_column, metadata
 
 # Monotonic counters: they survive restarts, so Prometheus sees no reset.

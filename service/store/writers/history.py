@@ -12,8 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import Durations, Reject
-from service.domain.transaction_log.id_delta import IdDelta
-from service.domain.transaction_log.minutes import ABORT_WORDS, MINUTE_MS, MinuteSums
+from service.domain.transaction_log.id_delta import ABORT_WORDS, MINUTE_MS, IdDelta, MinuteSums
 from service.domain.transaction_log.outcomes import BATCH, DETECTION, bucket, duration_between
 from service.store.escaped_text import id_key
 from service.store.many_rows import Upsert

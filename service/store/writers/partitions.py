@@ -17,7 +17,7 @@ from service.domain.partitions.open_entries import Entry
 from service.domain.partitions.state import ObservedPartition
 from service.domain.reasons.coding import decode, encode, encode_if
 from service.domain.source_state import SourceName
-from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.id_delta import minute_of
 from service.store.many_rows import Upsert, rows_at
 from service.store.progress import positions
 from service.store.rows.partitions import Partitions

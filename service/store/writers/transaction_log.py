@@ -15,7 +15,7 @@ from service.domain.retention_policy import Keep
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.facts import LogBatch, LoneRuns, RangeRead, Run
-from service.domain.transaction_log.minutes import COUNTED_AS, MinuteSums, minute_of
+from service.domain.transaction_log.id_delta import COUNTED_AS, MinuteSums, minute_of
 from service.domain.transaction_log.states import TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.transaction_log.minutes import MINUTE_MS
+from service.domain.transaction_log.id_delta import MINUTE_MS
 from service.store.queries.history import MinuteRow
 from service.views.words import COUNTED, WORDS
 from service.web.charts.swimlane import Axis, Window

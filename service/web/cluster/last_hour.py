@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
 from service.domain.source_state import SourceName
-from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
+from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from service.store.queries import findings, pipeline
 from service.store.queries.findings import FindingSelection
 from service.views import words

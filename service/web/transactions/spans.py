@@ -13,7 +13,7 @@ from service.api.schemas.transactions import waiting_abort_ms
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import NO_ID
-from service.domain.transaction_log.minutes import minute_of
+from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import NAMES, is_time
 from service.domain.transaction_log.timeline import Commits, Row
 from service.domain.transaction_log.transitions import REPEATED

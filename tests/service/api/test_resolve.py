@@ -14,7 +14,7 @@ import pytest
 from service.access.actions import Outcome
 from service.api.routes import resolve
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import TOPIC

@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import text
 
 from service.cli import main
-from service.cli.readable_secrets import warnings
+from service.cli.exposure import warnings
 from service.settings import load
 from service.store.engine import open_engine
-from spark_jobs.runtime.scratch import scratch_folder
+from spark_jobs.runtime.direct_batches import scratch_folder
 from tests.helpers.waiting import LIMIT_S
 
 KAFKA = ("kafka_config", "tls_key", "key_file", "operator_key_file", "client_cert")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.cli.doctor.tried import read_records
+from service.cli.doctor.examination import read_records
 from service.domain.releases import may_skip_markers, release_of
 from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, WITH_TV2
 from tests.helpers.compatibility_document import DOCUMENT, document

@@ -9,7 +9,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
-from service.processes.progress import heard_by
+from service.processes.working_time import heard_by
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import connect
 

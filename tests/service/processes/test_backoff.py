@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.processes.backoff import Backoff
+from service.processes.working_time import Backoff
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from service.processes.linux import ProcessorTime, descendants, in_session, kill_session, processor_time
+from service.processes.identity import ProcessorTime, descendants, in_session, kill_session, processor_time
 from service.processes.working_time import LONGEST_STEP_S, WorkingTime
 from tests.helpers.waiting import wait_for, wait_until_equal
 

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from service.server.connections import Connections, most_connections
+from service.server.protocol import Connections, most_connections
 
 
 class Client:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from service.server.log_limit import MOST_ALIKE, PERIOD_S, LogLimit
+from service.server.running import MOST_ALIKE, PERIOD_S, LogLimit
 
 
 class Logged(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
+from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from tests.service.store.logs import NOW_MS, Entry, entry
 
 MINUTE = minute_of(NOW_MS)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Engine, Table, select
 
-from service.domain.transaction_log import minutes, states, transitions
+from service.domain.transaction_log import id_delta, states, transitions
 from service.domain.transaction_log.facts import (
     NO_RECORD,
     Durations,
@@ -94,7 +94,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
             if is_step:
                 steps.append(Step(partition, key, before, after))
-            reported = minutes.minute_delta(before, after) if counts else None
+            reported = id_delta.minute_delta(before, after) if counts else None
             if reported is not None:
                 reported = reported._replace(marker_ms=None) if is_step else reported
                 folded.append(_minute(partition, key, after, reported))
@@ -125,13 +125,13 @@ def is_completion(before: LogRecord, after: LogRecord) -> bool:
     return (before.state, after.state) == (states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
 
 
-def _minute(partition: int, key: bytes, after: LogRecord, reported: minutes.MinuteDelta) -> Minute:
+def _minute(partition: int, key: bytes, after: LogRecord, reported: id_delta.MinuteDelta) -> Minute:
     at = after.timestamp_ms if reported.commits else 0
     times = [(int(ms is not None), ms or 0, ms or 0) for ms in (reported.open_ms, reported.marker_ms)]
     return Minute(partition, key, reported.minute_ms, reported.commits, *times[0], *times[1], at, at)
 
 
-def _histograms(partition: int, reported: minutes.MinuteDelta) -> Iterator[Durations]:
+def _histograms(partition: int, reported: id_delta.MinuteDelta) -> Iterator[Durations]:
     for kind, ms in ((OPEN, reported.open_ms), (MARKER, reported.marker_ms)):
         if ms is not None:
             buckets = [0] * (len(BOUNDS_MS[kind]) + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.access.actions import Outcome
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.store import audit_events
 from service.store.audit_events import Attempt
 from tests.service.store.conftest import Cluster

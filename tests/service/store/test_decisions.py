@@ -10,7 +10,7 @@ from sqlalchemy import Connection, update
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.marker_causes import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence

@@ -14,8 +14,7 @@ from service.domain.findings.event_findings import REMEMBERED_MS
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.lifecycle import QUIET_MS, RoundResult, reconcile
-from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.facts import PartitionsBatch
+from service.domain.partitions.facts import MarkerType, PartitionsBatch
 from service.domain.partitions.open_entries import owner_of
 from service.domain.retention_policy import DEFAULT, Keep
 from service.domain.transaction_log import states

@@ -13,8 +13,7 @@ from service.access.actions import Outcome
 from service.domain.findings.finding import Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
-from service.domain.partitions.batch_offsets import MarkerType
-from service.domain.partitions.facts import PartitionsBatch
+from service.domain.partitions.facts import MarkerType, PartitionsBatch
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.retention_policy import Keep
 from service.domain.transaction_log import states

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.minutes import MINUTE_MS, minute_of
+from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from service.store.queries import clusters, pipeline
 from service.web.cluster.last_hour import LastHour, read_last_hour
 from service.web.shared.frame import read_frame

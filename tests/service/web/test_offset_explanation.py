@@ -15,7 +15,7 @@ from service.app import create_app
 from service.domain.findings.finding import Evidence
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rule
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
+from service.domain.partitions.facts import BatchOffsets, MarkerType
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.kafka.cluster import Leader
 from service.views.partitions import offsets_reading

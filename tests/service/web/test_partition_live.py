@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from service.app import create_app
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.marker_causes import MarkerCause
 from service.domain.partitions.offset_spans import Span, SpanKind
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence

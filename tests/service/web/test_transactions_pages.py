@@ -20,7 +20,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import CauseCode, Confidence
-from service.domain.transaction_log.minutes import COUNTED_AS
+from service.domain.transaction_log.id_delta import COUNTED_AS
 from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from service.views.words import PROOFS, TO_DO

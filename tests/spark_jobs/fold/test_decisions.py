@@ -7,8 +7,8 @@ import pyarrow as pa
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Decided, Participants, RangeRead
 from service.wire.columns import Chunk, decode
-from spark_jobs.fold.decisions import decisions
 from spark_jobs.fold.rows import batches_from_rows, reads_to_rows, rows_of
+from spark_jobs.fold.transitions import decisions
 from tests.helpers.builders.transaction_log import transition, value
 
 OPEN = (states.ONGOING, states.PREPARE_COMMIT, states.PREPARE_ABORT)

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_RECORD, LogBatch, LogRecord, Records, Step
-from service.domain.transaction_log.id_delta import judge_records
+from service.domain.transaction_log.id_delta import MinuteSums, judge_records
 from service.domain.transaction_log.journal import NO_ABORT
-from service.domain.transaction_log.minutes import MinuteSums
 from service.domain.transaction_log.outcomes import bucket
 from service.store.rows.ids import IdRow, id_rows, new_row
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows

@@ -12,7 +12,7 @@ from service.domain.findings.confirmation import ADD_IN_FLIGHT_MS, CLIENT_WAITS_
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.findings.rules import Rule, Rules
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants

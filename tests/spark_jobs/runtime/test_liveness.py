@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.processes.linux import ProcessorTime
-from service.processes.progress import touch
-from service.processes.working_time import WorkingTime
+from service.processes.identity import ProcessorTime
+from service.processes.working_time import WorkingTime, touch
 from spark_jobs.runtime import liveness
 from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runtime.scratch import scratch_folder
+from spark_jobs.runtime.direct_batches import scratch_folder
 
 
 def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runtime.master import Master
-from spark_jobs.runtime.session import _settings
+from spark_jobs.runtime.session import Master, _settings
 
 OPTIONS = "spark.driver.extraJavaOptions"
 CLUSTER = Master("spark://m:7077", (("spark.driver.memory", "2g"),))

@@ -13,9 +13,8 @@ from service.domain.partitions.ledger import LedgerBatch
 from service.domain.transaction_log.facts import Gap, RangeRead
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.ledger import batches_from_rows
-from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlanner
+from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerBrokers, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
-from spark_jobs.source.ledger_requests import LedgerBrokers
 from spark_jobs.source.reader_settings import WatchedTopics
 from tests.helpers.brokers import connect, describe_transaction
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal

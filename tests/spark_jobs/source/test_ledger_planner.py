@@ -12,8 +12,7 @@ from service.kafka import errors
 from service.kafka.cluster import Leader, TopicLayout, Topics
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerPlan, LedgerPlanner
-from spark_jobs.source.ledger_requests import MEASURE_EVERY_MS
+from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, MEASURE_EVERY_MS, LedgerPlan, LedgerPlanner
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence
 from spark_jobs.source.reader_settings import WatchedTopics
 from spark_jobs.source.requests import Listing, Place

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from service.domain.partitions.aborted_run import AbortedRun, EndOfRun, OnlyAborted, only_aborted_text
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
+from service.domain.partitions.facts import BatchOffsets, MarkerType
 
 
 def data(first: int, producer_id: int, count: int = 1, records: int | None = None) -> BatchOffsets:

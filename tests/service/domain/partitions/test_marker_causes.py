@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.marker_causes import (
     CLOCKS_MS,
     CLOSE_MS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
-from service.domain.partitions.records_ahead import AnyRecords, CommittedRecords
+from service.domain.partitions.facts import BatchOffsets, MarkerType
+from service.domain.partitions.state import AnyRecords, CommittedRecords
 
 
 def data(first: int, count: int = 1, producer_id: int = 7, transactional: bool = True) -> BatchOffsets:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.domain.partitions.batch_offsets import BatchOffsets, MarkerType
+from service.domain.partitions.facts import BatchOffsets, MarkerType
 from service.domain.partitions.offset_spans import SpanBuilder
 
 AT_MS = 1_790_000_000_000

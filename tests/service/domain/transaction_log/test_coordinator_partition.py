@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.java_hash import java_hash
-from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind
+from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind, java_hash
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 
 from service.domain.reasons.decided import Contradiction, SeveralLeft
 from service.domain.reasons.unread import ErrorText
-from service.domain.worlds.decision import NEXT, READ_AGAIN_MS, Decision, State
-from service.domain.worlds.verdict import Decided, Proof, ProofKind, Verdict, World, undecided
+from service.domain.worlds.verdict import (
+    NEXT,
+    READ_AGAIN_MS,
+    Decided,
+    Decision,
+    Proof,
+    ProofKind,
+    State,
+    Verdict,
+    World,
+    undecided,
+)
 
 NOW_MS = 1_700_000_000_000
 PROOF = Proof(ProofKind.LISTING, NOW_MS, "log", "it lists the partition")

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.access.actions import Outcome
-from service.domain.partitions.batch_offsets import MarkerType
+from service.domain.partitions.facts import MarkerType
 from service.domain.transaction_log.facts import Gap
 from service.store import clusters, lease, migrate, schema
 from service.store.audit_events import Attempt
