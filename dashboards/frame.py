@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from dashboards.links import SITE
 from dashboards.panels import DATASOURCE, Panel
 from dashboards.sdk import dashboard
-from dashboards.thresholds import SERVICE
+from dashboards.shared import SERVICE
 from service.metrics.catalogue import TRANSACTIONAL_IDS
 
 TAG: Final = "txnscope"

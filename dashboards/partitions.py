@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import thresholds as at
+from dashboards import shared as at
 from dashboards.frame import Board, of_label
 from dashboards.links import of_row, of_series, page, partition_page
 from dashboards.panels import Column, Query, big, density, lines, means, rows, steps

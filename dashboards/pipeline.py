@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import thresholds as at
+from dashboards import shared as at
 from dashboards.frame import Board
 from dashboards.links import of_row, of_series, page
 from dashboards.panels import Column, Query, at_least, big, lines, means, rows, steps

@@ -1,12 +1,95 @@
-"""Panels that more than one dashboard has."""
+"""Panels that more than one dashboard has, and the values from which on a number means trouble, for panels and alerts.
+
+If the service judges the same thing, the value is the service's (a test compares them).
+"""
 
 from __future__ import annotations
 
-from dashboards import thresholds as at
+from typing import Final
+
 from dashboards.links import PARTITIONS, board, finding_page, of_row, of_series, one_id, page, partition_page
 from dashboards.panels import Column, Panel, big, means, rows, steps
 from dashboards.queries import groups_waiting, lso_stands, or_zero, value
 from service.metrics import catalogue
+
+SERVICE: Final = "txnscope"
+"""The label `service` of every alert, which dashboards draw as annotations."""
+
+HANGING_PAGE: Final = 1
+"""Confirmed hanging transactions that page: the first one does, because only a marker written by hand ends it."""
+
+LSO_STANDS_S: Final = 60
+LSO_STUCK_S: Final = 900
+"""Time without an advance of the LSO. The first is the default transaction.timeout.ms, the second the brokers' default
+transaction.max.timeout.ms."""
+
+BLOCKED_GROUPS: Final = 1
+"""Consumer groups that are blocked by an open transaction."""
+
+OVERDUE: Final = 1
+"""Transactions that their coordinator should have aborted by now (findings of kind overdue_transaction)."""
+
+PREPARE_SLOW_S: Final = 10
+PREPARE_STUCK_S: Final = 60
+"""Time since the decision of a transaction with markers still missing. Writing them takes milliseconds."""
+
+OPEN_LONG_S: Final = 60
+OPEN_TOO_LONG_S: Final = 900
+"""Age of an open transaction. The first is the default transaction.timeout.ms, the second the brokers' default
+transaction.max.timeout.ms."""
+
+ABORT_BUDGET: Final = 0.01
+"""Share of transactions that may abort over 30 days."""
+
+ABORT_FAST_BURN: Final = 14.4
+ABORT_SLOW_BURN: Final = 6.0
+"""Multiples of the budget: the fast one spends it in two days (over 1h and 5m), the slow in five (over 6h and 30m)."""
+
+ABORT_FAST: Final = round(ABORT_FAST_BURN * ABORT_BUDGET, 6)
+ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
+"""The shares of aborted transactions at these multiples."""
+
+FENCED_WINDOW: Final = "2m"
+FENCED_MANY: Final = 4
+"""Fenced producers within the window. The alert waits for longer than the window: the restart of an application, a
+rebalance or a reconfiguration fences many producers, but once."""
+
+PRODUCER_IDS_WINDOW: Final = "15m"
+PRODUCER_IDS_PER_S: Final = 1.0
+"""Producer ids seen under an id for the first time: applications that make up a transactional.id at every start."""
+
+EXPIRING_WITHIN: Final = "24h"
+EXPIRING: Final = 1
+"""Ids that their coordinator removes within that time unless they are used (a value of the label `within`)."""
+
+EPOCH_WARN: Final = 30_000
+EPOCH_LAST: Final = 32_766
+"""Epochs of ids with the old protocol (label protocol="1"); the new one uses epochs up routinely."""
+
+STALE_WARN_S: Final = 30
+STALE_S: Final = 120
+"""Age of a source's data in the store. From the first value on, only the last known state is shown; from the second on,
+no verdict any more."""
+
+COVERAGE_LEAST: Final = 1.0
+"""Share of a source's partitions that answer. Below it, some partitions are not judged."""
+
+UNJUDGED: Final = 1
+"""Watched partitions that cannot be judged."""
+
+LAG_RECORDS: Final = 10_000
+LAG_WINDOW: Final = "10m"
+"""Offsets of a source that are not read yet, and the time over which they must not grow."""
+
+DECODE_ERRORS: Final = 1
+DECODE_WINDOW: Final = "15m"
+"""Records that could not be decoded within the window."""
+
+SERIES_DROPPED: Final = 1
+"""Series that the cap leaves out: alerts cannot fire on them."""
+
+SCRAPE_SLOW_S: Final = 0.25
+"""Time to make the page of metrics. Prometheus gives up after its scrape_timeout (10 s)."""
 
 
 def hanging() -> Panel:
@@ -21,7 +104,7 @@ def hanging() -> Panel:
         "none",
         value(catalogue.HANGING),
         page(of_series),
-        steps=steps(red=at.HANGING_PAGE),
+        steps=steps(red=HANGING_PAGE),
     )
 
 
@@ -38,7 +121,7 @@ def longest_lso() -> Panel:
         or_zero(f"max by (cluster) ({lso_stands()})"),
         page(of_series, "/partitions"),
         board(PARTITIONS, "Partitions and LSO", of_series),
-        steps=steps(at.LSO_STANDS_S, at.LSO_STUCK_S),
+        steps=steps(LSO_STANDS_S, LSO_STUCK_S),
     )
 
 
@@ -65,7 +148,7 @@ def waiting() -> Panel:
         "none",
         or_zero(groups_waiting()),
         page(of_series, "/groups"),
-        steps=steps(orange=at.BLOCKED_GROUPS),
+        steps=steps(orange=BLOCKED_GROUPS),
     )
 
 
@@ -80,7 +163,7 @@ def not_judged() -> Panel:
         "none",
         value(catalogue.PARTITIONS, where=('judged="no"',)),
         page(of_series, "/partitions"),
-        steps=steps(orange=at.UNJUDGED),
+        steps=steps(orange=UNJUDGED),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import thresholds as at
+from dashboards import shared as at
 from dashboards.panels import Query, lines, means, steps
 from dashboards.queries import INTERVAL, ours
 from service.metrics import catalogue

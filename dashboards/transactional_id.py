@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import thresholds as at
+from dashboards import shared as at
 from dashboards.frame import Board, typed
 from dashboards.links import (
     Link,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.promql import grown, most, pick
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, Recording
-from dashboards.thresholds import ABORT_BUDGET, ABORT_FAST, ABORT_SLOW
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, Recording, grown, most, pick
+from dashboards.shared import ABORT_BUDGET, ABORT_FAST, ABORT_SLOW
 from service.domain.source_state import SourceName
 from service.metrics import catalogue as of
 

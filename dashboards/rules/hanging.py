@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.promql import most, pick
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group
-from dashboards.thresholds import HANGING_PAGE
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, Alert, Group, most, pick
+from dashboards.shared import HANGING_PAGE
 from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import MOST_OPEN

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.promql import most, pick
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
-from dashboards.thresholds import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, most, pick
+from dashboards.shared import BLOCKED_GROUPS, LSO_STUCK_S, UNJUDGED
 from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind, Status
 from service.domain.source_state import SourceName

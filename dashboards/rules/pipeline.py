@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import thresholds as limits
-from dashboards.rules.promql import grown, most, pick
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
+from dashboards import shared as limits
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, grown, most, pick
 from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind, Status
 from service.domain.source_state import SourceName

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.promql import pick
-from dashboards.rules.rule import CRITICAL, HOME, INFO, NONE, Alert, Group
-from dashboards.thresholds import SCRAPE_SLOW_S
+from dashboards.rules.rule import CRITICAL, HOME, INFO, NONE, Alert, Group, pick
+from dashboards.shared import SCRAPE_SLOW_S
 from service.metrics import catalogue as of
 
 JOB: Final = ".*txnscope.*"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.rules.promql import most, pick
-from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group
-from dashboards.thresholds import OVERDUE as OVERDUE_FEWEST
-from dashboards.thresholds import PREPARE_STUCK_S
+from dashboards.rules.rule import CRITICAL, OF_CLUSTER, WARNING, Alert, Group, most, pick
+from dashboards.shared import OVERDUE as OVERDUE_FEWEST
+from dashboards.shared import PREPARE_STUCK_S
 from service.domain.findings.catalogue import alert_of
 from service.domain.findings.kinds import Kind, Status
 from service.domain.source_state import SourceName

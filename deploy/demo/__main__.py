@@ -16,10 +16,10 @@ from tempfile import mkdtemp
 
 from deploy.demo import jars, tour
 from deploy.demo.broker import BrokerError
+from deploy.demo.child_process import interrupt_on_signals
 from deploy.demo.environment import DemoEnvironment, ProgramEnded
 from deploy.demo.monitoring import NotInstalled, find_programs
 from deploy.demo.options import BadOption, Options, PortTaken, check_ports, read
-from deploy.demo.signals import interrupt_on_signals
 from deploy.demo.webhook import Notice
 from deploy.demo.workload.workload import WorkloadError
 from spark_jobs.runtime.java import JavaNotFound

@@ -1,4 +1,5 @@
-"""Child processes that end with this process, however it ends, even by `kill -9`.
+"""Child processes that end with this process, however it ends, even by `kill -9`; the first Ctrl-C ends the demo, later
+ones are ignored so that it ends cleanly.
 
 A child runs under a keeper, `python -m deploy.demo.child_process FD command…`, that holds the reading end of a pipe.
 Only this process holds the writing end. When it is gone, the keeper reads the end of the pipe and stops the child.
@@ -15,9 +16,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from service.processes.identity import stopped_children
+
+
+def interrupt_on_signals() -> None:
+    """Makes SIGTERM and SIGHUP (the terminal is closed) raise KeyboardInterrupt, as Ctrl-C does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+
+
+def ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 5.0

@@ -16,12 +16,10 @@ from types import TracebackType
 
 from deploy.demo import scenarios
 from deploy.demo.broker import Broker
-from deploy.demo.child_process import ChildProcess
+from deploy.demo.child_process import ChildProcess, ignore_signals
 from deploy.demo.monitoring import Monitoring, find_programs
-from deploy.demo.options import Options
-from deploy.demo.properties import PROPERTIES, WORKLOAD_TIMEOUT_MS
+from deploy.demo.options import PROPERTIES, WORKLOAD_TIMEOUT_MS, Options
 from deploy.demo.scenarios import REFUNDS, ScenarioError
-from deploy.demo.signals import ignore_signals
 from deploy.demo.tour import API, CLUSTER, stops
 from deploy.demo.webhook import Notice, Webhook
 from deploy.demo.workload.app import App

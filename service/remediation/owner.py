@@ -1,9 +1,10 @@
 """Checks that no coordinator will end the transaction (the second confirmation step, repeated), and that its producer
-is fenced, as a marker requires.
+is fenced, as a marker requires. Derives the decision on it once more, from the brokers' own bytes.
 """
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,17 +12,40 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from service.domain.findings.finding import Finding
 from service.domain.partitions.open_entries import Entry, Owner, is_left_behind, owner_of, will_end
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC, UNKNOWN
+from service.domain.worlds.facts import entry_query
+from service.domain.worlds.order import decode
+from service.domain.worlds.proving import verdict_on
+from service.domain.worlds.verdict import Decided, Verdict
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import topic_layout
+from service.kafka.entry_facts import read_facts
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
 from service.kafka.transactions import no_coordinator_knows
-from service.remediation.shell import argument
 from service.store.escaped_text import display_id
-from service.store.queries import clusters
+from service.store.queries import clusters, partitions
+from service.store.queries.clusters import log_read
 from service.store.queries.owners import owners
+
+
+def argument(raw: bytes) -> str | None:
+    r"""Returns the bytes quoted for bash or zsh: `$'a\x09b'` if they are not printable. None if they contain NUL, at
+    which an argument ends."""
+    if b"\0" in raw:
+        return None
+    text = raw.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(c: str) -> str:
+    if c in "\\'":
+        return f"\\{c}"
+    return c if c.isprintable() else "".join(f"\\x{byte:02x}" for byte in c.encode("utf-8", "surrogateescape"))
 
 
 class Refused(Exception):
@@ -131,3 +155,36 @@ def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
 def _owner(connection: Connection, cluster_id: int, entry: Entry) -> Owner | None:
     found = owners(connection, cluster_id, [entry.producer_id])
     return owner_of(entry, found.get(entry.producer_id, []))
+
+
+def prove_again(
+    finding: Finding,
+    entry: Entry,
+    owner: Owner | None,
+    seen: CheckedPartition,
+    cluster_id: int,
+    client: KafkaClient,
+    bracket: LeaderCheck,
+    reading: Reading,
+) -> Verdict:
+    """Returns the verdict if it calls for the same marker as the finding. Raises Refused, KafkaFailure, StoreError."""
+    with reading() as connection:
+        row = partitions.find(connection, cluster_id, entry.topic, entry.partition)
+        hidden = log_read(connection, cluster_id).hidden
+    if row is None or row.topic_id != seen.topic_id:
+        raise Refused(f"topic {entry.topic} was deleted and created again")
+    ask = entry_query(entry, owner, decode(row.samples), is_deep=True)
+    log = None if owner is None else bracket.end_offsets(TOPIC, {owner.log_partition})
+    facts = read_facts(client, ask, seen, log)
+    if facts is None:
+        raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: the decision cannot be derived again")
+    verdict = verdict_on(ask, facts, hidden)
+    if not verdict.is_known:
+        raise Refused(f"the decision can no longer be proven: {verdict.why}", "find out from the application")
+    if (verdict.decision == Decided.COMMIT) != (finding.decision == Decided.COMMIT):
+        raise Refused(
+            f"the decision of the finding is {finding.decision}, that of the brokers' logs {verdict.decision}:"
+            f" {verdict.why}",
+            "find out from the application",
+        )
+    return verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dashboards import thresholds
+from dashboards import shared
 from dashboards.rules import aborts, hanging, partitions, pipeline, producers, service, transactions
 from dashboards.rules.rule import SERVICE, Alert
 from service.domain.findings import ids_running_out, kinds, open_too_long
@@ -15,13 +15,13 @@ from tests.dashboards.boards import FILES, Json, load, panels
 
 
 def test_what_the_service_judges_by_itself_it_judges_by_the_same_numbers() -> None:
-    assert thresholds.STALE_WARN_S * 1000 == frame.OLD_MS
-    assert thresholds.STALE_S * 1000 == frame.UNKNOWN_MS
-    assert thresholds.PREPARE_SLOW_S * 1000 == open_too_long.STUCK_AFTER_MS
-    assert thresholds.PREPARE_STUCK_S * 1000 == kinds.CRITICAL_AFTER_MS
-    assert thresholds.OPEN_LONG_S * 1000 == open_too_long.LONG_AFTER_MS
-    assert (thresholds.EPOCH_WARN, thresholds.EPOCH_LAST) == (ids_running_out.HIGH_EPOCH_FROM, LAST_EPOCH - 1)
-    assert EXPIRES_WITHIN_MS[thresholds.EXPIRING_WITHIN] == ids_running_out.SOON_MS
+    assert shared.STALE_WARN_S * 1000 == frame.OLD_MS
+    assert shared.STALE_S * 1000 == frame.UNKNOWN_MS
+    assert shared.PREPARE_SLOW_S * 1000 == open_too_long.STUCK_AFTER_MS
+    assert shared.PREPARE_STUCK_S * 1000 == kinds.CRITICAL_AFTER_MS
+    assert shared.OPEN_LONG_S * 1000 == open_too_long.LONG_AFTER_MS
+    assert (shared.EPOCH_WARN, shared.EPOCH_LAST) == (ids_running_out.HIGH_EPOCH_FROM, LAST_EPOCH - 1)
+    assert EXPIRES_WITHIN_MS[shared.EXPIRING_WITHIN] == ids_running_out.SOON_MS
 
 
 def steps_of(panel: Json) -> set[float]:
@@ -34,7 +34,7 @@ def steps_of(panel: Json) -> set[float]:
 
 
 def test_every_threshold_is_one_of_the_constants() -> None:
-    known = {value for value in vars(thresholds).values() if isinstance(value, int | float)}
+    known = {value for value in vars(shared).values() if isinstance(value, int | float)}
     for panel in (panel for file in FILES for panel in panels(load(file))):
         unnamed = {step for step in steps_of(panel) if step > 0.001} - known
         assert unnamed <= {1}, panel["title"]
@@ -66,5 +66,5 @@ def test_a_panel_changes_its_colour_where_its_alerts_fire() -> None:
 
 
 def test_alerts_lead_to_dashboards_there_are_and_are_drawn_on_them() -> None:
-    assert SERVICE == thresholds.SERVICE
+    assert SERVICE == shared.SERVICE
     assert {alert.board for alert in alerts()} <= {load(file)["uid"] for file in FILES}

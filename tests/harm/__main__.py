@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy.exc import OperationalError
 
 from deploy.demo.broker import Broker
-from deploy.demo.signals import interrupt_on_signals
+from deploy.demo.child_process import interrupt_on_signals
 from service.store.errors import StoreUnavailable
 from tests.benchmarks.prepared_broker import prepared_broker
 from tests.harm.report import of_series, of_starvation, put

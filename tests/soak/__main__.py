@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from deploy.demo.child_process import interrupt_on_signals
 from deploy.demo.jars import PINS
-from deploy.demo.signals import interrupt_on_signals
 from tests.helpers.brokers import VERSIONS
 from tests.soak.soak import lines, plan, reported, run
 

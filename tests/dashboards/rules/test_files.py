@@ -10,8 +10,7 @@ import yaml
 
 from dashboards.rules.__main__ import main
 from dashboards.rules.build import PROMETHEUS_RULE, RULES, documents, files
-from dashboards.rules.promql import pick
-from dashboards.rules.rule import Links
+from dashboards.rules.rule import Links, pick
 from service.metrics import catalogue
 from service.web.guide import RUNBOOKS
 from tests.dashboards.rules.files import ALERTS, COMMITTED, FOLDER, WRAPPED
