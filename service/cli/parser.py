@@ -50,6 +50,7 @@ _HELP: Final = {
 }
 _LISTS: Final = ("topics", "mirrored", "spark_conf", "allowed_hosts")
 _SWITCHES: Final = ("insecure",)
+_SPARK: Final = ("spark_master", "spark_conf")
 _KAFKA: Final = (
     "bootstrap_servers",
     "kafka_config",
@@ -59,20 +60,10 @@ _KAFKA: Final = (
     "partitions",
     "topics",
     "mirrored",
-    "spark_master",
-    "spark_conf",
 )
 _SERVICE: Final = ("url", "cluster", "key_file", "ca", "client_cert")
-_SERVED: Final = (
-    "host",
-    "port",
-    "tls_cert",
-    "tls_key",
-    "tls_client_ca",
-    "insecure",
-    "allowed_hosts",
-    "remediation_config",
-)
+_TLS: Final = ("tls_cert", "tls_key", "tls_client_ca", "insecure")
+_SERVED: Final = ("host", "port", *_TLS, "allowed_hosts", "remediation_config")
 
 
 class Command(NamedTuple):
@@ -159,24 +150,19 @@ def _transactions(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--topic", metavar="NAME", help="only transactions open on this topic")
     sub.add_argument("--q", metavar="TEXT", help="only ids that contain this text")
     sub.add_argument("--sort", choices=("age", "last_updated", "transactional_id"), help="order (default: age)")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
-    _json(sub)
+    _limited_json(sub)
 
 
 def _transaction(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("id", metavar="ID", help="the transactional.id")
-    sub.add_argument(
-        "--limit", metavar="N", type=_positive, default=20, help="maximum number of timeline rows (default: 20)"
-    )
-    _json(sub)
+    _limited_json(sub, "timeline rows", most=20)
 
 
 def _expiring(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--within", metavar="DURATION", help="only ids that expire within this time: 90s, 24h (default), 7d"
     )
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
-    _json(sub)
+    _limited_json(sub)
 
 
 def _words(of: type[StrEnum]) -> list[str]:
@@ -192,8 +178,7 @@ def _findings(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--transactional-id", metavar="ID", help="only findings about this id")
     sub.add_argument("--topic", metavar="NAME", help="only findings about this topic")
     sub.add_argument("--partition", metavar="N", help="only findings about this partition")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
-    _json(sub)
+    _limited_json(sub)
 
 
 def _partitions(sub: argparse.ArgumentParser) -> None:
@@ -201,24 +186,19 @@ def _partitions(sub: argparse.ArgumentParser) -> None:
         "--lagging", action="store_true", help="only partitions whose LSO is stalled below the high watermark"
     )
     sub.add_argument("--topic", metavar="NAME", help="only partitions of this topic")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
-    _json(sub)
+    _limited_json(sub)
 
 
 def _hanging(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--allow-partial", action="store_true", help="exit with 0 instead of 4 if not everything can be judged"
     )
-    sub.add_argument(
-        "--limit", metavar="N", type=_positive, default=50, help="maximum number of findings (default: 50)"
-    )
-    _json(sub)
+    _limited_json(sub, "findings")
 
 
 def _groups(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--blocked", action="store_true", help="only groups that wait, or will reach the LSO")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
-    _json(sub)
+    _limited_json(sub)
 
 
 def _inspect(sub: argparse.ArgumentParser) -> None:
@@ -240,6 +220,12 @@ def _explain(sub: argparse.ArgumentParser) -> None:
 
 def _json(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="print the service's JSON instead of a table")
+
+
+def _limited_json(sub: argparse.ArgumentParser, of: str = "rows", most: int = 50) -> None:
+    text = f"maximum number of {of} (default: {most})"
+    sub.add_argument("--limit", metavar="N", type=_positive, default=most, help=text)
+    _json(sub)
 
 
 def _resolve(sub: argparse.ArgumentParser) -> None:
@@ -276,8 +262,7 @@ def _audit(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--action", choices=_words(Action), help="only this action")
     sub.add_argument("--outcome", metavar="WORD", help="only this outcome: written, refused, dry_run, set, …")
     sub.add_argument("--who", metavar="NAME", help="only of this name")
-    sub.add_argument("--limit", metavar="N", type=_positive, default=50, help="maximum number of rows (default: 50)")
-    _json(sub)
+    _limited_json(sub)
 
 
 def _mute(sub: argparse.ArgumentParser) -> None:
@@ -315,9 +300,9 @@ COMMANDS: Final = (
         "watch",
         "watch",
         "runs the streaming application and the service, supervised together",
-        (*_KAFKA, *_SERVED),
+        (*_KAFKA, *_SPARK, *_SERVED),
     ),
-    Command("ingest", "ingest", "runs the streaming application alone", (*_KAFKA, "liveness")),
+    Command("ingest", "ingest", "runs the streaming application alone", (*_KAFKA, *_SPARK, "liveness")),
     Command("serve", "serve", "runs the service alone", (*_SERVED, "store", "bootstrap_servers", "kafka_config")),
     Command("transactions", "lists", "lists transactional.ids", _SERVICE, _transactions),
     Command("transaction", "transaction", "shows one transactional.id in full", _SERVICE, _transaction),
