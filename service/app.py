@@ -106,8 +106,8 @@ def _routes() -> list[BaseRoute]:
     everything = APIRouter()
     for room in (
         *(clusters.router, transactions.router, history.router, findings.router, events.router, partitions.offsets),
-        *(partitions.router, ledger.router, resolve.router, mutes.router, audit.router, mutes.acknowledgements),
-        mutes.lists,
+        *(partitions.router, ledger.router, resolve.router, mutes.acknowledgements, audit.router),
+        *(mutes.router, mutes.lists),
     ):
         everything.include_router(room, prefix=API)
     everything.include_router(health.router)

@@ -14,7 +14,7 @@ from service.domain.reasons.unread import ErrorText
 _CODE: Final = "code"
 _KNOWN: Final = {
     cls.code: cls
-    for module in (reason, unread, unjudged, decided, decided)
+    for module in (reason, unread, unjudged, decided)
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Reason) and cls is not Reason
 }

@@ -17,9 +17,9 @@ THREADS = 16
 PROGRAM = f"""
 import threading
 import psutil
-from service.server import interpreter
+from service.server import running
 
-interpreter.prepare()
+running.prepare()
 threading.stack_size(1 << 20)
 before = psutil.Process().memory_info().vms
 all_at_once = threading.Barrier({THREADS} + 1)

@@ -32,7 +32,7 @@ from tests.helpers.reasons import denied
 
 EVERY_KIND = [
     cls
-    for module in (unread, unjudged, decided, decided)
+    for module in (unread, unjudged, decided)
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Reason) and cls.__module__ == module.__name__
 ]
