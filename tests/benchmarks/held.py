@@ -19,7 +19,7 @@ from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import VERSION
 from tests.benchmarks.process_tree import CpuMeter, shown
 from tests.benchmarks.watched import Watched, watching
-from tests.helpers.brokers import free_ports
+from tests.helpers.brokers import free_ports, second_listener
 from tests.helpers.waiting import wait_for
 from tests.integration.producers import create_topic, open_producer
 from tests.integration.wire_tap import WireTap
@@ -55,16 +55,10 @@ class BatchCounter:
 
 def run(seconds: float) -> list[Figure]:
     port, tapped, behind = free_ports(3)
-    listeners = {"PLAINTEXT": port, "TAPPED": behind, "CONTROLLER": port + 1}
-    properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{tapped}",
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
-    }
     counter = BatchCounter()
     with (
         TemporaryDirectory(prefix="txnscope-bench-") as directory,
-        Broker(VERSION, port, Path(directory) / "kafka", properties) as broker,
+        Broker(VERSION, port, Path(directory) / "kafka", second_listener(port, behind, tapped)) as broker,
         WireTap(tapped, behind, counter),
     ):
         create_topic(broker.bootstrap, HELD, partitions=PARTITIONS)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from deploy.demo.broker import Broker
 from service.kafka.client import KafkaClient
@@ -16,7 +16,7 @@ from service.kafka.metadata import TopicLayout, all_topics
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import VERSION
 from tests.helpers.brokers import connect, free_port
-from tests.integration.producers import NULL_LOGGER
+from tests.integration.producers import admin_of
 
 MEDIAN_MS = 60.0
 OF_A_TOPIC = 1_000
@@ -65,7 +65,7 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
 
 def create(bootstrap: str, topics: int, there: int = 0) -> None:
     """Creates `topics` more topics of OF_A_TOPIC partitions; `there` of them exist already."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
+    admin = admin_of(bootstrap)
     for number in range(there, there + topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)
         admin.create_topics([wanted], request_timeout=TIMEOUT_S)[wanted.topic].result(TIMEOUT_S)

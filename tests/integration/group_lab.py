@@ -184,7 +184,7 @@ def commit(one: Consumer, topic: str, offset: int) -> None:
 def write(producer: Producer, topic: str, records: int) -> None:
     for _ in range(records):
         producer.produce(topic, PAYLOAD, partition=0)
-    producer.flush(ANSWER_S)
+    assert producer.flush(ANSWER_S) == 0
 
 
 def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> dict[str, str]:

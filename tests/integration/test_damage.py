@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.broker import Broker
-from service.domain.reasons.coding import decode
-from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import TOPIC
-from service.store.schema import rejects, source_status
+from service.store.schema import rejects
 from service.wire.batches import Batch, read_batches
 from tests.conftest import MakeBroker
-from tests.helpers.brokers import free_ports
+from tests.helpers.brokers import free_ports, second_listener
 from tests.helpers.waiting import wait_for
 from tests.integration.application import ingesting
 from tests.integration.producers import create_topic, open_producer, transact
@@ -41,13 +39,7 @@ class Harm:
 
 def test_what_suffers_on_the_way_is_fetched_again(tmp_path: Path) -> None:
     port, tapped, behind = free_ports(3)
-    listeners = {"PLAINTEXT": port, "TAPPED": behind, "CONTROLLER": port + 1}
-    properties = {
-        "transaction.state.log.num.partitions": "1",
-        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{tapped}",
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
-    }
+    properties = second_listener(port, behind, tapped) | {"transaction.state.log.num.partitions": "1"}
     harm = Harm(flipped=b"damp-1", cut=b"torn-2")
     with Broker("4.3.1", port, tmp_path / "kafka", properties) as broker, WireTap(tapped, behind, harm):
         create_topic(broker.bootstrap, "suffering")
@@ -101,9 +93,8 @@ def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: 
         wait_for(lambda: set(healthy) <= app.ids().keys(), "the ids of the other partition")
         transact(open_producer(broker.bootstrap, healthy[0]), "poisoned")
         wait_for(lambda: app.ids()[healthy[0]].commits == 1, "the commit after that")
-        (error,) = [row.error for row in app.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
         assert f"{TOPIC}-{bad} cannot be read: broker 1 answers a fetch of {TOPIC}-{bad} at offset" in str(
-            decode(error)
+            app.log_trouble()
         )
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from sqlalchemy import event
 
 from deploy.demo.broker import Broker
@@ -18,9 +18,10 @@ from service.kafka.settings import ClientSettings
 from tests.conftest import MakeBroker
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
+from tests.helpers.commits import commit_idle
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.group_lab import commit, member, read_all, relations, share_consumer, watched, write
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
+from tests.integration.producers import create_topic, open_producer, plain_producer
 
 pytestmark = pytest.mark.broker
 
@@ -95,13 +96,11 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
     producer = open_producer(broker.bootstrap, f"groups-above-{broker.version}", OPEN_MS)
     producer.begin_transaction()
     write(producer, topic, 6)
-    plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+    plain = plain_producer(broker.bootstrap)
     with watched(broker, tmp_path, topic) as one, ExitStack() as stack:
         one.stand()
         for group in (reset, dirty):
-            idle = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "logger": NULL_LOGGER})
-            commit(idle, topic, 6)
-            idle.close()
+            commit_idle(broker.bootstrap, group, {(topic, 0): 6})
         committed = stack.enter_context(member(broker.bootstrap, reset, topic, isolation_level="read_committed"))
         uncommitted = stack.enter_context(member(broker.bootstrap, dirty, topic, isolation_level="read_uncommitted"))
         assert relations(one.after(5), topic) == {reset: GroupRelation.UNKNOWN, dirty: GroupRelation.UNKNOWN}
@@ -265,9 +264,7 @@ def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path:
     create_topic(broker_431.bootstrap, topic, 1)
     names = [f"many-{number:03d}" for number in range(200)]
     for name in names:
-        one = Consumer({"bootstrap.servers": broker_431.bootstrap, "group.id": name, "logger": NULL_LOGGER})
-        commit(one, topic, 0)
-        one.close()
+        commit_idle(broker_431.bootstrap, name, {(topic, 0): 0})
     producer = open_producer(broker_431.bootstrap, "groups-many-open", OPEN_MS)
     producer.begin_transaction()
     write(producer, topic, 1)
@@ -299,9 +296,7 @@ def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_pat
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)
         for name in ("billing", "secret"):
-            one = Consumer({"bootstrap.servers": guarded.admin, "group.id": name, "logger": NULL_LOGGER})
-            commit(one, "orders", 0)
-            one.close()
+            commit_idle(guarded.admin, name, {("orders", 0): 0})
         producer = open_producer(guarded.admin, "open", OPEN_MS)
         producer.begin_transaction()
         write(producer, "orders", 1)

@@ -40,8 +40,7 @@ def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
             create_topic(broker.bootstrap, "shared")
             directory = tmp_path / version
             directory.mkdir()
-            apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}"))
-            apps[-1].url = url
+            apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}", url=url))
         calm, troubled = apps
         try:
             for app in apps:  # neither finds a table of ours

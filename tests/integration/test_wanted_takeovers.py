@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
 from service.domain.applications import LEADER, PER_PARTITION, PER_TASK, Application, Framework, application_of
@@ -29,7 +28,7 @@ from tests.integration import kafka_tools
 from tests.integration.application import Ingest, ingesting
 from tests.integration.causes_lab import aborts_of
 from tests.integration.kafka_tools import Printed
-from tests.integration.producers import NULL_LOGGER, create_topic
+from tests.integration.producers import create_topic, plain_producer
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -98,7 +97,7 @@ def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
 @contextmanager
 def feeding(bootstrap: str) -> Iterator[None]:
     """Records come all the time, on every partition."""
-    producer, stop = Producer({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER}), threading.Event()
+    producer, stop = plain_producer(bootstrap), threading.Event()
 
     def feed() -> None:
         while not stop.wait(0.2):
