@@ -26,6 +26,7 @@ NULL_LOGGER.propagate = False
 
 
 def admin_of(bootstrap: str) -> AdminClient:
+    """Returns a client, which has to be kept until its answers are there."""
     return AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
 
 
@@ -57,18 +58,21 @@ def configure_topic(bootstrap: str, topic: str, configs: dict[str, str]) -> None
     """Sets configs of a topic; the others stay."""
     entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    for altered in admin_of(bootstrap).incremental_alter_configs([resource]).values():
+    admin = admin_of(bootstrap)
+    for altered in admin.incremental_alter_configs([resource]).values():
         altered.result(ANSWER_S)
 
 
 def delete_topics(bootstrap: str, *topics: str) -> None:
-    for deleted in admin_of(bootstrap).delete_topics([*topics]).values():
+    admin = admin_of(bootstrap)
+    for deleted in admin.delete_topics([*topics]).values():
         deleted.result(ANSWER_S)
 
 
 def add_partitions(bootstrap: str, topic: str, number: int) -> None:
     """Adds partitions to a topic until it has `number` of them."""
-    admin_of(bootstrap).create_partitions([NewPartitions(topic, number)])[topic].result(ANSWER_S)
+    admin = admin_of(bootstrap)
+    admin.create_partitions([NewPartitions(topic, number)])[topic].result(ANSWER_S)
 
 
 def plain_producer(bootstrap: str, **config: object) -> Producer:

@@ -231,7 +231,8 @@ def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: P
     broker = brokers("4.3.1")
     create_topic(broker.bootstrap, "explain-deleted", 1)
     write(plain_producer(broker.bootstrap), "explain-deleted", 5)
-    (deleted,) = admin_of(broker.bootstrap).delete_records([TopicPartition("explain-deleted", 0, 3)]).values()
+    admin = admin_of(broker.bootstrap)
+    (deleted,) = admin.delete_records([TopicPartition("explain-deleted", 0, 3)]).values()
     deleted.result(ANSWER_S)
     for offset, to, expected in (
         (0, 5, [(0, 3, "gap"), (3, 5, "non_transactional")]),
