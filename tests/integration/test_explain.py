@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import uvicorn
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from fastapi.testclient import TestClient
@@ -21,7 +20,6 @@ from sqlalchemy import update
 
 from deploy.demo.broker import Broker
 from service.app import create_app
-from service.cli import main
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.offset_spans import SpanBuilder
@@ -35,6 +33,8 @@ from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import VERSIONS, Described, connect, describe_transaction
 from tests.helpers.findings import WithFindings, observe
+from tests.helpers.servers import serving_app
+from tests.helpers.terminal import command_line
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, OPEN_MS, wait_until
 from tests.integration.group_lab import write
 from tests.integration.producers import admin_of, create_topic, open_producer, plain_producer
@@ -351,17 +351,8 @@ def test_the_command_line_over_rest(
 ) -> None:
     spans = ask(client, story, 0, 99)["spans"]
     tell_the_store(cluster, story, {s["marker_offset"]: ms(s["ended_at"]) for s in spans if s["kind"] == "marker"})
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(cluster.url, "1.2.3", story.kafka), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["explain", "--url", url, *arguments])
-        return code, *capsys.readouterr()
-
-    try:
+    with serving_app(create_app(cluster.url, "1.2.3", story.kafka)) as url:
+        run = partial(command_line(url, capsys), "explain")
         code, out, err = run(f"{story.topic}-0@6", "--to", "8")
         assert (code, err) == (0, "")
         table, run_of_aborted, why, of_commit = out.split("\n\n")
@@ -386,7 +377,3 @@ def test_the_command_line_over_rest(
             f"txnscope explain: {story.topic}-0 has no offset 99 yet: its log ends at 16\n",
         )
         assert run("nowhere-0@1")[::2] == (2, "txnscope explain: the cluster has no topic 'nowhere'\n")
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
