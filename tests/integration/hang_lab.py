@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
-from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.worlds.verdict import Decided
 from service.store.rows.findings import finding_of
 from service.store.schema import partition_watch
@@ -136,6 +136,11 @@ class HangLab(NamedTuple):
         assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
         assert row.confirmed_at_ms is not None
         return row
+
+    def end_by_command(self, hang: Hang) -> None:
+        """Runs the command of its finding, once that is confirmed, and waits for the end that follows."""
+        self.run_command(command_of(self.wait_until_confirmed(hang)))
+        self.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
     def wait_until_free(self, topic: str, partition: int = 0) -> None:
         """Kafka says so, and so does the application, which shows no waiting group any more."""

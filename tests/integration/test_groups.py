@@ -20,7 +20,7 @@ from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.commits import commit_idle
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
-from tests.integration.group_lab import commit, member, read_all, relations, share_consumer, watched, write
+from tests.integration.group_lab import commit, hold_open, member, read_all, relations, share_consumer, watched, write
 from tests.integration.producers import create_topic, open_producer, plain_producer
 
 pytestmark = pytest.mark.broker
@@ -50,19 +50,14 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         eos = stack.enter_context(member(broker.bootstrap, names["eos"], calm))
         commit(eos, calm, 1)
         one = stack.enter_context(watched(broker, tmp_path, topic, calm))
-        one.stand()
-        one.watch.round(wall_clock_ms())
-        assert one.victims() == {}  # everything is decided: nobody waits, whatever the lags are
+        assert one.stand_and_round() == {}  # everything is decided: nobody waits, whatever the lags are
 
         producer.begin_transaction()
         write(producer, topic, 2)
         producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), ANSWER_S)
-        one.stand()
-        one.watch.round(wall_clock_ms())
         # the LSO was looked at before the group was asked, and may be there by now
-        assert names["beyond"] not in relations(one.victims(), topic)
-        one.look()
-        found = one.victims()
+        assert names["beyond"] not in relations(one.stand_and_round(), topic)
+        found = one.looked()
         assert relations(found, topic) == {
             names["at"]: GroupRelation.STOPPED,
             names["below"]: GroupRelation.WILL_STOP,
@@ -93,9 +88,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
     topic = f"groups-above-{broker.version}"
     reset, dirty = f"reset-{broker.version}", f"dirty-{broker.version}"
     create_topic(broker.bootstrap, topic, 1)
-    producer = open_producer(broker.bootstrap, f"groups-above-{broker.version}", OPEN_MS)
-    producer.begin_transaction()
-    write(producer, topic, 6)
+    producer = hold_open(broker.bootstrap, topic, topic, 6)
     plain = plain_producer(broker.bootstrap)
     with watched(broker, tmp_path, topic) as one, ExitStack() as stack:
         one.stand()
@@ -128,9 +121,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
 def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_path: Path, protocol: str) -> None:
     topic, group = f"groups-new-{protocol}", f"new-{protocol}"
     create_topic(broker_431.bootstrap, topic, 2)
-    producer = open_producer(broker_431.bootstrap, topic, OPEN_MS)
-    producer.begin_transaction()
-    write(producer, topic, 3)
+    producer = hold_open(broker_431.bootstrap, topic, topic, 3)
     newest = {"group_protocol": protocol, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     with (
         watched(broker_431, tmp_path, topic) as one,
@@ -240,9 +231,7 @@ def test_a_group_is_named_by_the_batch_with_its_first_pending_commit(broker: Bro
         producer.begin_transaction()
         pending = [TopicPartition(topic, 0, 1), TopicPartition(topic, 1, 2)]
         producer.send_offsets_to_transaction(pending, one.consumer_group_metadata(), ANSWER_S)
-        seen.stand()
-        seen.watch.round(wall_clock_ms())
-        found = seen.victims()
+        found = seen.stand_and_round()
         assert found.keys() == {(group, topic, 0), (group, topic, 1)}
         for victim in found.values():
             assert (victim.relation, victim.offset.committed_offset) == (GroupRelation.UNSTABLE_OFFSETS, -1)
@@ -265,14 +254,10 @@ def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path:
     names = [f"many-{number:03d}" for number in range(200)]
     for name in names:
         commit_idle(broker_431.bootstrap, name, {(topic, 0): 0})
-    producer = open_producer(broker_431.bootstrap, "groups-many-open", OPEN_MS)
-    producer.begin_transaction()
-    write(producer, topic, 1)
+    producer = hold_open(broker_431.bootstrap, "groups-many-open", topic, 1)
     try:
         with watched(broker_431, tmp_path, topic) as many:
-            many.stand()
-            many.watch.round(wall_clock_ms())
-            assert relations(many.victims(), topic).keys() >= set(names)
+            assert relations(many.stand_and_round(), topic).keys() >= set(names)
     finally:
         producer.abort_transaction(ANSWER_S)
 
@@ -297,18 +282,14 @@ def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_pat
         create_topic(guarded.admin, "orders", 1)
         for name in ("billing", "secret"):
             commit_idle(guarded.admin, name, {("orders", 0): 0})
-        producer = open_producer(guarded.admin, "open", OPEN_MS)
-        producer.begin_transaction()
-        write(producer, "orders", 1)
+        producer = hold_open(guarded.admin, "open", "orders", 1)
         guarded.allow("ann", acls.cluster(), "DESCRIBE")
         guarded.allow("ann", acls.topic(), "DESCRIBE")
         guarded.allow("ann", acls.group(), "DESCRIBE")
         guarded.deny("ann", acls.group("secret"), "DESCRIBE")
         ann = ClientSettings.load(guarded.bootstrap, guarded.properties("ann"))
         with watched(guarded.broker, tmp_path, "orders", settings=ann) as seen:
-            seen.stand()
-            seen.watch.round(wall_clock_ms())
-            assert relations(seen.victims(), "orders") == {"billing": GroupRelation.INACTIVE}
+            assert relations(seen.stand_and_round(), "orders") == {"billing": GroupRelation.INACTIVE}
             assert seen.watch.denied == {"secret"}
         producer.abort_transaction(ANSWER_S)
 
@@ -329,9 +310,7 @@ def test_a_group_without_permission_is_named_where_its_offset_is_pending(tmp_pat
             producer.send_offsets_to_transaction(
                 [TopicPartition("orders", 0, 1)], one.consumer_group_metadata(), ANSWER_S
             )
-            seen.stand()
-            seen.watch.round(wall_clock_ms())
-            (victim,) = seen.victims().values()
+            (victim,) = seen.stand_and_round().values()
             assert victim.key == ("secret", "orders", 0)
             assert (victim.relation, victim.offset.members) == (GroupRelation.UNSTABLE_OFFSETS, None)
             assert seen.watch.denied == {"secret"}

@@ -69,22 +69,15 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
     create_topics(broker.bootstrap, NewTopic(a, 1, 1), NewTopic(b, 1, 1))
     connection = Connection(broker.bootstrap, threading.Event())
 
-    def begin() -> None:
-        if isinstance(producer, OldProducer):
-            producer.add(a, 0)
-            producer.add(b, 0)
-        producer.produce(a, 0, [b"1", b"2"])
-        producer.produce(b, 0, [b"1"])
-
     producer = producer_of(connection, protocol, name)  # before us, so that there is a transaction log
     with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"torn-{protocol}-*")) as app:
         wait_for(lambda: len(app.rows(audited_partitions)) == 2, f"the audit to begin ({app.log})")
         for n in range(20):
-            begin()
+            write(producer, a, b)
             producer.end(commit=n % 4 != 3)
         assert wait_until_audited(app, 20) == {"whole": 20}
 
-        begin()
+        write(producer, a, b)
         (living,) = open_on(connection, a, 0)
         place = ("--topic", a, "--partition", "0", "--start-offset", str(living.start_offset))
         tool = "org.apache.kafka.tools.TransactionsCommand"
@@ -98,7 +91,7 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
         assert torn.title == f"a transaction of {name} was committed, and its part on {a}-0 is aborted"
         assert torn.detail == f"committed on {b}-0"
 
-        begin()
+        write(producer, a, b)
         producer.end(commit=True)
         assert wait_until_audited(app, 22) == {"whole": 21, "torn": 1}
         assert [one.id for one in app.findings(Kind.TORN)] == [torn.id]

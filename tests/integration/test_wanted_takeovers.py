@@ -4,7 +4,6 @@ Connect in its rounds of fencing after a reconfiguration, Spring's producers for
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -143,7 +142,6 @@ def test_a_producer_for_each_partition_is_recognised(seen: Seen) -> None:
 
 
 def test_counts_are_those_of_the_log(seen: Seen) -> None:
-    in_log = {name: Counter(one.state for one in records) for name, records in seen.history.items()}
-    expected = {name: (n[states.COMPLETE_COMMIT], n[states.COMPLETE_ABORT]) for name, n in in_log.items()}
+    expected = kafka_tools.ends_of(seen.history)
     assert {name: (row.commits, sum(aborts_of(row).values())) for name, row in seen.rows.items()} == expected
     assert all(expected[name][0] > ROUNDS for name in TASK_IDS)
