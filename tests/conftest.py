@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
     """One shared broker a version: tests use ids and topics of their own, and never stop it."""
     with ExitStack() as running:
-        started: dict[str, Broker] = {}
 
+        @cache
         def of(version: str) -> Broker:
-            if version not in started:
-                directory = tmp_path_factory.mktemp(f"kafka-{version}")
-                started[version] = running.enter_context(Broker(version, free_port(), directory))
-            return started[version]
+            return running.enter_context(Broker(version, free_port(), tmp_path_factory.mktemp(f"kafka-{version}")))
 
         yield of
 

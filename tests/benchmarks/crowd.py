@@ -20,24 +20,22 @@ from typing import Final, NamedTuple
 
 import psutil
 
-from deploy.demo.broker import Broker
-from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection
+from tests.benchmarks.detection import HANGS, late_write
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.loading import loading
-from tests.benchmarks.prepared_broker import VERSION
-from tests.benchmarks.watched import CLUSTER, Rest, watching
+from tests.benchmarks.prepared_broker import bench_broker
+from tests.benchmarks.watched import CLUSTER, Polling, Rest, watching
 from tests.helpers.brokers import free_port
 from tests.helpers.paths import ROOT
 from tests.helpers.servers import Served, serving
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for
 from tests.integration.producers import create_topic, open_producer, transact
-from tests.lab.hangs import UNGUARDED, old_producer
+from tests.lab.hangs import UNGUARDED
 
 HEALTHY_MS, METRICS_MS, LOG_BYTES, FOUND_S = 100.0, 500.0, 1_000_000, 5.0
 GROWTH_MB: Final = 20.0
 """What counts as flat: the crowd comes and goes, and Python's allocator keeps some of it."""
-HANGS = "hangs"
 CASES: Final = 20
 SETTLING_S: Final = 60.0
 
@@ -68,7 +66,7 @@ def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
     """`share`: of the crowd."""
     with (
         TemporaryDirectory(prefix="txnscope-bench-") as directory,
-        Broker(VERSION, free_port(), Path(directory) / "kafka", UNGUARDED) as broker,
+        bench_broker(UNGUARDED) as broker,
         watching(broker.bootstrap) as watched,
         Connection(broker.bootstrap, threading.Event()) as connection,
         serving(Served(is_silent=True)) as silent,
@@ -95,14 +93,14 @@ def _measure(attacked: Attacked, connection: Connection, seconds: float) -> Iter
     before_mb, cpu_s, since = attacked.memory_mb(), sum(attacked.process.cpu_times()[:2]), time.monotonic()
     with watch:
         for case in range(CASES):
-            injected = _late_write(connection, case)
+            injected = late_write(connection, case)
             until = began + SETTLING_S + (case + 1) * (seconds - SETTLING_S) / CASES
             while time.monotonic() < until or case not in watch.confirmed:
                 healthy.append(attacked.took_ms("/-/healthy"))
                 ready.append(attacked.took_ms("/-/ready"))
                 metrics.append(attacked.took_ms("/metrics"))
                 time.sleep(0.5)
-            found.append(watch.confirmed[case] - injected)
+            found.append(watch.confirmed[case] - injected.at_s)
     cores = (sum(attacked.process.cpu_times()[:2]) - cpu_s) / (time.monotonic() - since)
     for name, took, bar in (
         ("/-/healthy", healthy, HEALTHY_MS),
@@ -118,16 +116,6 @@ def _measure(attacked: Attacked, connection: Connection, seconds: float) -> Iter
     yield Figure("memory after a minute", before_mb, "MB")
     yield Figure("  what it grew by until the end", attacked.memory_mb() - before_mb, "MB", GROWTH_MB)
     yield Figure("size of the log", attacked.log.stat().st_size, "bytes", LOG_BYTES)
-
-
-def _late_write(connection: Connection, partition: int) -> float:
-    """The time (monotonic) at which it was acknowledged."""
-    producer: OldProducer = old_producer(connection, f"late-{partition}")
-    producer.add(HANGS, partition)
-    producer.produce(HANGS, partition, [b"in time"])
-    producer.end(commit=True)
-    producer.produce(HANGS, partition, [b"late"])
-    return time.monotonic()
 
 
 @contextmanager
@@ -146,27 +134,15 @@ def _serving(store: str, bootstrap: str, log: Path) -> Iterator[Attacked]:
             process.terminate()
 
 
-class _Watch:
+class _Watch(Polling):
     """The times (monotonic) at which the attacked service first showed each partition's finding as confirmed."""
 
     def __init__(self, attacked: Attacked) -> None:
-        self._rest = Rest(attacked.port)
+        super().__init__(Rest(attacked.port), 0.2)
         self.confirmed: dict[int, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> _Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._rest.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.2):
-            body = self._rest.get("/hanging", limit=200)
-            now = time.monotonic()
-            for one in body["items"] if body else ():
-                self.confirmed.setdefault(one["subject"]["partition"], now)
+    def look(self) -> None:
+        body = self._rest.get("/hanging", limit=200)
+        now = time.monotonic()
+        for one in body["items"] if body else ():
+            self.confirmed.setdefault(one["subject"]["partition"], now)

@@ -12,8 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from deploy.demo.broker import Broker
@@ -21,11 +19,11 @@ from deploy.demo.workload.old_producer import OldProducer
 from deploy.demo.workload.raw_producer import Connection
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.loading import loading
-from tests.benchmarks.prepared_broker import VERSION
-from tests.benchmarks.watched import Rest, Watched, watching
-from tests.helpers.brokers import free_port, kafka_transactions
-from tests.helpers.waiting import ANSWER_S, LIMIT_S
-from tests.integration.producers import create_topic, open_producer
+from tests.benchmarks.prepared_broker import bench_broker
+from tests.benchmarks.watched import Polling, Watched, watching
+from tests.helpers.brokers import kafka_transactions
+from tests.helpers.waiting import LIMIT_S
+from tests.integration.producers import begin, create_topic
 from tests.lab.asking import Open, mark
 from tests.lab.hangs import UNGUARDED, old_producer
 
@@ -47,33 +45,26 @@ class Injected(NamedTuple):
 
 
 def run(cases: int = 100, rate: float = 200, ids: int = 20) -> list[Figure]:
-    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
-        log = UNGUARDED | {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
-        with Broker(VERSION, free_port(), Path(directory) / "kafka", log) as broker:
-            for topic, partitions in ((HANGS, cases), (HEALTHY, 10), (LONG, 1)):
-                create_topic(broker.bootstrap, topic, partitions=partitions)
-            long = open_producer(broker.bootstrap, "long-and-legal", 900_000)
-            long.begin_transaction()
-            long.produce(LONG, b"a checkpoint later", partition=0)
-            long.flush(ANSWER_S)
-            with (
-                watching(broker.bootstrap) as watched,
-                Connection(broker.bootstrap, threading.Event()) as connection,
-            ):
-                watched.wait_until_read(1, LIMIT_S)
-                with loading("tests.benchmarks.load", broker.bootstrap, HEALTHY, rate, ids) as load:
-                    time.sleep(10)
-                    figures = list(_measure(broker, watched, connection, cases))
-                done, seconds = load.said
-                healthy = int(done) / float(seconds)
-                show(f"detection: {cases} late writes beside {healthy:.0f} healthy transactions/s", figures)
-            long.abort_transaction()
+    log = UNGUARDED | {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
+    with bench_broker(log) as broker:
+        for topic, partitions in ((HANGS, cases), (HEALTHY, 10), (LONG, 1)):
+            create_topic(broker.bootstrap, topic, partitions=partitions)
+        long = begin(broker.bootstrap, "long-and-legal", LONG, 900_000)
+        with watching(broker.bootstrap) as watched, Connection(broker.bootstrap, threading.Event()) as connection:
+            watched.wait_until_read(1, LIMIT_S)
+            with loading("tests.benchmarks.load", broker.bootstrap, HEALTHY, rate, ids) as load:
+                time.sleep(10)
+                figures = list(_measure(broker, watched, connection, cases))
+            done, seconds = load.said
+            healthy = int(done) / float(seconds)
+            show(f"detection: {cases} late writes beside {healthy:.0f} healthy transactions/s", figures)
+        long.abort_transaction()
     return figures
 
 
 def _measure(broker: Broker, watched: Watched, connection: Connection, cases: int) -> Iterator[Figure]:
     with _Watch(watched) as watch:
-        injected = [_late_write(connection, number) for number in _paced(cases)]
+        injected = [late_write(connection, number) for number in _paced(cases)]
         _wait_for(lambda: len(watch.confirmed) >= cases)
         found = [watch.confirmed[i.partition] - i.at_s for i in injected if i.partition in watch.confirmed]
         yield Figure("late writes found", 100 * len(found) / cases, "%", 100, at_least=True)
@@ -121,7 +112,8 @@ def _paced(cases: int) -> Iterator[int]:
         yield number
 
 
-def _late_write(connection: Connection, partition: int) -> Injected:
+def late_write(connection: Connection, partition: int) -> Injected:
+    """Writes after the end of a transaction: a commit on every other partition, else an abort."""
     producer: OldProducer = old_producer(connection, f"late-{partition}")
     producer.add(HANGS, partition)
     producer.produce(HANGS, partition, [b"in time"])
@@ -157,36 +149,24 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-class _Watch:
+class _Watch(Polling):
     """Asks REST all the time; when each partition's finding was seen first in either status (monotonic)."""
 
     def __init__(self, watched: Watched) -> None:
-        self._rest: Rest = watched.rest()
+        super().__init__(watched.rest(), POLL_S)
         self.confirmed: dict[int, float] = {}
         self.resolved: dict[int, float] = {}
         self.false: set[str] = set()
         self.findings: dict[int, Any] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> _Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._rest.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(POLL_S):
-            for path, seen in (("/hanging", self.confirmed), ("/findings", self.resolved)):
-                query = {} if path == "/hanging" else {"kind": "hanging_transaction", "status": "resolved"}
-                body: Any = self._rest.get(path, limit=200, **query)
-                now = time.monotonic()
-                for one in body["items"] if body else ():
-                    if one["subject"]["topic"] == HANGS:
-                        seen.setdefault(one["subject"]["partition"], now)
-                        self.findings.setdefault(one["subject"]["partition"], one)
-                    elif one["confirmed_at"] is not None:
-                        self.false.add(one["id"])
+    def look(self) -> None:
+        for path, seen in (("/hanging", self.confirmed), ("/findings", self.resolved)):
+            query = {} if path == "/hanging" else {"kind": "hanging_transaction", "status": "resolved"}
+            body: Any = self._rest.get(path, limit=200, **query)
+            now = time.monotonic()
+            for one in body["items"] if body else ():
+                if one["subject"]["topic"] == HANGS:
+                    seen.setdefault(one["subject"]["partition"], now)
+                    self.findings.setdefault(one["subject"]["partition"], one)
+                elif one["confirmed_at"] is not None:
+                    self.false.add(one["id"])

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.payments import Probe, paying, payments_broker
 from tests.benchmarks.program import FIRST_READ, ingesting
-from tests.benchmarks.reads import database
 from tests.benchmarks.served import serving
+from tests.benchmarks.stores import database
 from tests.benchmarks.watched import CLUSTER, Rest
 from tests.helpers.spark_cluster import SparkCluster, spark_cluster
 
@@ -28,7 +28,7 @@ def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database("postgresql"))
-        broker = running.enter_context(payments_broker(folder / "kafka"))
+        broker = running.enter_context(payments_broker())
         spark = running.enter_context(spark_cluster(folder / "spark", workers=2))
         ingest = running.enter_context(ingesting(broker.bootstrap, store, CLUSTER, "--spark-master", spark.url))
         ingest.wait_until_said(FIRST_READ)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import NamedTuple
 
 from service.store.engine import open_engine
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import BenchmarkBroker, prepared_broker
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
-from tests.benchmarks.store_write import size_mib
+from tests.benchmarks.stores import database, size_bytes
 from tests.benchmarks.watched import Watched, watching
-from tests.helpers.postgres import Postgres
 
 BAR_S = {"SQLite": 30.0, "PostgreSQL": 40.0}
 MEMORY_MB = 1800.0
@@ -42,7 +42,7 @@ class FirstAnswer(NamedTuple):
 def measure(broker: BenchmarkBroker, ids: int) -> list[Figure]:
     """The broker's log holds exactly `ids` ids, all of them must be in the answer."""
     figures = _figures(answer_first(broker, ids, None), ids, "SQLite")
-    with Postgres(is_durable=True) as server, server.database(is_empty=True) as url:
+    with database("postgresql") as url:
         return figures + _figures(answer_first(broker, ids, url), ids, "PostgreSQL")
 
 
@@ -51,15 +51,14 @@ def answer_first(broker: BenchmarkBroker, ids: int, store: str | None) -> FirstA
     with watching(broker.bootstrap, store) as watched, PeakMemory(watched.tree) as peak:
         meter = CpuMeter(watched.tree)
         read_s = watched.wait_until_read(ids, TIMEOUT_S)
-        rest = watched.rest()
-        page = rest.get("/transactions", limit=50)
-        rest.close()
+        with closing(watched.rest()) as rest:
+            page = rest.get("/transactions", limit=50)
         assert page is not None
         assert len(page["items"]) == min(50, ids)
         answered_s = watched.elapsed_s()
         cpu_s = {kind: cores * answered_s for kind, cores in meter.cores().items()}
         engine = open_engine(watched.store)
-        stored_mib = size_mib(engine)
+        stored_mib = size_bytes(engine) / 2**20
         engine.dispose()
     return FirstAnswer(answered_s, answered_s - read_s, tuple(_stages(watched)), cpu_s, peak.parts, stored_mib)
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import closing
 from typing import Any, Final
 
-from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.loading import loading
 from tests.benchmarks.log_load import PARTITIONS, LogWriter, transaction
-from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.prepared_broker import bench_broker
 from tests.benchmarks.process_tree import CpuMeter, PeakMemory, shown
 from tests.benchmarks.watched import Watched, watching
-from tests.helpers.brokers import free_port
 from tests.integration.producers import open_producer
 
 RATES: Final[Mapping[int, float | None]] = {5_000: 1.0, 10_000: 1.0, 20_000: 2.0, 40_000: None}
@@ -38,13 +35,11 @@ def run(rates: Mapping[int, float | None] = RATES, ids: int = IDS, probes: int =
 
 
 def _at(rate: int, p99_s: float | None, ids: int, probes: int) -> list[Figure]:
-    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
-        broker = Broker(VERSION, free_port(), Path(directory) / "kafka", PROPERTIES)
-        with broker:
-            open_producer(broker.bootstrap, "creates-the-log")
-            with watching(broker.bootstrap) as watched, PeakMemory(watched.tree, every_s=2.0) as peak:
-                watched.wait_until_read(1, TIMEOUT_S)
-                return _measure(broker.bootstrap, watched, peak, rate, p99_s, ids, probes)
+    with bench_broker(PROPERTIES) as broker:
+        open_producer(broker.bootstrap, "creates-the-log")
+        with watching(broker.bootstrap) as watched, PeakMemory(watched.tree, every_s=2.0) as peak:
+            watched.wait_until_read(1, TIMEOUT_S)
+            return _measure(broker.bootstrap, watched, peak, rate, p99_s, ids, probes)
 
 
 def _measure(
@@ -74,8 +69,7 @@ def _measure(
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
     """Seconds from the acknowledgement of each CompleteCommit until its count shows in the answer."""
-    writer, rest = LogWriter(bootstrap), watched.rest()
-    try:
+    with closing(LogWriter(bootstrap)) as writer, closing(watched.rest()) as rest:
         for number in range(probes):
             turn, which = divmod(number, len(PROBES))
             for record in transaction(PROBES[which], 9_000 + which, turn):
@@ -91,15 +85,12 @@ def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
                 time.sleep(POLL_S)
             yield waited
             time.sleep(PAUSE_S)
-    finally:
-        rest.close()
-        writer.close()
 
 
 def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
     """Seconds until the totals are exactly these; an abort may wait for its cause, and counts as unattributed then."""
-    rest, began = watched.rest(), time.monotonic()
-    try:
+    began = time.monotonic()
+    with closing(watched.rest()) as rest:
         while True:
             reported = _totals(rest.get(""))
             if reported == (commits, aborts):
@@ -107,8 +98,6 @@ def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
             if time.monotonic() - began > LOST_AFTER_S:
                 raise RuntimeError(f"{commits} commits and {aborts} aborts were written, {reported} are shown")
             time.sleep(POLL_S)
-    finally:
-        rest.close()
 
 
 def _totals(cluster: Any) -> tuple[int, int] | None:

@@ -7,8 +7,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.payments import Probe, paying, payments_broker
@@ -25,8 +23,7 @@ def run(rate: int = 500, ids: int = 20, probes: int = 200, idle_s: float = 30.0)
     """`rate` transactions/s by `ids` ids; `probes` commits of one more id are awaited one after the other."""
     log = {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
     with (
-        TemporaryDirectory(prefix="txnscope-bench-") as directory,
-        payments_broker(Path(directory) / "kafka", log) as broker,
+        payments_broker(log) as broker,
         watching(broker.bootstrap) as watched,
         PeakMemory(watched.tree, every_s=2.0) as peak,
     ):

@@ -6,23 +6,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final
+from contextlib import closing
 
 from confluent_kafka import Producer
 from kafka.protocol.consumer import FetchResponse
 
-from deploy.demo.broker import Broker
 from service.wire.header_columns import read_headers
 from tests.benchmarks.figures import Figure, show
-from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.prepared_broker import bench_broker
 from tests.benchmarks.process_tree import CpuMeter, shown
 from tests.benchmarks.watched import Watched, watching
-from tests.helpers.brokers import free_ports
+from tests.helpers.proxies import Proxies
 from tests.helpers.waiting import wait_for
 from tests.integration.producers import create_topic, open_producer
-from tests.integration.wire_tap import WireTap
 
 HELD, PARTITIONS, OF_A_TRANSACTION = "held", 1_000, 100
 GROWING = 100
@@ -30,19 +26,20 @@ GROWING = 100
 GROWS_EVERY_S = 10.0
 LEGAL_MS = 900_000
 TIMEOUT_S = 120
-_FETCH_VERSION: Final = 12  # as service.kafka.fetch asks
 
 
 class BatchCounter:
-    """Counts the batches of the topic in Fetch answers; called by threads of the tap."""
+    """Counts the batches of the topic in Fetch answers; called by threads of the proxy."""
 
     def __init__(self) -> None:
         self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)
         self.fetches = self.empty = 0
         self._lock = threading.Lock()
 
-    def __call__(self, answer: bytes) -> bytes:
-        found = FetchResponse.decode(answer, version=_FETCH_VERSION, header=True)
+    def __call__(self, api_key: int, version: int, answer: bytes) -> bytes:
+        if api_key != FetchResponse.API_KEY:
+            return answer
+        found = FetchResponse.decode(answer, version=version, header=True)
         reported = [p for topic in found.responses if topic.topic == HELD for p in topic.partitions]
         with self._lock:
             self.fetches += bool(reported)
@@ -54,24 +51,13 @@ class BatchCounter:
 
 
 def run(seconds: float) -> list[Figure]:
-    port, tapped, behind = free_ports(3)
-    listeners = {"PLAINTEXT": port, "TAPPED": behind, "CONTROLLER": port + 1}
-    properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{tapped}",
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
-    }
     counter = BatchCounter()
-    with (
-        TemporaryDirectory(prefix="txnscope-bench-") as directory,
-        Broker(VERSION, port, Path(directory) / "kafka", properties) as broker,
-        WireTap(tapped, behind, counter),
-    ):
+    with bench_broker() as broker, Proxies({1: broker.bootstrap}, rewrite=counter) as proxies:
         create_topic(broker.bootstrap, HELD, partitions=PARTITIONS)
         producers = [
             open_producer(broker.bootstrap, f"long-{n}", LEGAL_MS) for n in range(PARTITIONS // OF_A_TRANSACTION)
         ]
-        with watching(f"127.0.0.1:{tapped}") as watched:
+        with watching(proxies.bootstrap) as watched:
             watched.wait_until_read(len(producers), TIMEOUT_S)
             return _measure(producers, watched, counter, seconds)
 
@@ -108,8 +94,5 @@ def _measure(producers: Sequence[Producer], watched: Watched, counter: BatchCoun
 
 def _blocked(watched: Watched) -> int:
     """Partitions whose LSO stands, as the cluster's page says."""
-    rest = watched.rest()
-    try:
+    with closing(watched.rest()) as rest:
         return int(rest.get("")["partitions"]["blocked"])
-    finally:
-        rest.close()

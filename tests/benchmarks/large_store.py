@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, insert, literal, null, select, update
@@ -20,13 +19,14 @@ from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.transaction_log.id_delta import MINUTE_MS
 from service.domain.transaction_log.states import TOPIC
-from service.store import clusters, lease, migrate, progress, schema
+from service.store import lease, progress, schema
 from service.store.backends import backend_of
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions
 from service.store.writers.findings import FindingWriter
 from service.store.writers.history import MINUTES
 from service.store.writers.transaction_log import TransactionLogWriter
+from tests.benchmarks.stores import begun, size_bytes
 
 CLUSTER: Final = "bench"
 PARTITIONS: Final = 50
@@ -61,9 +61,7 @@ def fill(url: str, ids: int) -> LargeStore:
     engine = open_engine(url)
     try:
         began = time.perf_counter()
-        migrate.upgrade(engine)
-        held = lease.acquire(engine, clusters.bind(engine, CLUSTER, CLUSTER, NOW_MS - DAY_MS), "bench", NOW_MS)
-        assert held is not None
+        held = begun(engine, CLUSTER, NOW_MS - DAY_MS, NOW_MS)
         log = _log(ids)
         _write_ids(engine, held, log)
         store = LargeStore(
@@ -83,7 +81,7 @@ def fill(url: str, ids: int) -> LargeStore:
         ended = time.perf_counter()
         print(
             f"{engine.dialect.name}: {ids:,} ids written in {written - began:.0f} s,"
-            f" history and findings in {ended - written:.0f} s, {_size_mb(engine):,.0f} MB",
+            f" history and findings in {ended - written:.0f} s, {size_bytes(engine) / 1e6:,.0f} MB",
             flush=True,
         )
         return store
@@ -239,11 +237,3 @@ def settle(engine: Engine) -> None:
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM ANALYZE")
-
-
-def _size_mb(engine: Engine) -> float:
-    if engine.dialect.name == "sqlite":
-        return sum(path.stat().st_size for path in Path(engine.url.database or "").parent.glob("*.db*")) / 1e6
-    with engine.connect() as connection:
-        size: int = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
-    return size / 1e6

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
-from deploy.demo.broker import Broker
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import TopicLayout, all_topics
 from service.kafka.ends import EndsWatcher
 from tests.benchmarks.figures import Figure, show
-from tests.benchmarks.prepared_broker import VERSION
-from tests.helpers.brokers import connect, free_port
-from tests.integration.producers import NULL_LOGGER
+from tests.benchmarks.prepared_broker import bench_broker
+from tests.helpers.brokers import connect
+from tests.helpers.waiting import wait_until
+from tests.integration.producers import admin_of
 
 MEDIAN_MS = 60.0
 OF_A_TOPIC = 1_000
@@ -28,13 +26,11 @@ TIMEOUT_S = 120
 
 def run() -> list[Figure]:
     """One broker leads them all; nothing is written meanwhile."""
-    with TemporaryDirectory(prefix="txnscope-bench-") as directory:
-        broker = Broker(VERSION, free_port(), Path(directory) / "kafka", heap_mb=HEAP_MB)
-        with broker:
-            create(broker.bootstrap, max(WATCHED) // OF_A_TOPIC)
-            with connect(broker.bootstrap) as client:
-                layouts = _layouts(client)
-                figures = [figure for count in WATCHED for figure in _measure(client, _first(layouts, count), count)]
+    with bench_broker(heap_mb=HEAP_MB) as broker:
+        create(broker.bootstrap, max(WATCHED) // OF_A_TOPIC)
+        with connect(broker.bootstrap) as client:
+            layouts = _layouts(client)
+            figures = [figure for count in WATCHED for figure in _measure(client, _first(layouts, count), count)]
     show(f"look: topics of {OF_A_TOPIC} partitions, {LOOKS} looks each", figures)
     return figures
 
@@ -65,7 +61,7 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
 
 def create(bootstrap: str, topics: int, there: int = 0) -> None:
     """Creates `topics` more topics of OF_A_TOPIC partitions; `there` of them exist already."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
+    admin = admin_of(bootstrap)
     for number in range(there, there + topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)
         admin.create_topics([wanted], request_timeout=TIMEOUT_S)[wanted.topic].result(TIMEOUT_S)
@@ -73,14 +69,15 @@ def create(bootstrap: str, topics: int, there: int = 0) -> None:
 
 def _layouts(client: KafkaClient) -> dict[str, TopicLayout]:
     """Once every partition answers."""
-    watcher, give_up = EndsWatcher(client), time.monotonic() + TIMEOUT_S
-    while True:
+    watcher = EndsWatcher(client)
+
+    def those_that_answer() -> dict[str, TopicLayout]:
         layouts = {topic: layout for topic, layout in all_topics(client).layouts.items() if topic.startswith("look-")}
         found = watcher.sample(layouts, with_start=False)
-        if len(found) == max(WATCHED) and not any(ends.error for ends in found.values()):
-            return layouts
-        assert time.monotonic() < give_up, "a partition does not answer"
-        time.sleep(0.5)
+        return {} if any(ends.error for ends in found.values()) else layouts
+
+    wanted = max(WATCHED) // OF_A_TOPIC
+    return wait_until(those_that_answer, lambda found: len(found) == wanted, "all partitions to answer", TIMEOUT_S)
 
 
 def _first(layouts: dict[str, TopicLayout], count: int) -> dict[str, TopicLayout]:

@@ -6,9 +6,7 @@ TRANSACTIONS: 100,000 unless said, each with two partitions, half of them of the
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from contextlib import ExitStack
 
 from sqlalchemy import Engine
 
@@ -18,13 +16,13 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Decided, LogBatch, LogRecord, Participants, RangeRead, Run
 from service.domain.transaction_log.states import TOPIC
-from service.store import clusters, lease, migrate, progress
-from service.store.engine import open_engine, open_reader
+from service.store import progress
+from service.store.engine import open_reader
 from service.store.writers.marker_audit import MarkerAuditWriter
 from service.store.writers.partitions import LedgerWriter
 from service.store.writers.transaction_log import TransactionLogWriter
 from spark_jobs.judge.marker_audit import MarkerAuditor
-from tests.helpers.postgres import Postgres
+from tests.benchmarks.stores import begun, opened
 
 NOW_MS = 1_790_000_000_000
 PRODUCERS = 200
@@ -33,25 +31,15 @@ PLACES = (Participants("orders", (0, 1)),)
 
 
 def main(transactions: int, store: str = "sqlite") -> None:
-    with ExitStack() as running:
-        if store == "sqlite":
-            store = f"sqlite:///{running.enter_context(tempfile.TemporaryDirectory())}/store.db"
-        elif store == "postgresql":
-            server = running.enter_context(Postgres(is_durable=True))
-            store = running.enter_context(server.database(is_empty=True))
-        engine = open_engine(store)
-        running.callback(engine.dispose)
-        reader = open_reader(store)
-        running.callback(reader.dispose)
+    with opened(store) as engine:
+        reader = open_reader(engine.url.render_as_string(hide_password=False))
         for audited in (False, True):
             _measure(engine, reader, transactions, audited=audited)
+        reader.dispose()
 
 
 def _measure(engine: Engine, reader: Engine, transactions: int, *, audited: bool) -> None:
-    name = f"audited-{audited}"
-    migrate.upgrade(engine)
-    held = lease.acquire(engine, clusters.bind(engine, name, name, NOW_MS), "bench", NOW_MS)
-    assert held is not None
+    held = begun(engine, f"audited-{audited}", NOW_MS, NOW_MS)
     progress.start_positions(
         engine, held, SourceName.TRANSACTION_LOG, TOPIC, [progress.PartitionStart(0, "T", 0, 0, 0, 0)], NOW_MS
     )

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.payments import Probe, paying, payments_broker
 from tests.benchmarks.program import FIRST_READ, ingesting
-from tests.benchmarks.reads import database
 from tests.benchmarks.served import serving
+from tests.benchmarks.stores import database
 from tests.benchmarks.watched import CLUSTER, Rest
 from tests.harm.starved import starved
 
@@ -24,9 +22,8 @@ UNMOVED = 1.5
 def run(rate: int = 100, ids: int = 10, probes: int = 150) -> list[Figure]:
     """Two clusters under the same load in one PostgreSQL, each with a broker and an application of its own."""
     with ExitStack() as running:
-        folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database("postgresql"))
-        brokers = [running.enter_context(payments_broker(folder / name)) for name in (CLUSTER, TROUBLED)]
+        brokers = [running.enter_context(payments_broker()) for _ in (CLUSTER, TROUBLED)]
         calm, troubled = (broker.bootstrap for broker in brokers)
         running.enter_context(ingesting(calm, store, CLUSTER)).wait_until_said(FIRST_READ)
         port = running.enter_context(serving(store)).port

@@ -5,19 +5,15 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from sqlalchemy import Engine
 
 from service.domain.partitions.facts import FirstBatch, OpenEntry, PartitionObservation, PartitionsBatch, StalledRead
-from service.store import clusters, lease, migrate
-from service.store.engine import open_engine
 from service.store.queries import partitions
 from service.store.writers.partitions import PartitionWriter
-from tests.helpers.postgres import Postgres
+from tests.benchmarks.stores import begun, opened
 
 WATCHED = 10_000
 A_TOPIC = 50
@@ -30,22 +26,12 @@ NOW_MS = 1_790_000_000_000
 
 def main(kind: str = "sqlite") -> None:
     """`kind`: of the database to make."""
-    with ExitStack() as running:
-        if kind == "sqlite":
-            url = f"sqlite:///{running.enter_context(tempfile.TemporaryDirectory())}/store.db"
-        else:
-            server = running.enter_context(Postgres(is_durable=True))
-            url = running.enter_context(server.database(is_empty=True))
-        engine = open_engine(url)
-        running.callback(engine.dispose)
+    with opened(kind) as engine:
         _measure(engine)
 
 
 def _measure(engine: Engine) -> None:
-    migrate.upgrade(engine)
-    cluster_id = clusters.bind(engine, "bench", "bench", NOW_MS)
-    held = lease.acquire(engine, cluster_id, "bench", NOW_MS)
-    assert held is not None
+    held = begun(engine, "bench", NOW_MS, NOW_MS)
     writer = PartitionWriter(engine, held)
     writer.apply(PartitionsBatch(NOW_MS, _looks(NOW_MS, WATCHED), is_full=True), NOW_MS)
     kinds: dict[str, Callable[[int], PartitionsBatch]] = {
@@ -71,7 +57,7 @@ def _measure(engine: Engine) -> None:
     with engine.connect() as connection:
         for read in (partitions.stalled, partitions.entries, partitions.stall_clocks):
             began = time.perf_counter()
-            rows = len(read(connection, cluster_id))
+            rows = len(read(connection, held.cluster_id))
             print(f"{read.__name__:<18} {(time.perf_counter() - began) * 1000:6.1f} ms for {rows:,} rows")
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 from deploy.demo.broker import Broker
 from tests.benchmarks.loading import Load, loading
-from tests.benchmarks.prepared_broker import VERSION
+from tests.benchmarks.prepared_broker import bench_broker
 from tests.benchmarks.watched import Rest
-from tests.helpers.brokers import free_port, new_cluster_id
 from tests.helpers.waiting import LIMIT_S
 from tests.integration.producers import create_topic, open_producer, transact
 
@@ -20,9 +18,9 @@ POLL_S = 0.02
 
 
 @contextmanager
-def payments_broker(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """Runs a broker that has the topic and a transaction log, a Kafka cluster of its own; its files are in `folder`."""
-    with Broker(VERSION, free_port(), folder, properties or {}, cluster_id=new_cluster_id()) as broker:
+def payments_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """Runs a broker that has the topic and a transaction log, a Kafka cluster of its own."""
+    with bench_broker(properties) as broker:
         create_topic(broker.bootstrap, TOPIC, partitions=10)
         open_producer(broker.bootstrap, "creates-the-log")
         yield broker

@@ -6,7 +6,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from deploy.demo.broker import Broker
 from service.domain.transaction_log.states import TOPIC
 from tests.benchmarks.decode import make_log
-from tests.helpers.brokers import free_port
+from tests.helpers.brokers import free_port, new_cluster_id
 from tests.helpers.waiting import wait_for
 from tests.integration.application import log_ends
 from tests.integration.producers import open_producer
@@ -73,6 +73,17 @@ def _children_cpu_s() -> float:
     """Of those that ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
+
+
+@contextmanager
+def bench_broker(properties: Mapping[str, str] | None = None, heap_mb: int | None = None) -> Iterator[Broker]:
+    """Runs a broker, a Kafka cluster of its own, whose data are gone in the end."""
+    more = {} if heap_mb is None else {"heap_mb": heap_mb}
+    with (
+        TemporaryDirectory(prefix="txnscope-bench-") as directory,
+        Broker(VERSION, free_port(), Path(directory), properties or {}, cluster_id=new_cluster_id(), **more) as broker,
+    ):
+        yield broker
 
 
 @contextmanager

@@ -97,6 +97,14 @@ class CpuMeter:
         return {kind: (spent - self._before.get(kind, 0.0)) / seconds for kind, spent in now.items()}
 
 
+def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict[str, float]:
+    """Returns the cores by kind of process, measured over `measured_s` after `settle_s`."""
+    time.sleep(settle_s)
+    meter = CpuMeter(tree)
+    time.sleep(measured_s)
+    return meter.cores()
+
+
 def _check_whole(parts: dict[str, float]) -> None:
     """Raises ValueError where the driver or its JVM is not among the processes: the figure would be too good."""
     if lacking := {"driver", "JVM"} - parts.keys():

@@ -14,8 +14,8 @@ import psutil
 
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.large_store import CLUSTER, changing, fill
-from tests.benchmarks.reads import STORES, database
 from tests.benchmarks.served import Client, serving
+from tests.benchmarks.stores import STORES, database
 
 IDS, CLIENTS = 120_000, 200
 MANY_CLIENTS, SERVICES = 1_000, 2

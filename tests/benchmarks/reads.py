@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from service.api.http.paging import write_cursor
@@ -16,7 +14,7 @@ from service.store.queries.transaction_pages import PageCursor
 from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.large_store import APPLICATIONS, CLUSTER, DAY_MS, NOW_MS, TOPICS, LargeStore, changing, fill
 from tests.benchmarks.served import Client, items_of, of_cluster, serving
-from tests.helpers.postgres import Postgres
+from tests.benchmarks.stores import STORES, database
 
 BAR_MS, METRICS_BAR_MS, SERIES_BAR = 20.0, 50.0, 2_000
 ASKED = 200
@@ -25,7 +23,6 @@ SLOW_S = 5.0
 """A query gets no more than that: a slow one is asked fewer times."""
 
 SORTS = ("age", "transactional_id", "last_updated")
-STORES = ("sqlite", "postgresql")
 LIVE = sorted(frozenset(CODES.values()) - {EXPIRED})
 METRICS = "/metrics"
 TOLD = ("one id", "timeline", "page by age", "findings", "expiring within 24h")
@@ -72,17 +69,6 @@ def _on(kind: str, ids: int) -> list[Figure]:
 def _slowest(kind: str, pages: dict[str, Times]) -> Figure:
     name = max(pages, key=lambda name: pages[name].p99)
     return Figure(f"{kind}: slowest is {name}, p99", pages[name].p99, "ms", BAR_MS)
-
-
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """The URL of an empty one, gone afterwards."""
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory(prefix="txnscope-bench-") as directory:
-            yield f"sqlite:///{directory}/store.db"
-    else:
-        with Postgres(is_durable=True) as server, server.database(is_empty=True) as url:
-            yield url
 
 
 def queries(store: LargeStore) -> Iterator[Query]:

@@ -12,8 +12,9 @@ from service.metrics.page import KEPT_MS
 from service.store.engine import open_engine
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.large_store import fill, settle
-from tests.benchmarks.reads import METRICS, SERIES_BAR, STORES, database
+from tests.benchmarks.reads import METRICS, SERIES_BAR
 from tests.benchmarks.served import Client, serving
+from tests.benchmarks.stores import STORES, database
 from tests.helpers.many_rows import stalled
 
 IDS, LAGGING = 100_000, 10_000

@@ -6,7 +6,6 @@ import http.client
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from service.api.http.fields import API
 from tests.benchmarks.large_store import CLUSTER
 from tests.helpers.brokers import free_port
 from tests.helpers.paths import ROOT
+from tests.helpers.waiting import wait_for
 
 START_S = 30.0
 
@@ -37,16 +37,11 @@ class Client:
         return body
 
     def wait_until_ready(self) -> None:
-        give_up = time.monotonic() + START_S
-        while True:
-            try:
-                self.get("/-/ready")
-                return
-            except (OSError, http.client.HTTPException, RuntimeError):
-                self._connection.close()
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(0.1)
+        def answer() -> bytes:
+            self._connection.close()
+            return self.get("/-/ready")
+
+        wait_for(answer, "the service", START_S, retry_on=(OSError, http.client.HTTPException, RuntimeError))
 
     def close(self) -> None:
         self._connection.close()

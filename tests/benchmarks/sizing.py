@@ -7,26 +7,21 @@ Costs are fitted by straight lines; docs/sizing.md says what follows from them.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
 
-from deploy.demo.broker import Broker
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.first_answer import FirstAnswer, answer_first
 from tests.benchmarks.loading import loading
 from tests.benchmarks.log_load import PARTITIONS
 from tests.benchmarks.look import HEAP_MB, OF_A_TOPIC, create
-from tests.benchmarks.prepared_broker import VERSION, prepared_broker
-from tests.benchmarks.process_tree import CpuMeter
+from tests.benchmarks.prepared_broker import bench_broker, prepared_broker
+from tests.benchmarks.process_tree import cores_at_rest
 from tests.benchmarks.stalls import wait_until_watched
 from tests.benchmarks.watched import Watched, watching
-from tests.helpers.brokers import free_port
 from tests.integration.producers import open_producer
 
 RATES = (2_500, 5_000, 10_000, 20_000)
@@ -132,16 +127,7 @@ def _first_reads() -> dict[int, FirstAnswer]:
 
 @contextmanager
 def _application(properties: Mapping[str, str]) -> Iterator[tuple[str, Watched]]:
-    with (
-        TemporaryDirectory(prefix="txnscope-bench-") as directory,
-        Broker(
-            VERSION,
-            free_port(),
-            Path(directory) / "kafka",
-            {"log.cleaner.enable": "false", **properties},
-            heap_mb=HEAP_MB,
-        ) as broker,
-    ):
+    with bench_broker({"log.cleaner.enable": "false", **properties}, HEAP_MB) as broker:
         open_producer(broker.bootstrap, "creates-the-log")
         with watching(broker.bootstrap) as watched:
             watched.wait_until_read(1, TIMEOUT_S)
@@ -149,10 +135,7 @@ def _application(properties: Mapping[str, str]) -> Iterator[tuple[str, Watched]]
 
 
 def _cores(watched: Watched) -> dict[str, float]:
-    time.sleep(SETTLE_S)
-    meter = CpuMeter(watched.tree)
-    time.sleep(MEASURED_S)
-    return meter.cores()
+    return cores_at_rest(watched.tree, SETTLE_S, MEASURED_S)
 
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Producer
 
-from deploy.demo.broker import Broker
 from tests.benchmarks import held
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.look import HEAP_MB, OF_A_TOPIC, WATCHED, create
-from tests.benchmarks.prepared_broker import VERSION
-from tests.benchmarks.process_tree import CpuMeter, shown
+from tests.benchmarks.prepared_broker import bench_broker
+from tests.benchmarks.process_tree import cores_at_rest, shown
 from tests.benchmarks.watched import Rest, Watched, watching
-from tests.helpers.brokers import free_port
+from tests.helpers.waiting import wait_for
 from tests.integration.producers import create_topic, open_producer
 
 IDLE_CORES = 0.15
@@ -35,10 +33,7 @@ PAGE = 200
 
 
 def run(held_s: float = 300) -> list[Figure]:
-    with (
-        TemporaryDirectory(prefix="txnscope-bench-") as directory,
-        Broker(VERSION, free_port(), Path(directory) / "kafka", heap_mb=HEAP_MB) as broker,
-    ):
+    with bench_broker(heap_mb=HEAP_MB) as broker:
         create_topic(broker.bootstrap, "few", partitions=FEW)
         open_producer(broker.bootstrap, "creates-the-log")
         with watching(broker.bootstrap) as watched:
@@ -51,10 +46,10 @@ def run(held_s: float = 300) -> list[Figure]:
 
 def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
     """The same application before and after the many partitions are there."""
-    few = _cores(watched)
+    few = cores_at_rest(watched.tree, SETTLE_S, IDLE_S)
     create(bootstrap, MANY // OF_A_TOPIC)
     wait_until_watched(watched, MANY)
-    many = _cores(watched)
+    many = cores_at_rest(watched.tree, SETTLE_S, IDLE_S)
     print(f"\n{FEW} partitions: {shown(few, 'cores')}\n{MANY:,} partitions: {shown(many, 'cores')}", flush=True)
     return [
         Figure(f"CPU of all, idle, {FEW} partitions", sum(few.values()), "cores"),
@@ -63,22 +58,12 @@ def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
     ]
 
 
-def _cores(watched: Watched) -> dict[str, float]:
-    time.sleep(SETTLE_S)
-    meter = CpuMeter(watched.tree)
-    time.sleep(IDLE_S)
-    return meter.cores()
-
-
 def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
     """Transactions of 50 partitions each, all left open at the same moment; then committed, and again."""
     create_topic(bootstrap, STOPPED, partitions=STOPPED_PARTITIONS)
     producers = [open_producer(bootstrap, f"stops-{n}") for n in range(STOPPED_PARTITIONS // OF_A_TRANSACTION)]
-    rest = watched.rest()
-    try:
+    with closing(watched.rest()) as rest:
         rounds = [_stop_once(producers, rest) for _ in range(ROUNDS)]
-    finally:
-        rest.close()
     writing_s, named_s, walk_s = (list(column) for column in zip(*rounds, strict=True))
     figures = [
         Figure("last write acknowledged → all are named in REST, median", statistics.median(named_s), "s"),
@@ -135,14 +120,10 @@ def _lagging(rest: Rest) -> Iterator[Any]:
 
 def wait_until_watched(watched: Watched, partitions: int) -> None:
     """At least so many, and all of them answer."""
-    rest = watched.rest()
-    give_up = time.monotonic() + TIMEOUT_S
-    try:
-        while True:
+    with closing(watched.rest()) as rest:
+
+        def are_watched() -> bool:
             reported = (rest.get("") or {}).get("partitions", {})
-            if reported.get("watched", 0) >= partitions and not reported["unknown"]:
-                return
-            assert time.monotonic() < give_up, f"{reported} instead of {partitions}\n{watched.last_words()}"
-            time.sleep(0.5)
-    finally:
-        rest.close()
+            return reported.get("watched", 0) >= partitions and not reported["unknown"]
+
+        wait_for(are_watched, f"{partitions} partitions to be watched", TIMEOUT_S)

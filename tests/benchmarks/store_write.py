@@ -8,11 +8,8 @@ from __future__ import annotations
 import random
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 from sqlalchemy import Engine
 
@@ -20,10 +17,9 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Minute, Participants, RangeRead, Run
 from service.domain.transaction_log.states import TOPIC
-from service.store import clusters, lease, migrate, progress
-from service.store.engine import open_engine
+from service.store import progress
 from service.store.writers.transaction_log import TransactionLogWriter
-from tests.helpers.postgres import Postgres
+from tests.benchmarks.stores import begun, opened, size_bytes
 from tests.service.store.logs import as_lone
 
 PARTITIONS = 50
@@ -35,22 +31,13 @@ NOW_MS = 1_790_000_000_000
 
 def main(ids: int, store: str = "sqlite") -> None:
     """`store`: a URL of an empty database, or the kind of one to make."""
-    with ExitStack() as running:
-        if store == "sqlite":
-            store = f"sqlite:///{running.enter_context(tempfile.TemporaryDirectory())}/store.db"
-        elif store == "postgresql":
-            server = running.enter_context(Postgres(is_durable=True))
-            store = running.enter_context(server.database(is_empty=True))
-        engine = open_engine(store)
-        running.callback(engine.dispose)
+    with opened(store) as engine:
         _measure(engine, ids)
 
 
 def _measure(engine: Engine, ids: int) -> None:
     log = _log(ids)
-    migrate.upgrade(engine)
-    held = lease.acquire(engine, clusters.bind(engine, "bench", "bench", NOW_MS), "bench", NOW_MS)
-    assert held is not None
+    held = begun(engine, "bench", NOW_MS, NOW_MS)
     starts = [progress.PartitionStart(p, "T", 0, 0, 0, len(log[p])) for p in range(PARTITIONS)]
     progress.start_positions(engine, held, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS)
     writer = TransactionLogWriter(engine, held)
@@ -61,8 +48,8 @@ def _measure(engine: Engine, ids: int) -> None:
         writer.apply(batch, NOW_MS)
         seconds += time.perf_counter() - began
     print(
-        f"first read   {ids:>9,} ids  {seconds:6.1f} s  {ids / seconds:>9,.0f} ids/s  {size_mib(engine):,.0f} MiB on"
-        f" disk  {time.process_time() - cpu_before:.1f} s of CPU here"
+        f"first read   {ids:>9,} ids  {seconds:6.1f} s  {ids / seconds:>9,.0f} ids/s"
+        f"  {size_bytes(engine) / 2**20:,.0f} MiB on disk  {time.process_time() - cpu_before:.1f} s of CPU here"
     )
 
     took = []
@@ -79,16 +66,6 @@ def _measure(engine: Engine, ids: int) -> None:
     for _ in range(LIVE_BATCHES):
         writer.apply(heartbeat, NOW_MS)
     print(f"heartbeat    {PARTITIONS:>9,} ranges  {(time.perf_counter() - began) * 1000 / LIVE_BATCHES:6.1f} ms")
-
-
-def size_mib(engine: Engine) -> float:
-    """Returns the size of the store on disk."""
-    if engine.dialect.name == "sqlite":
-        folder = Path(engine.url.database or "").parent
-        return sum(path.stat().st_size for path in folder.iterdir()) / 2**20
-    with engine.connect() as connection:
-        size: int = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
-    return size / 2**20
 
 
 def _log(ids: int) -> list[list[Run]]:

@@ -13,8 +13,8 @@ from typing import Final
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.payments import Probe, paying, payments_broker
 from tests.benchmarks.program import FIRST_READ, STANDS_BY, Program, ingesting
-from tests.benchmarks.reads import database
 from tests.benchmarks.served import serving
+from tests.benchmarks.stores import STORES, database
 from tests.benchmarks.watched import CLUSTER, Rest
 from tests.helpers.hosts import Host
 
@@ -29,7 +29,7 @@ HARMS: Final[dict[str, Callable[[Program], None]]] = {
 
 
 def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
-    return [figure for store in ("sqlite", "postgresql") for figure in _on(store, rate, ids, times)]
+    return [figure for store in STORES for figure in _on(store, rate, ids, times)]
 
 
 def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
@@ -37,7 +37,7 @@ def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database(kind))
-        broker = running.enter_context(payments_broker(folder / "kafka"))
+        broker = running.enter_context(payments_broker())
         numbers = count()
 
         def start(host: Host | None) -> Program:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from tests.benchmarks.program import Program
@@ -55,15 +56,12 @@ class Watched(Program):
 
     def wait_until_read(self, ids: int, timeout_s: float) -> float:
         """Seconds from the start until REST shows all `ids` ids, and every partition read to its end."""
-        rest = self.rest()
-        try:
+        with closing(self.rest()) as rest:
             while not self._is_read(rest, ids):
                 if not self.is_running or self.elapsed_s() > timeout_s:
                     raise RuntimeError(f"the log was not read within {timeout_s} s:\n" + self.last_words())
                 time.sleep(0.1)
             return self.elapsed_s()
-        finally:
-            rest.close()
 
     def _is_read(self, rest: Rest, ids: int) -> bool:
         coordinators = rest.get("/coordinators")
@@ -71,6 +69,32 @@ class Watched(Program):
             return False
         items = coordinators["items"]
         return sum(item["ids"] for item in items) >= ids and not any(item["lag"] for item in items)
+
+
+class Polling:
+    """Asks REST every `every_s` until the block ends, each time by `look`."""
+
+    def __init__(self, rest: Rest, every_s: float) -> None:
+        self._rest, self._every_s = rest, every_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._rest.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            self.look()
+
+    def look(self) -> None:
+        """Asks once."""
+        raise NotImplementedError
 
 
 @contextmanager

@@ -18,8 +18,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Producer
-
 from deploy.demo.broker import Broker
 from service.domain.findings.churn import RANDOM_IDS
 from service.domain.findings.kinds import Kind
@@ -32,7 +30,7 @@ from tests.harm.watched import Watch
 from tests.helpers.brokers import describe_transaction
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
+from tests.integration.producers import create_topic, open_producer, plain_producer, transact
 
 KAFKAJS: Final = "kafkajs"
 AIOKAFKA: Final = "aiokafka"
@@ -208,7 +206,7 @@ class Scenario:
 @contextmanager
 def _feeding(bootstrap: str) -> Iterator[Order]:
     """Orders come all the time, on every partition."""
-    producer, stop = Producer({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER}), threading.Event()
+    producer, stop = plain_producer(bootstrap), threading.Event()
 
     def order(text: str, partition: int) -> None:
         producer.produce(_ORDERS, text, key=f"customer-{partition}", partition=partition)

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-import pytest
-
 from tests.dashboards.boards import FILES, Json, links, load, panels
 from tests.helpers.partitions import WithPartitions, hanging_finding, stalled_partition
 from tests.helpers.stores import client_of, open_id
@@ -26,11 +24,6 @@ PAGES = (
 )
 STANDS_FOR = {"cluster": "C", "finding": "F", "transactional_id": "I", "topic": "T", "partition": "P"}
 _VALUE = re.compile(r"\$\{(?:__data\.fields\.|__field\.labels\.)?(\w+):percentencode}")
-
-
-@pytest.fixture(params=FILES)
-def board(request: pytest.FixtureRequest) -> Json:
-    return load(request.param)
 
 
 def filled(url: str, values: dict[str, str]) -> str:

@@ -6,19 +6,12 @@ import re
 from itertools import combinations
 from typing import Any
 
-import pytest
-
 from dashboards.panels import MAY_BE_EMPTY
-from tests.dashboards.boards import FILES, Json, load, panels
+from tests.dashboards.boards import Json, panels
 from tests.dashboards.check_queries import labels_of
 
 UNITS = {"none", "short", "s", "ops", "reqps", "percentunit", "bytes", "Bps", "string"}
 WINDOWS_OF_ALERTS = {"Aborted, last hour", "Fenced in 2m", "New producer ids", "Undecodable in 15m"}
-
-
-@pytest.fixture(params=FILES)
-def board(request: pytest.FixtureRequest) -> Json:
-    return load(request.param)
 
 
 def variable(board: Json, name: str) -> Json:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from service.domain.transaction_log import states
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
-from service.store.writers.history import count_detection
 from tests.dashboards.boards import FILES, Json, load
 from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
-from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition
-from tests.helpers.stores import NOW_MS, client_of, open_id
+from tests.dashboards.conftest import NOT_OURS, Series
 
 PROMQL = {
     *("max", "min", "sum", "count", "topk", "by", "on", "and", "or", "rate", "increase", "ceil", "time"),
@@ -24,24 +18,8 @@ PROMQL = {
 }
 
 
-@pytest.fixture
-def exported(tmp_path: Path) -> dict[str, set[str]]:
-    """Labels by name of every sample on the page of a service that has seen one of everything."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
-    cluster.read([open_id("pay", 30_000, "orders"), open_id("ship", 20_000, "orders", state=states.PREPARE_COMMIT)])
-    cluster.look(stalled_partition())
-    cluster.see(hanging_finding())
-    GroupWriter(cluster.engine, cluster.lease).replace([ObservedGroupOffset("at", "orders", 0, LSO, 2, False)], NOW_MS)
-    with cluster.engine.begin() as connection:
-        count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
-    cluster.close()
-    with client_of(cluster.url) as client:
-        client.get("/api/v1/clusters")
-        page = client.get("/metrics").text
-    return {sample.name: set(sample.labels) for family in parse_text(page) for sample in family.samples}
-
-
-def test_every_metric_and_every_label_is_one_the_service_exports(exported: dict[str, set[str]]) -> None:
+def test_every_metric_and_every_label_is_one_the_service_exports(series: Series) -> None:
+    exported = {name: set().union(*found) for name, found in series.items() if name not in NOT_OURS}
     used = set()
     for expr in (target["expr"] for file in FILES for _, target in targets(load(file))):
         bare = re.sub(r'"[^"]*"|\[[^]]*]', "", expr)
@@ -56,14 +34,12 @@ def test_every_metric_and_every_label_is_one_the_service_exports(exported: dict[
     assert ours <= used, "of each metric of ours there is a panel"
 
 
-def test_values_of_labels_are_ones_the_service_knows(exported: dict[str, set[str]], tmp_path: Path) -> None:
+def test_values_of_labels_are_ones_the_service_knows(series: Series) -> None:
     """A misspelt state would find nothing, silently, for ever."""
-    with client_of(f"sqlite:///{tmp_path / 'store.db'}") as client:
-        page = client.get("/metrics").text
     known: dict[tuple[str, str], set[str]] = {}
-    for sample in (sample for family in parse_text(page) for sample in family.samples):
-        for label, value in sample.labels.items():
-            known.setdefault((sample.name, label), set()).add(value)
+    for name, found in series.items():
+        for label, value in (pair for labels in found for pair in labels.items()):
+            known.setdefault((name, label), set()).add(value)
     asked = 0
     for expr in (target["expr"] for file in FILES for _, target in targets(load(file))):
         for name, matchers in re.findall(r"(kafka_txn_\w+){([^}]*)}", expr):

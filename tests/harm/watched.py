@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import urllib.error
 import urllib.request
@@ -16,7 +15,8 @@ from service.domain.source_state import SourceName
 from service.store.schema import source_status
 from tests.helpers.brokers import free_port
 from tests.helpers.processes import command_of, with_environment
-from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
+from tests.helpers.servers import get_json
+from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal
 from tests.integration.application import Ingest
 
 MARK: Final = "TXNSCOPE_TEST_WATCH"
@@ -90,8 +90,7 @@ class Watch(Ingest):
 
     def counts_over_rest(self, name: str) -> tuple[int, int]:
         url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{self.name}/transaction?id={name}"
-        with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
-            counts: dict[str, Any] = json.load(answer)["counts"]
+        counts: dict[str, Any] = get_json(url)["counts"]
         return counts["commits"], sum(counts["aborts"].values())
 
 

@@ -12,7 +12,7 @@ import javaproperties
 from kafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
 
 from deploy.demo.broker import Broker
-from tests.helpers.brokers import connect, free_ports
+from tests.helpers.brokers import connect, free_ports, second_listener
 from tests.helpers.waiting import wait_until
 
 _LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -65,17 +65,14 @@ class BrokerWithAcls:
     ) -> None:
         self.version, self._directory = version, directory
         port, self._door = free_ports(2)
-        listeners = {"PLAINTEXT": port, "GUARDED": self._door, "CONTROLLER": port + 1}
         self._passwords = dict(passwords or {user: f"{user}-secret" for user in users})
         logins = " ".join(f"user_{user}={quoted(self._passwords[user])}" for user in users)
         self.broker = Broker(
             version,
             port,
             directory / "kafka",
-            {
-                "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
-                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},GUARDED://127.0.0.1:{self._door}",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
+            second_listener(port, self._door, self._door, "GUARDED", "SASL_PLAINTEXT")
+            | {
                 "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
                 "listener.name.guarded.plain.sasl.jaas.config": escaped(f"{_LOGIN} required {logins};"),
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -125,6 +125,19 @@ def new_cluster_id() -> str:
     return found
 
 
+def second_listener(
+    port: int, at: int, advertised: int, name: str = "SECOND", protocol: str = "PLAINTEXT"
+) -> dict[str, str]:
+    """Returns the settings of a broker at `port` that also listens at `at`, and sends clients from there to
+    `advertised`."""
+    listeners = {"PLAINTEXT": port, name: at, "CONTROLLER": port + 1}
+    return {
+        "listeners": ",".join(f"{one}://127.0.0.1:{at}" for one, at in listeners.items()),
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},{name}://127.0.0.1:{advertised}",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{name}:{protocol}",
+    }
+
+
 class Cluster:
     """`with Cluster("4.3.1", directory) as cluster`: three brokers, each also a controller. One of them may be lost.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.helpers.waiting import wait_for
+from tests.integration.producers import NULL_LOGGER
 
 _LOADING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -29,3 +30,10 @@ def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> N
         return True
 
     wait_for(is_committed, f"a coordinator that takes the commit of {sorted(offsets)}")
+
+
+def commit_idle(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commits the offsets of a group without members."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": NULL_LOGGER})
+    commit_offsets(consumer, offsets)
+    consumer.close()

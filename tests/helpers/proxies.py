@@ -18,11 +18,15 @@ Misbehaviour = Callable[[bytes], bytes | None]
 """Returns the bytes to send in place of a response (without its length); None: nothing is sent."""
 Rewrite = Callable[[int, int, bytes], bytes]
 """Returns the response (without its length) to send in place of another: the arguments are the API key and version of
-its request, and the response."""
+its request, and the response. Raises TornAnswer to end the connection in the middle of the response."""
 
 _REQUEST: Final = struct.Struct(">hhi")  # api key, api version, correlation id
 _SIZE: Final = struct.Struct(">i")
 _FLOOD: Final = random.Random(1).randbytes(1 << 16)
+
+
+class TornAnswer(Exception):
+    """The connection ends in the middle of this response."""
 
 
 def framed(response: bytes) -> bytes:
@@ -143,7 +147,11 @@ class Proxies:
             while response := _frame(broker):
                 request = asked.pop(_SIZE.unpack_from(response)[0], None)
                 if self._rewrite is not None and request is not None:
-                    response = self._rewrite(*request, response)
+                    try:
+                        response = self._rewrite(*request, response)
+                    except TornAnswer:
+                        client.sendall(framed(response)[: len(response) // 2])
+                        break
                 for theirs, ours in self._renamed.items():
                     response = response.replace(theirs, ours)
                 how = self._misbehaviour.get(node, framed)

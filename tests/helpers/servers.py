@@ -1,16 +1,41 @@
-"""Servers on loopback that misbehave: they send what a test says, whatever they are asked."""
+"""Servers on loopback: applications of our own, and servers that send what a test says, whatever they are asked."""
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.helpers.waiting import LIMIT_S
+import uvicorn
+from fastapi import FastAPI
+
+from tests.helpers.waiting import ANSWER_S, LIMIT_S
+
+
+def get_json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
+        return json.load(answer)
+
+
+@contextmanager
+def serving_app(app: FastAPI) -> Iterator[str]:
+    """Yields the URL of an application, which is served in a thread."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @dataclass

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
-import uvicorn
 
 from service.app import create_app
 from service.cli import main
+from tests.helpers.servers import serving_app
 
 Ask = Callable[..., tuple[int, str, str]]
 """A function from a command and its arguments to exit code, stdout and stderr."""
 
 
-@contextmanager
-def service_of(store_url: str) -> Iterator[str]:
+def service_of(store_url: str) -> AbstractContextManager[str]:
     """Yields the URL of a service of the store, which runs in a thread."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(store_url, "1.2.3"), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
+    return serving_app(create_app(store_url, "1.2.3"))
 
 
 def command_line(url: str, capsys: pytest.CaptureFixture[str]) -> Ask:

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from service.cli.parser import parse
+from service.domain.reasons.coding import decode
+from service.domain.reasons.reason import Reason
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import TOPIC
@@ -29,6 +31,7 @@ from service.store.errors import StoreUnavailable
 from service.store.schema import (
     clusters,
     data_gaps,
+    findings,
     log_partitions,
     open_participants,
     rejects,
@@ -38,6 +41,9 @@ from service.store.schema import (
 from tests.helpers.hosts import Host
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
+
+NO_TABLES_YET: Final = (StoreUnavailable, OperationalError, ProgrammingError)
+"""Errors of a store that the application has not made yet: no file, or no tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,8 @@ class Stored:
 
 class Ingest:
     """`python -m spark_jobs` on `store`, with its log in `directory`; `more` flags, as `txnscope ingest` takes them.
-    `rules`: as in a file of settings. `host`: where it runs (default: here)."""
+    `rules`: as in a file of settings. `host`: where it runs (default: here). `url`: of its store (default: SQLite in
+    `directory`)."""
 
     def __init__(
         self,
@@ -64,10 +71,11 @@ class Ingest:
         name: str = "test",
         host: Host | None = None,
         rules: Sequence[Mapping[str, Any]] = (),
+        url: str | None = None,
     ) -> None:
         self.host, self.rules = host, rules
         self.bootstrap, self.directory, self.more, self.name = bootstrap, directory, more, name
-        self.url = f"sqlite:///{directory}/txnscope.db"
+        self.url = url or f"sqlite:///{directory}/txnscope.db"
         self.log = directory / "ingest.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -151,6 +159,15 @@ class Ingest:
         """Returns the status of the source of the transaction log: one row, none before its first batch."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
+    def log_trouble(self) -> Reason | None:
+        """Returns why the transaction log is not read; None if it is."""
+        return next((decode(row.error) for row in self.log_status() if row.error), None)
+
+    def findings(self, kind: str, **subject: Any) -> list[Any]:
+        """Returns the findings of the kind, of any status, about what has these values."""
+        rows = [row for row in self.rows(findings) if row.kind == kind]
+        return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
+
     def positions(self) -> dict[int, int]:
         return {row.partition: row.next_offset for row in self.rows(log_partitions)}
 
@@ -161,13 +178,8 @@ class Ingest:
             self.is_running()
             return any(row.counted_since_ms for row in self.rows(clusters))
 
-        # no file yet, or no tables
         with self._showing_its_log():
-            wait_for(
-                counting,
-                f"the first start; {self.log}",
-                retry_on=(StoreUnavailable, OperationalError, ProgrammingError),
-            )
+            wait_for(counting, f"the first start; {self.log}", retry_on=NO_TABLES_YET)
 
     def is_running(self) -> None:
         """Fails with the end of the log where the process has ended by itself."""
@@ -227,6 +239,11 @@ class Ingest:
             )
             for row in self.rows(transactional_ids)
         }
+
+    def state(self, name: str) -> str | None:
+        """Returns the state of an id; None before it was heard of."""
+        stored = self.ids().get(name)
+        return None if stored is None else stored.state
 
     def rejects(self) -> list[str]:
         return [row.reason for row in self.rows(rejects)]

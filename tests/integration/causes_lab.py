@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +20,9 @@ from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
 from service.store.schema import transactional_ids, transitions
-from tests.helpers.waiting import ANSWER_S, wait_until_equal
+from tests.helpers.waiting import wait_until_equal
 from tests.integration.application import Ingest, ingesting
-from tests.integration.producers import open_producer
+from tests.integration.producers import begin
 from tests.matrix.recorder import CAUSE, tell
 
 INIT = "Empty initialized certain"
@@ -88,13 +89,8 @@ class Lab:
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
         """An old client in the middle of a transaction, all of it acknowledged; it stays there until asked to go on."""
-        producer = open_producer(self.bootstrap, name, timeout_ms)
-        self._open.append(producer)  # one that is thrown away would say goodbye
-        producer.begin_transaction()
-        for partition in partitions:
-            producer.produce(topic, b"doomed", partition=partition)
-        assert producer.flush(ANSWER_S) == 0
-        return producer
+        self._open.append(begin(self.bootstrap, name, topic, timeout_ms, partitions))
+        return self._open[-1]
 
     def expect(self, expected: dict[str, IdHistory]) -> None:
         """The store says exactly this of these ids, or comes to say it."""
@@ -105,10 +101,6 @@ class Lab:
     def id_history(self, names: Collection[str]) -> dict[str, IdHistory]:
         ids = {row.transactional_id.decode(): row for row in self.app.rows(transactional_ids)}
         return {name: IdHistory(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
-
-    def state(self, name: str) -> str | None:
-        stored = self.app.ids().get(name)
-        return None if stored is None else stored.state
 
     def marker_ms(self, name: str) -> int | None:
         """Returns the time that the markers of the id's newest transaction took, where a row has it."""
@@ -172,12 +164,10 @@ def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
 def labs(brokers: Callable[[str], Broker], directory: Path) -> Iterator[Callable[[str], Lab]]:
     """One lab a version, started when it is asked for."""
     with ExitStack() as running:
-        started: dict[str, Lab] = {}
 
+        @cache
         def of(version: str) -> Lab:
-            if version not in started:
-                (directory / version).mkdir()
-                started[version] = running.enter_context(lab(brokers(version), directory / version))
-            return started[version]
+            (directory / version).mkdir()
+            return running.enter_context(lab(brokers(version), directory / version))
 
         yield of

@@ -29,8 +29,8 @@ from spark_jobs.judge.group_prober import GroupProber
 from tests.helpers.brokers import connect
 from tests.helpers.commits import commit_offsets
 from tests.helpers.stores import SeededCluster
-from tests.helpers.waiting import ANSWER_S, wait_for
-from tests.integration.producers import NULL_LOGGER
+from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for
+from tests.integration.producers import NULL_LOGGER, open_producer
 
 NODE = 1
 PAYLOAD = b"payload"
@@ -96,6 +96,12 @@ class Watched:
         time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
         self.look()
 
+    def stand_and_round(self) -> dict[tuple[str, str, int], AffectedGroup]:
+        """Returns the groups after a round, once what stands now has stood for long enough."""
+        self.stand()
+        self.watch.round(wall_clock_ms())
+        return self.victims()
+
     def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
         """The groups as they are after a round so many seconds later, by our clock. Samples are half of them ahead, as
         those of the sampler would be by the time the coordinators have answered."""
@@ -134,6 +140,14 @@ class Watched:
         self.client.close()
         self.reader.dispose()
         self.cluster.close()
+
+
+def hold_open(bootstrap: str, name: str, topic: str, records: int) -> Producer:
+    """Returns a producer whose transaction has so many records on the topic, and stays open."""
+    producer = open_producer(bootstrap, name, OPEN_MS)
+    producer.begin_transaction()
+    write(producer, topic, records)
+    return producer
 
 
 @contextmanager
@@ -184,7 +198,7 @@ def commit(one: Consumer, topic: str, offset: int) -> None:
 def write(producer: Producer, topic: str, records: int) -> None:
     for _ in range(records):
         producer.produce(topic, PAYLOAD, partition=0)
-    producer.flush(ANSWER_S)
+    assert producer.flush(ANSWER_S) == 0
 
 
 def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> dict[str, str]:

@@ -7,24 +7,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from confluent_kafka.admin import AdminClient
 from fastapi.testclient import TestClient
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
-from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.worlds.verdict import Decided
 from service.store.rows.findings import finding_of
-from service.store.schema import findings
+from service.store.schema import partition_watch
 from tests.helpers.brokers import free_port
 from tests.helpers.stores import client_of
-from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
-from tests.integration.application import Ingest, running
-from tests.integration.producers import NULL_LOGGER, create_topic
+from tests.helpers.waiting import wait_for, wait_until, wait_until_equal
+from tests.integration.application import NO_TABLES_YET, Ingest, running
+from tests.integration.producers import create_topic, delete_topics
 from tests.lab.asking import ends
 from tests.lab.hangs import UNGUARDED, Hang, old_producer
 from tests.matrix.recorder import tell
@@ -65,8 +65,7 @@ class HangLab(NamedTuple):
         create_topic(self.bootstrap, name, partitions)
 
     def delete_topic(self, name: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": NULL_LOGGER})
-        admin.delete_topics([name])[name].result(ANSWER_S)
+        delete_topics(self.bootstrap, name)
 
     def tool(self, *arguments: str) -> None:
         """`kafka-transactions.sh` of this broker's version."""
@@ -95,16 +94,6 @@ class HangLab(NamedTuple):
 
     def groups(self, name: str) -> list[Any]:
         return [item for item in self.get("/groups?limit=200")["items"] if item["group"] == name]
-
-    def state(self, name: str) -> str | None:
-        """Of the id, as the store has it; None before it was heard of."""
-        stored = self.app.ids().get(name)
-        return None if stored is None else stored.state
-
-    def findings_about(self, kind: str, **subject: Any) -> list[Any]:
-        """Findings of the kind, of any status, about what has these values."""
-        rows = [row for row in self.app.rows(findings) if row.kind == kind]
-        return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
 
     def wait_until_confirmed(self, hang: Hang) -> Any:
         """The confirmed finding about it, and nothing but the right answer in it. Its decision may follow a moment
@@ -135,9 +124,7 @@ class HangLab(NamedTuple):
         started_ms = int(time.time() * 1000)
 
         def old() -> list[str]:
-            rows = [
-                row for row in self.app.rows(findings) if row.kind == Kind.HANGING and row.status == Status.CONFIRMED
-            ]
+            rows = self.app.findings(Kind.HANGING, status=Status.CONFIRMED)
             return [row.topic for row in rows if max(at_ms for _, at_ms, *_ in row.proofs) < started_ms]
 
         wait_until_equal(old, [], f"hanging transactions with proofs from before the start; {self.app.log}")
@@ -149,6 +136,11 @@ class HangLab(NamedTuple):
         assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
         assert row.confirmed_at_ms is not None
         return row
+
+    def end_by_command(self, hang: Hang) -> None:
+        """Runs the command of its finding, once that is confirmed, and waits for the end that follows."""
+        self.run_command(command_of(self.wait_until_confirmed(hang)))
+        self.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
     def wait_until_free(self, topic: str, partition: int = 0) -> None:
         """Kafka says so, and so does the application, which shows no waiting group any more."""
@@ -166,7 +158,7 @@ class HangLab(NamedTuple):
         """The only finding of the kind about this, once it is so."""
 
         def row() -> Any:
-            rows = self.findings_about(kind, **subject)
+            rows = self.app.findings(kind, **subject)
             assert len(rows) <= 1, rows
             return rows[0] if rows else None
 
@@ -188,7 +180,7 @@ class HangLab(NamedTuple):
 
     def assert_nothing_hung(self, topic: str) -> None:
         """No finding was confirmed, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
-        reported = [row for row in self.findings_about(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
+        reported = [row for row in self.app.findings(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
         assert reported == []
 
     @staticmethod
@@ -223,18 +215,33 @@ def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> I
 
 
 @contextmanager
+def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[HangLab]:
+    """The application starts before a broker whose log it may not read; it has looked at partitions and log."""
+
+    def has_looked() -> bool:
+        app.is_running()
+        return bool(app.rows(partition_watch)) and bool(app.log_status())
+
+    app.start()
+    try:
+        wait_for(has_looked, f"a look at the partitions and the log; {app.log}", retry_on=NO_TABLES_YET)
+        with client_of(app.url) as rest:
+            yield HangLab(broker, app, connection, rest)
+    finally:
+        assert app.stop() == 0
+
+
+@contextmanager
 def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Iterator[Callable[[str], HangLab]]:
     """One broker and one application a version, started when they are asked for."""
     with ExitStack() as everything:
-        started: dict[str, HangLab] = {}
 
+        @cache
         def of(version: str) -> HangLab:
-            if version not in started:
-                here = directory / version
-                here.mkdir()
-                broker = everything.enter_context(Broker(version, free_port(), here / "kafka", properties))
-                started[version] = everything.enter_context(hang_lab(broker, here))
-            return started[version]
+            here = directory / version
+            here.mkdir()
+            broker = everything.enter_context(Broker(version, free_port(), here / "kafka", properties))
+            return everything.enter_context(hang_lab(broker, here))
 
         yield of
 

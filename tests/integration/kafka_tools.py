@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from deploy.demo.broker import Broker
@@ -54,8 +54,13 @@ def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
 
 def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
     """(commits, aborts) by id: completing records in the whole log. `tool`: as `history`."""
-    ends = {name: Counter(one.state for one in of_id) for name, of_id in history(tool, bootstrap).items()}
-    return {name: (counts[COMPLETE_COMMIT], counts[COMPLETE_ABORT]) for name, counts in ends.items()}
+    return ends_of(history(tool, bootstrap))
+
+
+def ends_of(records: Mapping[str, Iterable[Printed]]) -> dict[str, tuple[int, int]]:
+    """Returns (commits, aborts) by id: completing records."""
+    states = {name: Counter(one.state for one in of_id) for name, of_id in records.items()}
+    return {name: (counts[COMPLETE_COMMIT], counts[COMPLETE_ABORT]) for name, counts in states.items()}
 
 
 def _records(tool: Broker, bootstrap: str) -> list[Any]:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
 NULL_LOGGER = logging.getLogger("librdkafka.silent")
 NULL_LOGGER.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results
 NULL_LOGGER.propagate = False
+
+
+def admin_of(bootstrap: str) -> AdminClient:
+    """Returns a client, which has to be kept until its answers are there."""
+    return AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
@@ -25,7 +37,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
 def create_topics(bootstrap: str, *topics: NewTopic) -> None:
     """Asked again where librdkafka gave a request up because its broker was not among those of the cluster for a
     moment, as one that just starts is not."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
+    admin = admin_of(bootstrap)
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
     give_up = time.monotonic() + LIMIT_S
     while wanted:
@@ -46,9 +58,32 @@ def configure_topic(bootstrap: str, topic: str, configs: dict[str, str]) -> None
     """Sets configs of a topic; the others stay."""
     entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
+    admin = admin_of(bootstrap)
     for altered in admin.incremental_alter_configs([resource]).values():
         altered.result(ANSWER_S)
+
+
+def delete_topics(bootstrap: str, *topics: str) -> None:
+    admin = admin_of(bootstrap)
+    for deleted in admin.delete_topics([*topics]).values():
+        deleted.result(ANSWER_S)
+
+
+def add_partitions(bootstrap: str, topic: str, number: int) -> None:
+    """Adds partitions to a topic until it has `number` of them."""
+    admin = admin_of(bootstrap)
+    admin.create_partitions([NewPartitions(topic, number)])[topic].result(ANSWER_S)
+
+
+def plain_producer(bootstrap: str, **config: object) -> Producer:
+    """Returns a producer without transactions. `config`: more settings, with _ in place of the dots."""
+    more = {name.replace("_", "."): value for name, value in config.items()}
+    return Producer({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER, **more})
+
+
+def internal_producer(bootstrap: str) -> Producer:
+    """Returns a producer that may write to internal topics: brokers let a client of this name do so."""
+    return plain_producer(bootstrap, client_id="__admin_client")
 
 
 def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000, codec: str = "none") -> Producer:
@@ -62,6 +97,19 @@ def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_00
         }
     )
     producer.init_transactions(ANSWER_S)
+    return producer
+
+
+def begin(
+    bootstrap: str, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)
+) -> Producer:
+    """Returns a producer in the middle of a transaction, with a record acknowledged on each of the partitions. One that
+    is thrown away says goodbye: its transaction is aborted."""
+    producer = open_producer(bootstrap, name, timeout_ms)
+    producer.begin_transaction()
+    for partition in partitions:
+        producer.produce(topic, b"payload", partition=partition)
+    assert producer.flush(ANSWER_S) == 0
     return producer
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import uvicorn
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from fastapi.testclient import TestClient
 
@@ -29,6 +26,7 @@ from service.store.queries import clusters, findings
 from service.store.schema import audit
 from tests.helpers.brokers import connect
 from tests.helpers.paths import ROOT
+from tests.helpers.servers import serving_app
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
 from tests.integration.hang_lab import CLUSTER, HangLab
 from tests.lab.hangs import Hang
@@ -146,19 +144,8 @@ def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
         rest, replica = (
             everything.enter_context(TestClient(create_app(lab.app.url, "1.2.3", kafka, KEYS))) for _ in range(2)
         )
-        listening = everything.enter_context(socket.create_server(("127.0.0.1", 0)))
-        server = uvicorn.Server(
-            uvicorn.Config(create_app(lab.app.url, "1.2.3", kafka, KEYS), log_level="warning", lifespan="on")
-        )
-        serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        serving.start()
-        try:
-            yield ResolveClients(
-                lab, bootstrap, rest, replica, f"http://127.0.0.1:{listening.getsockname()[1]}", key_file
-            )
-        finally:
-            server.should_exit = True
-            serving.join()
+        url = everything.enter_context(serving_app(create_app(lab.app.url, "1.2.3", kafka, KEYS)))
+        yield ResolveClients(lab, bootstrap, rest, replica, url, key_file)
 
 
 def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:

@@ -8,19 +8,16 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
 
 from deploy.demo.broker import Broker
-from service.domain.reasons.coding import decode_if
 from service.domain.reasons.unread import NoPermission
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects
@@ -28,7 +25,14 @@ from tests.conftest import MakeBroker
 from tests.helpers.builders.transaction_log import key
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import ingesting, log_starts
-from tests.integration.producers import NULL_LOGGER, configure_topic, create_topic, open_producer, transact
+from tests.integration.producers import (
+    admin_of,
+    configure_topic,
+    create_topic,
+    internal_producer,
+    open_producer,
+    transact,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -36,13 +40,8 @@ US = (ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, "User:ANONYMOUS", 
 ONE_PARTITION = {"transaction.state.log.num.partitions": 1}
 
 
-def admin_of(broker: Broker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-
-
 def plant(broker: Broker, record_key: bytes | None, value: bytes | None) -> None:
-    """Brokers let a client of this name write to internal topics."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": NULL_LOGGER})
+    producer = internal_producer(broker.bootstrap)
     producer.produce(TOPIC, key=record_key, value=value, partition=0)
     assert producer.flush(ANSWER_S) == 0
 
@@ -131,14 +130,12 @@ def test_a_missing_permission_is_named_with_what_to_grant(
         app.wait_for_counts({"secret": (1, 0)})
         acls = [AclBinding(*US, operation, AclPermissionType.ALLOW) for operation in allowed]
         acls.append(AclBinding(*US, AclOperation.READ, AclPermissionType.DENY))
-        admin = admin_of(broker)
+        admin = admin_of(broker.bootstrap)
         for created in admin.create_acls(acls).values():
             created.result(ANSWER_S)
         transact(producer, "secret")
         reported = NoPermission(TOPIC, tuple(grant.split(" and ")))
-        wait_until_equal(
-            lambda: [decode_if(r.error) for r in app.log_status()], [reported], f"what is reported ({app.log})"
-        )
+        wait_until_equal(app.log_trouble, reported, f"what is reported ({app.log})")
         as_of = [r.as_of_ms for r in app.log_status()]
         time.sleep(3)
         assert [r.as_of_ms for r in app.log_status()] == as_of

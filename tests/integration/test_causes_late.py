@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
@@ -33,7 +34,8 @@ from tests.integration.causes_lab import (
     id_history,
     lab,
 )
-from tests.integration.producers import NULL_LOGGER, create_topic, create_topics, open_producer, transact
+from tests.integration.producers import create_topic, create_topics, delete_topics, open_producer, transact
+from tests.lab.lost_leaders import has_lost
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -54,22 +56,11 @@ class Pair(NamedTuple):
     def create_topic(self, name: str) -> None:
         create_topics(self.lab.bootstrap, NewTopic(name, 2, replica_assignment=[[2], [1]]))
 
-    def has_lost(self, topic: str) -> bool:
-        admin = AdminClient({"bootstrap.servers": self.lab.bootstrap, "logger": NULL_LOGGER})
-        return bool(admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions[0].leader == -1)
-
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Pair]]:
     with ExitStack() as running:
-        started: dict[str, Pair] = {}
-
-        def of(version: str) -> Pair:
-            if version not in started:
-                started[version] = _start(version, tmp_path_factory.mktemp(f"pair-{version}"), running)
-            return started[version]
-
-        yield of
+        yield cache(lambda version: _start(version, tmp_path_factory.mktemp(f"pair-{version}"), running))
 
 
 def _start(version: str, directory: Path, running: ExitStack) -> Pair:
@@ -156,7 +147,7 @@ def test_k_the_leader_of_a_participant_is_frozen(pair: Callable[[str], Pair], ve
     here, other = both = pair(version)
     both.create_topic("k-part")
     producer = here.begin("k-frozen", "k-part", OPEN_MS, partitions=(0, 1))
-    wait_until_equal(lambda: here.state("k-frozen"), "Ongoing", f"the state of it ({here.app.log})")
+    wait_until_equal(lambda: here.app.state("k-frozen"), "Ongoing", f"the state of it ({here.app.log})")
     other.pause()
     try:
         producer.commit_transaction(ANSWER_S)
@@ -173,13 +164,13 @@ def test_k2_a_participant_has_no_leader(pair: Callable[[str], Pair], version: st
     producer = here.begin("k2-lost", "k2-part", OPEN_MS, partitions=(0, 1))
     other.stop()
     try:
-        wait_for(lambda: both.has_lost("k2-part"), "the loss of the leader")
+        wait_for(lambda: has_lost(here.bootstrap, "k2-part"), "the loss of the leader")
         producer.commit_transaction(ANSWER_S)
         if version in SKIPS_THE_LOST:
             here.expect({"k2-lost": id_history(1, INIT, EXPIRED)})  # nothing in this log tells that a marker is missing
         else:
             time.sleep(LOST_MS / 1_000)
-            wait_until_equal(lambda: here.state("k2-lost"), "PrepareCommit", f"the state of it ({here.app.log})")
+            wait_until_equal(lambda: here.app.state("k2-lost"), "PrepareCommit", f"the state of it ({here.app.log})")
             assert here.id_history(["k2-lost"]) == {"k2-lost": id_history(0, INIT)}
     finally:
         other.start()
@@ -196,8 +187,7 @@ def test_m_a_participant_is_deleted(pair: Callable[[str], Pair], version: str) -
     for producer in producers:
         producer.produce("m-goes", b"gone", partition=0)
         assert producer.flush(ANSWER_S) == 0
-    admin = AdminClient({"bootstrap.servers": here.bootstrap, "logger": NULL_LOGGER})
-    admin.delete_topics(["m-goes"])["m-goes"].result(ANSWER_S)
+    delete_topics(here.bootstrap, "m-goes")
     producers[0].commit_transaction(ANSWER_S)
     here.expect({"m-commit": id_history(1, INIT, EXPIRED), "m-timeout": id_history(0, INIT, TIMEOUT, EXPIRED)})
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kafka.protocol.consumer import FetchResponse
 
-from deploy.demo.broker import Broker
-from service.domain.reasons.coding import decode
-from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import TOPIC
-from service.store.schema import rejects, source_status
+from service.store.schema import rejects
 from service.wire.batches import Batch, read_batches
 from tests.conftest import MakeBroker
-from tests.helpers.brokers import free_ports
+from tests.helpers.proxies import Proxies, TornAnswer
 from tests.helpers.waiting import wait_for
 from tests.integration.application import ingesting
 from tests.integration.producers import create_topic, open_producer, transact
-from tests.integration.wire_tap import WireTap
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -29,29 +26,24 @@ class Harm:
         self._flipped, self._cut = flipped, cut
         self.answers_with = {flipped: 0, cut: 0}
 
-    def __call__(self, answer: bytes) -> bytes:
+    def __call__(self, api_key: int, _version: int, answer: bytes) -> bytes:
+        if api_key != FetchResponse.API_KEY:
+            return answer
         for text in self.answers_with:
             self.answers_with[text] += text in answer
         if self._flipped in answer and self.answers_with[self._flipped] == 1:
             return answer.replace(self._flipped, bytes([self._flipped[0] ^ 1]) + self._flipped[1:], 1)
         if self._cut in answer and self.answers_with[self._cut] == 1:
-            return answer[: len(answer) // 2]
+            raise TornAnswer
         return answer
 
 
-def test_what_suffers_on_the_way_is_fetched_again(tmp_path: Path) -> None:
-    port, tapped, behind = free_ports(3)
-    listeners = {"PLAINTEXT": port, "TAPPED": behind, "CONTROLLER": port + 1}
-    properties = {
-        "transaction.state.log.num.partitions": "1",
-        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TAPPED://127.0.0.1:{tapped}",
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
-    }
+def test_what_suffers_on_the_way_is_fetched_again(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker("4.3.1", **{"transaction.state.log.num.partitions": 1})
     harm = Harm(flipped=b"damp-1", cut=b"torn-2")
-    with Broker("4.3.1", port, tmp_path / "kafka", properties) as broker, WireTap(tapped, behind, harm):
+    with Proxies({1: broker.bootstrap}, rewrite=harm) as proxies:
         create_topic(broker.bootstrap, "suffering")
-        with ingesting(f"127.0.0.1:{tapped}", tmp_path) as app:
+        with ingesting(proxies.bootstrap, tmp_path) as app:
             transact(open_producer(broker.bootstrap, "damp-1"), "suffering")
             app.wait_for_counts({"damp-1": (1, 0)})
             transact(open_producer(broker.bootstrap, "torn-2"), "suffering")
@@ -101,9 +93,8 @@ def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: 
         wait_for(lambda: set(healthy) <= app.ids().keys(), "the ids of the other partition")
         transact(open_producer(broker.bootstrap, healthy[0]), "poisoned")
         wait_for(lambda: app.ids()[healthy[0]].commits == 1, "the commit after that")
-        (error,) = [row.error for row in app.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
         assert f"{TOPIC}-{bad} cannot be read: broker 1 answers a fetch of {TOPIC}-{bad} at offset" in str(
-            decode(error)
+            app.log_trouble()
         )
 
 

@@ -6,12 +6,12 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer
 
 from deploy.demo.broker import Broker
 from service.cli import main
@@ -20,10 +20,10 @@ from service.kafka.group_descriptions import text_bytes
 from service.kafka.raw import RawRequest
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
-from tests.helpers.brokers import WITH_TV2, connect, free_ports, on
-from tests.helpers.commits import commit_offsets
-from tests.helpers.waiting import ANSWER_S, wait_until_equal
-from tests.integration.producers import NULL_LOGGER, create_topic, load, open_producer, transact
+from tests.helpers.brokers import WITH_TV2, connect, free_ports, on, second_listener
+from tests.helpers.commits import commit_idle
+from tests.helpers.waiting import wait_until_equal
+from tests.integration.producers import begin, create_topic, load, open_producer, transact
 
 pytestmark = pytest.mark.broker
 
@@ -39,15 +39,12 @@ Of = Callable[[str], BrokerWithAcls]
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
     """One broker a version, with ids, groups and topics that no test changes; each test has a user of its own."""
     with ExitStack() as running:
-        started: dict[str, BrokerWithAcls] = {}
 
+        @cache
         def of(version: str) -> BrokerWithAcls:
-            if version not in started:
-                started[version] = running.enter_context(
-                    BrokerWithAcls(version, tmp_path_factory.mktemp("guarded"), USERS)
-                )
-                _furnish(started[version].admin)
-            return started[version]
+            there = running.enter_context(BrokerWithAcls(version, tmp_path_factory.mktemp("guarded"), USERS))
+            _furnish(there.admin)
+            return there
 
         yield of
 
@@ -57,14 +54,9 @@ def _furnish(bootstrap: str) -> None:
         create_topic(bootstrap, topic)
     for transactional_id, topic in {"shop-1": "orders", "shop-2": "payments"}.items():
         transact(open_producer(bootstrap, transactional_id), topic)
-    keeper = open_producer(bootstrap, "keeper", timeout_ms=600_000)  # the log says what an open transaction is on
-    keeper.begin_transaction()
-    keeper.produce("vault", b"closed")
-    keeper.flush(ANSWER_S)
+    begin(bootstrap, "keeper", "vault", timeout_ms=600_000)  # the log says what an open transaction is on
     for group in ("readers", "auditors"):
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "logger": NULL_LOGGER})
-        commit_offsets(consumer, {("orders", 0): 1})
-        consumer.close()
+        commit_idle(bootstrap, group, {("orders", 0): 1})
 
 
 class Said(NamedTuple):
@@ -274,13 +266,7 @@ def test_a_clock_is_read_from_records_that_are_being_written(guarded: Of, doctor
 def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Bootstrap answers, and then nothing does: the classic of containers and tunnels."""
     port, behind, nobody = free_ports(3)
-    listeners = {"PLAINTEXT": port, "TUNNEL": behind, "CONTROLLER": port + 1}
-    properties = {
-        "listeners": ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items()),
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},TUNNEL://127.0.0.1:{nobody}",
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
-    }
-    with Broker("3.9.2", port, tmp_path / "kafka", properties):
+    with Broker("3.9.2", port, tmp_path / "kafka", second_listener(port, behind, nobody)):
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{behind}"]) == 3
         output = capsys.readouterr()
         assert output.out == ""

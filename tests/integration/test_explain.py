@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import uvicorn
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from deploy.demo.broker import Broker
 from service.app import create_app
-from service.cli import main
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
 from service.domain.partitions.offset_spans import SpanBuilder
@@ -35,8 +33,11 @@ from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import VERSIONS, Described, connect, describe_transaction
 from tests.helpers.findings import WithFindings, observe
+from tests.helpers.servers import serving_app
+from tests.helpers.terminal import command_line
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, OPEN_MS, wait_until
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
+from tests.integration.group_lab import write
+from tests.integration.producers import admin_of, create_topic, open_producer, plain_producer
 from tests.service.store.histories import aborted, committed
 from tests.service.store.logs import batch, entry
 from tests.service.store.logs import read as span
@@ -81,7 +82,7 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
     paid, doomed, by_hand, stuck, late = producers = [
         open_producer(broker.bootstrap, f"explain-{n}", OPEN_MS) for n in names
     ]
-    plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER, "enable.idempotence": False})
+    plain = plain_producer(broker.bootstrap, enable_idempotence=False)
     paid.begin_transaction()
     write(paid, topic, 3)
     paid.commit_transaction(ANSWER_S)
@@ -118,16 +119,9 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
     del producers
 
 
-def write(producer: Producer, topic: str, records: int) -> None:
-    for _ in range(records):
-        producer.produce(topic, b"payload", partition=0)
-    assert producer.flush(ANSWER_S) == 0
-
-
 def wait_for_end(broker: Broker, topic: str, end: int) -> None:
     """EndTxn is answered before its markers are written."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-    place = TopicPartition(topic, 0)
+    admin, place = admin_of(broker.bootstrap), TopicPartition(topic, 0)
     wait_until(
         lambda: admin.list_offsets({place: OffsetSpec.latest()})[place].result(ANSWER_S).offset,
         lambda offset: offset >= end,
@@ -236,8 +230,8 @@ def ms(text: str) -> int:
 def test_deleted_records_are_a_gap(brokers: Callable[[str], Broker], tmp_path: Path) -> None:
     broker = brokers("4.3.1")
     create_topic(broker.bootstrap, "explain-deleted", 1)
-    write(Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER}), "explain-deleted", 5)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+    write(plain_producer(broker.bootstrap), "explain-deleted", 5)
+    admin = admin_of(broker.bootstrap)
     (deleted,) = admin.delete_records([TopicPartition("explain-deleted", 0, 3)]).values()
     deleted.result(ANSWER_S)
     for offset, to, expected in (
@@ -320,7 +314,7 @@ def test_a_missing_permission_is_named(cluster: WithFindings, tmp_path: Path) ->
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         for topic in ("hidden", "unread"):
             create_topic(guarded.admin, topic, 1)
-            write(Producer({"bootstrap.servers": guarded.admin, "logger": NULL_LOGGER}), topic, 1)
+            write(plain_producer(guarded.admin), topic, 1)
         guarded.allow("ann", acls.topic("unread"), "DESCRIBE")
         app = create_app(cluster.url, "1.2.3", ClientSettings.load(guarded.bootstrap, guarded.properties("ann")))
         with connect(guarded.admin) as client, cluster.engine.begin() as connection:
@@ -357,17 +351,8 @@ def test_the_command_line_over_rest(
 ) -> None:
     spans = ask(client, story, 0, 99)["spans"]
     tell_the_store(cluster, story, {s["marker_offset"]: ms(s["ended_at"]) for s in spans if s["kind"] == "marker"})
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(cluster.url, "1.2.3", story.kafka), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["explain", "--url", url, *arguments])
-        return code, *capsys.readouterr()
-
-    try:
+    with serving_app(create_app(cluster.url, "1.2.3", story.kafka)) as url:
+        run = partial(command_line(url, capsys), "explain")
         code, out, err = run(f"{story.topic}-0@6", "--to", "8")
         assert (code, err) == (0, "")
         table, run_of_aborted, why, of_commit = out.split("\n\n")
@@ -392,7 +377,3 @@ def test_the_command_line_over_rest(
             f"txnscope explain: {story.topic}-0 has no offset 99 yet: its log ends at 16\n",
         )
         assert run("nowhere-0@1")[::2] == (2, "txnscope explain: the cluster has no topic 'nowhere'\n")
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()

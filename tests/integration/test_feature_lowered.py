@@ -6,14 +6,12 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deploy.demo.workload.clients import Stopped
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
 from service.domain.findings.kinds import Kind, Status
-from service.store.schema import findings
 from tests.conftest import MakeBroker
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
@@ -26,10 +24,6 @@ PROPERTIES = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-
-
-def overdue(app: Ingest, status: str) -> Any:
-    return next((row for row in app.rows(findings) if (row.kind, row.status) == (Kind.OVERDUE, status)), None)
 
 
 def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, tmp_path: Path) -> None:
@@ -50,12 +44,13 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
             with suppress(Refused, Stopped):
                 held_up.end(commit=True)
         with load(broker.bootstrap, "orders", ["neighbour"], 0.5):
-            row = wait_for(lambda: overdue(app, Status.CONFIRMED), f"the overdue transaction; {app.log}")
+            (row,) = wait_for(
+                lambda: app.findings(Kind.OVERDUE, status=Status.CONFIRMED), f"the overdue transaction; {app.log}"
+            )
             assert row.transactional_id == b"held-up"
 
             def advice() -> str:
-                found = overdue(app, Status.CONFIRMED)
-                return "" if found is None else str(found.advice)
+                return "".join(row.advice for row in app.findings(Kind.OVERDUE, status=Status.CONFIRMED))
 
             wait_for(lambda: "other ids of __transaction_state-0 were written" in advice(), "what the neighbour shows")
             wait_for(lambda: "transaction.version 2, and 0 is finalized now" in advice(), "the lowered feature")
@@ -63,5 +58,5 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
                 assert blamed not in advice()
         broker.stop()  # as a move of the leadership: the partition of the log is loaded anew
         broker.start()
-        wait_until_equal(lambda: app.ids()["held-up"].state, "CompleteAbort", "the remedy", ANSWER_S)
-        wait_for(lambda: overdue(app, Status.RESOLVED), "the end of the finding")
+        wait_until_equal(lambda: app.state("held-up"), "CompleteAbort", "the remedy", ANSWER_S)
+        wait_for(lambda: app.findings(Kind.OVERDUE, status=Status.RESOLVED), "the end of the finding")

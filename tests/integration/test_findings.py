@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from service.domain.findings.churn import MIN_STARTS, RANDOM_IDS, START_MS
 from service.domain.findings.kinds import Kind, Resolution
@@ -18,7 +18,7 @@ from tests.conftest import MakeBroker
 from tests.helpers.brokers import describe_transaction, on
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
-from tests.integration.producers import create_topic, load, open_producer, transact
+from tests.integration.producers import begin, create_topic, load, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -34,17 +34,9 @@ PROPERTIES = {
 RULES = ({"prefix": "batch-", "long_after": "3s", "owner": "reports"},)
 
 
-def begin(bootstrap: str, name: str, timeout_ms: int = 60_000) -> Producer:
-    producer = open_producer(bootstrap, name, timeout_ms)
-    producer.begin_transaction()
-    producer.produce(TOPIC, b"payload")
-    producer.flush(ANSWER_S)
-    return producer
-
-
 def time_out_together(bootstrap: str, name: str) -> list[str]:
     names = [f"{name}-{n}" for n in range(VICTIMS)]
-    left_open = [begin(bootstrap, one, 2_000) for one in names]
+    left_open = [begin(bootstrap, one, TOPIC, 2_000) for one in names]
     wait_until_equal(
         lambda: {describe_transaction(bootstrap, one).state for one in names}, {"CompleteAbort"}, f"states of {name}"
     )
@@ -54,7 +46,7 @@ def time_out_together(bootstrap: str, name: str) -> list[str]:
 
 def found(app: Ingest, kind: str) -> Any:
     """The only finding of the kind, or None."""
-    rows = [row for row in app.rows(findings) if row.kind == kind]
+    rows = app.findings(kind)
     assert len(rows) <= 1, rows
     return rows[0] if rows else None
 
@@ -71,14 +63,14 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
     with running(Ingest(bootstrap, tmp_path, rules=RULES)) as app:
         app.wait_until_read()
         with load(bootstrap, TOPIC, ["healthy"], 0.5):  # all the time, or its id would expire too
-            long_one = begin(bootstrap, "batch-1", OPEN_MS)
+            long_one = begin(bootstrap, "batch-1", TOPIC, OPEN_MS)
             victims = time_out_together(bootstrap, "outage")
             outage = wait_for_finding(app, Kind.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
             assert all(name in outage.evidence[0][2] for name in victims)
             assert "before-our-time" not in str(outage.evidence)
 
             for _ in range(4):
-                loser = begin(bootstrap, "fought-over")
+                loser = begin(bootstrap, "fought-over", TOPIC)
             transact(open_producer(bootstrap, "fought-over"), TOPIC)
             with pytest.raises(KafkaException):
                 loser.commit_transaction(ANSWER_S)
@@ -98,9 +90,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
             long_one.commit_transaction(ANSWER_S)
             wait_for_finding(app, Kind.LONG_RUNNING, lambda row: row.resolution == Resolution.HEALED)
 
-            wait_for(
-                lambda: [r for r in app.rows(findings) if r.kind == Kind.EXPIRED], f"an id that expired; {app.log}"
-            )
+            wait_for(lambda: app.findings(Kind.EXPIRED), f"an id that expired; {app.log}")
             rows = app.rows(findings)
             expected = {
                 Kind.CORRELATED_TIMEOUTS,

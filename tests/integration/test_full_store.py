@@ -35,7 +35,7 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
             assert what_stands(app) == stands
             assert app.counts() == {"full": (1, 0)}
         app.wait_for_counts({"full": (1, 5)})
-        wait_until_equal(lambda: [row.error for row in app.log_status()], [None], f"the trouble ({app.log})")
+        wait_until_equal(app.log_trouble, None, f"the trouble ({app.log})")
         assert app.gaps() == []
         assert "reading stopped" not in app.log.read_text()
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from sqlalchemy import event
 
 from deploy.demo.broker import Broker
@@ -18,9 +18,10 @@ from service.kafka.settings import ClientSettings
 from tests.conftest import MakeBroker
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
+from tests.helpers.commits import commit_idle
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
-from tests.integration.group_lab import commit, member, read_all, relations, share_consumer, watched, write
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
+from tests.integration.group_lab import commit, hold_open, member, read_all, relations, share_consumer, watched, write
+from tests.integration.producers import create_topic, open_producer, plain_producer
 
 pytestmark = pytest.mark.broker
 
@@ -49,19 +50,14 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         eos = stack.enter_context(member(broker.bootstrap, names["eos"], calm))
         commit(eos, calm, 1)
         one = stack.enter_context(watched(broker, tmp_path, topic, calm))
-        one.stand()
-        one.watch.round(wall_clock_ms())
-        assert one.victims() == {}  # everything is decided: nobody waits, whatever the lags are
+        assert one.stand_and_round() == {}  # everything is decided: nobody waits, whatever the lags are
 
         producer.begin_transaction()
         write(producer, topic, 2)
         producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), ANSWER_S)
-        one.stand()
-        one.watch.round(wall_clock_ms())
         # the LSO was looked at before the group was asked, and may be there by now
-        assert names["beyond"] not in relations(one.victims(), topic)
-        one.look()
-        found = one.victims()
+        assert names["beyond"] not in relations(one.stand_and_round(), topic)
+        found = one.looked()
         assert relations(found, topic) == {
             names["at"]: GroupRelation.STOPPED,
             names["below"]: GroupRelation.WILL_STOP,
@@ -92,16 +88,12 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
     topic = f"groups-above-{broker.version}"
     reset, dirty = f"reset-{broker.version}", f"dirty-{broker.version}"
     create_topic(broker.bootstrap, topic, 1)
-    producer = open_producer(broker.bootstrap, f"groups-above-{broker.version}", OPEN_MS)
-    producer.begin_transaction()
-    write(producer, topic, 6)
-    plain = Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+    producer = hold_open(broker.bootstrap, topic, topic, 6)
+    plain = plain_producer(broker.bootstrap)
     with watched(broker, tmp_path, topic) as one, ExitStack() as stack:
         one.stand()
         for group in (reset, dirty):
-            idle = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "logger": NULL_LOGGER})
-            commit(idle, topic, 6)
-            idle.close()
+            commit_idle(broker.bootstrap, group, {(topic, 0): 6})
         committed = stack.enter_context(member(broker.bootstrap, reset, topic, isolation_level="read_committed"))
         uncommitted = stack.enter_context(member(broker.bootstrap, dirty, topic, isolation_level="read_uncommitted"))
         assert relations(one.after(5), topic) == {reset: GroupRelation.UNKNOWN, dirty: GroupRelation.UNKNOWN}
@@ -129,9 +121,7 @@ def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tm
 def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_path: Path, protocol: str) -> None:
     topic, group = f"groups-new-{protocol}", f"new-{protocol}"
     create_topic(broker_431.bootstrap, topic, 2)
-    producer = open_producer(broker_431.bootstrap, topic, OPEN_MS)
-    producer.begin_transaction()
-    write(producer, topic, 3)
+    producer = hold_open(broker_431.bootstrap, topic, topic, 3)
     newest = {"group_protocol": protocol, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     with (
         watched(broker_431, tmp_path, topic) as one,
@@ -241,9 +231,7 @@ def test_a_group_is_named_by_the_batch_with_its_first_pending_commit(broker: Bro
         producer.begin_transaction()
         pending = [TopicPartition(topic, 0, 1), TopicPartition(topic, 1, 2)]
         producer.send_offsets_to_transaction(pending, one.consumer_group_metadata(), ANSWER_S)
-        seen.stand()
-        seen.watch.round(wall_clock_ms())
-        found = seen.victims()
+        found = seen.stand_and_round()
         assert found.keys() == {(group, topic, 0), (group, topic, 1)}
         for victim in found.values():
             assert (victim.relation, victim.offset.committed_offset) == (GroupRelation.UNSTABLE_OFFSETS, -1)
@@ -265,17 +253,11 @@ def test_two_hundred_groups_are_known_in_one_round(broker_431: Broker, tmp_path:
     create_topic(broker_431.bootstrap, topic, 1)
     names = [f"many-{number:03d}" for number in range(200)]
     for name in names:
-        one = Consumer({"bootstrap.servers": broker_431.bootstrap, "group.id": name, "logger": NULL_LOGGER})
-        commit(one, topic, 0)
-        one.close()
-    producer = open_producer(broker_431.bootstrap, "groups-many-open", OPEN_MS)
-    producer.begin_transaction()
-    write(producer, topic, 1)
+        commit_idle(broker_431.bootstrap, name, {(topic, 0): 0})
+    producer = hold_open(broker_431.bootstrap, "groups-many-open", topic, 1)
     try:
         with watched(broker_431, tmp_path, topic) as many:
-            many.stand()
-            many.watch.round(wall_clock_ms())
-            assert relations(many.victims(), topic).keys() >= set(names)
+            assert relations(many.stand_and_round(), topic).keys() >= set(names)
     finally:
         producer.abort_transaction(ANSWER_S)
 
@@ -299,21 +281,15 @@ def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_pat
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)
         for name in ("billing", "secret"):
-            one = Consumer({"bootstrap.servers": guarded.admin, "group.id": name, "logger": NULL_LOGGER})
-            commit(one, "orders", 0)
-            one.close()
-        producer = open_producer(guarded.admin, "open", OPEN_MS)
-        producer.begin_transaction()
-        write(producer, "orders", 1)
+            commit_idle(guarded.admin, name, {("orders", 0): 0})
+        producer = hold_open(guarded.admin, "open", "orders", 1)
         guarded.allow("ann", acls.cluster(), "DESCRIBE")
         guarded.allow("ann", acls.topic(), "DESCRIBE")
         guarded.allow("ann", acls.group(), "DESCRIBE")
         guarded.deny("ann", acls.group("secret"), "DESCRIBE")
         ann = ClientSettings.load(guarded.bootstrap, guarded.properties("ann"))
         with watched(guarded.broker, tmp_path, "orders", settings=ann) as seen:
-            seen.stand()
-            seen.watch.round(wall_clock_ms())
-            assert relations(seen.victims(), "orders") == {"billing": GroupRelation.INACTIVE}
+            assert relations(seen.stand_and_round(), "orders") == {"billing": GroupRelation.INACTIVE}
             assert seen.watch.denied == {"secret"}
         producer.abort_transaction(ANSWER_S)
 
@@ -334,9 +310,7 @@ def test_a_group_without_permission_is_named_where_its_offset_is_pending(tmp_pat
             producer.send_offsets_to_transaction(
                 [TopicPartition("orders", 0, 1)], one.consumer_group_metadata(), ANSWER_S
             )
-            seen.stand()
-            seen.watch.round(wall_clock_ms())
-            (victim,) = seen.victims().values()
+            (victim,) = seen.stand_and_round().values()
             assert victim.key == ("secret", "orders", 0)
             assert (victim.relation, victim.offset.members) == (GroupRelation.UNSTABLE_OFFSETS, None)
             assert seen.watch.denied == {"secret"}

@@ -46,7 +46,7 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[st
     commit_one(old_producer(here.connection, "c-before"), "c-late", 0)
     hang = late_write(old_producer(here.connection, "c-late-1"), "c-late", 0)
     with waiting_reader(here.bootstrap, "c-readers", "c-late", expected=1):
-        row = here.wait_until_confirmed(hang)
+        here.wait_until_confirmed(hang)
         assert here.wait_for_blocker("c-late", 0, "hanging")["blocking_now"]
         here.wait_for_finding(Kind.HANGING, lambda one: one.blocked_groups == ["c-readers"], topic="c-late")
         (group,) = here.groups("c-readers")
@@ -54,8 +54,7 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[st
         assert (group["committed_offset"], group["last_stable_offset"]) == (1, hang.start_offset)
         listed = [item["subject"] for item in here.get("/hanging?limit=200")["items"]]
         assert ("c-late-1", hang.start_offset) in [(one["transactional_id"], one["start_offset"]) for one in listed]
-        here.run_command(command_of(row))
-        here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
+        here.end_by_command(hang)
         here.wait_until_free("c-late")
         assert here.groups("c-readers") == []
 
@@ -66,8 +65,7 @@ def test_c_a_late_write_after_a_commit_belongs_to_nothing(lab: Callable[[str], H
     here = lab(version)
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
-    here.run_command(command_of(here.wait_until_confirmed(hang)))
-    here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
+    here.end_by_command(hang)
     here.wait_until_free("c-committed")
 
 
@@ -87,8 +85,7 @@ def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], ver
     here = lab(version)
     here.create_topic("d-orphan")
     hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
-    here.run_command(command_of(here.wait_until_confirmed(hang)))
-    here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
+    here.end_by_command(hang)
 
 
 @on_those(WITH_TV2, "4.3.1")
@@ -115,7 +112,7 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(
 def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(
     lab: Callable[[str], HangLab], version: str, name: str, epoch: int
 ) -> None:
-    """Nobody is named, and no marker is advised: an equal producer id is no proof."""
+    """An equal producer id is no proof: no id is named, and no marker is advised."""
     here = lab(version)
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
@@ -141,7 +138,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
     hang = offsets_never_added(old_producer(here.connection, "e-offsets-1"), "e-readers", {("e-orders", 0): 7})
     assert hang.topic == OFFSETS
     with stuck_reader(here.bootstrap, "e-readers", "e-orders"):
-        row = here.wait_until_confirmed(hang)
+        here.wait_until_confirmed(hang)
         here.wait_for_finding(Kind.HANGING, lambda one: "e-readers" in one.blocked_groups, producer_id=hang.producer_id)
 
         def reported() -> list[tuple[str, str, int]]:
@@ -149,20 +146,19 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
 
         cannot_begin = [("e-orders", "unstable_offsets", hang.partition)]
         wait_until_equal(reported, cannot_begin, f"what is said of the group ({here.app.log})")
-        here.run_command(command_of(row))
-        here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
+        here.end_by_command(hang)
         wait_until_equal(lambda: here.groups("e-readers"), [], f"the groups that wait ({here.app.log})")
 
 
 @on("4.3.1")
 def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str], HangLab], version: str) -> None:
-    """Nothing that Kafka answers has it: the group has committed nothing else."""
+    """The group has committed nothing else, so none of Kafka's answers names it."""
     here = lab(version)
     here.create_topic("e-first", 2)
     offsets = {("e-first", 0): 7, ("e-first", 1): 8}
     hang = offsets_never_added(old_producer(here.connection, "e-first-1"), "e-first-readers", offsets)
     with stuck_reader(here.bootstrap, "e-first-readers", "e-first"):
-        row = here.wait_until_confirmed(hang)
+        here.wait_until_confirmed(hang)
 
         def reported() -> list[tuple[str, int, str, int, int]]:
             names = ("topic", "partition", "relation", "offsets_partition", "producer_id")
@@ -185,8 +181,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
             group="e-first-readers",
             partition=1,
         )
-        here.run_command(command_of(row))
-        here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
+        here.end_by_command(hang)
         wait_until_equal(lambda: here.groups("e-first-readers"), [], f"the groups that wait ({here.app.log})")
 
 
@@ -196,20 +191,18 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], Han
     here.create_topic("l-two")
     first = late_write(old_producer(here.connection, "l-first"), "l-two", 0)
     second = never_added(old_producer(here.connection, "l-second"), "l-two", 0)
-    row = here.wait_until_confirmed(first)
-    here.wait_until_confirmed(second)
+    for one in (first, second):
+        here.wait_until_confirmed(one)
 
     def reported() -> list[tuple[int, bool]]:
         return [(one["start_offset"], one["blocking_now"]) for one in here.partition("l-two")["open_transactions"]]
 
     both = [(first.start_offset, True), (second.start_offset, False)]
     wait_until_equal(reported, both, f"what is open ({here.app.log})")
-    here.run_command(command_of(row))
-    here.wait_until_resolved(first, Resolution.FOREIGN_ABORT)
+    here.end_by_command(first)
     wait_until_equal(reported, [(second.start_offset, True)], f"what is open ({here.app.log})")
     assert open_on(here.connection, "l-two", 0) == [second.open]
-    here.run_command(command_of(here.wait_until_confirmed(second)))
-    here.wait_until_resolved(second, Resolution.FOREIGN_ABORT)
+    here.end_by_command(second)
     here.wait_until_free("l-two")
 
 
@@ -219,9 +212,8 @@ def test_o_it_outlives_its_records(lab: Callable[[str], HangLab], version: str) 
     here = lab(version)
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
-    row = here.wait_until_confirmed(hang)
+    here.wait_until_confirmed(hang)
     reported = here.partition("o-past")
     assert (reported["log_start_offset"], reported["last_stable_offset"]) == (now.log_start, now.last_stable_offset)
-    here.run_command(command_of(row))
-    here.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
+    here.end_by_command(hang)
     here.wait_until_free("o-past")

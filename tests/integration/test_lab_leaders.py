@@ -118,7 +118,7 @@ def test_k3_committed_records_share_the_fate_of_the_next_transaction(
             assert (lost.topic, lost.partition, lost.start_offset) == ("k3-next", LOST, torn.start_offset)
             assert (lost.status, lost.severity) == (Status.CONFIRMED, Severity.CRITICAL)
             later.wait_until_free("k3-next", LOST)
-            assert later.findings_about(Kind.LOST_RECORDS)[0].status == Status.CONFIRMED, "until it is acknowledged"
+            assert later.app.findings(Kind.LOST_RECORDS)[0].status == Status.CONFIRMED, "until it is acknowledged"
 
 
 STORIES = {

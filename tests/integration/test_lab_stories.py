@@ -76,7 +76,7 @@ def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str)
     here = lab(version)
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
-    wait_until_equal(lambda: here.state("d2-gone"), "Expired", f"its state ({here.app.log})")
+    wait_until_equal(lambda: here.app.state("d2-gone"), "Expired", f"its state ({here.app.log})")
     here.wait_until_confirmed(hang)
     here.wait_for_finding(Kind.HANGING, lambda one: one.confidence == Confidence.CERTAIN, topic="d2-expired")
     assert here.wait_for_blocker("d2-expired", 0, "hanging")["transactional_id"] == "d2-gone"
@@ -133,7 +133,7 @@ def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab],
     here.delete_topic("m-vanishes")
     producer.end(commit=True)
     here.wait_until_free("m-stays")
-    wait_until_equal(lambda: here.state("m-commit"), "CompleteCommit", f"its state ({here.app.log})")
+    wait_until_equal(lambda: here.app.state("m-commit"), "CompleteCommit", f"its state ({here.app.log})")
     for topic in ("m-stays", "m-vanishes"):
         here.assert_nothing_hung(topic)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import NewTopic
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from deploy.demo.broker import Broker
+from service.clock import wall_clock_ms
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, topic_layout
@@ -22,7 +21,15 @@ from tests.helpers.builders import transaction_log as records
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, ingesting
 from tests.integration.kafka_tools import completed
-from tests.integration.producers import NULL_LOGGER, create_topic, create_topics, load, open_producer, transact
+from tests.integration.producers import (
+    add_partitions,
+    create_topic,
+    create_topics,
+    internal_producer,
+    load,
+    open_producer,
+    transact,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -135,8 +142,7 @@ def test_partitions_that_are_added_are_read_from_their_start_and_counted(
             transact(open_producer(broker.bootstrap, name), "grown")
         app.wait_for_counts(dict.fromkeys(names, (1, 0)))
 
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(ANSWER_S)
+        add_partitions(broker.bootstrap, TOPIC, 3)
         plant_a_commit(broker, "planted", partition=1)
         app.wait_for_counts(dict.fromkeys(names, (1, 0)) | {"planted": (1, 0)})
         assert app.positions().keys() == {0, 1, 2}
@@ -152,9 +158,7 @@ def test_partitions_that_are_added_are_read_from_their_start_and_counted(
 
 def plant_a_commit(broker: Broker, transactional_id: str, partition: int) -> None:
     """The records of one transaction, as a coordinator would write them."""
-    # brokers let a client of this name write to internal topics
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "__admin_client", "logger": NULL_LOGGER})
-    now = time.time_ns() // 1_000_000
+    producer, now = internal_producer(broker.bootstrap), wall_clock_ms()
     for status in (records.ONGOING, records.PREPARE_COMMIT, records.COMPLETE_COMMIT):
         topics = [] if status == records.COMPLETE_COMMIT else [("grown", [0])]
         value = records.value(0, status=status, topics=topics, last_update_ms=now, start_ms=now)

@@ -45,9 +45,7 @@ class Pair:
     def _application(bootstrap: str, url: str, folder: Path, host: Host) -> Ingest:
         directory = folder / host.name
         directory.mkdir()
-        app = Ingest(bootstrap, directory, host=host)
-        app.url = url
-        return app
+        return Ingest(bootstrap, directory, host=host, url=url)
 
     def lease(self) -> tuple[str, int]:
         """The host that holds the lease, and its epoch."""

@@ -14,19 +14,13 @@ from deploy.demo.broker import Broker
 from service.domain.source_state import SourceName
 from service.kafka.cluster import topic_layout
 from service.kafka.offsets import LATEST, list_offsets
-from service.store.schema import (
-    counters,
-    log_partitions,
-    partition_markers,
-    partition_minutes,
-    source_status,
-)
+from service.store.schema import counters, log_partitions, partition_markers, partition_minutes, source_status
 from service.store.schema.history import AUDITED
 from tests.helpers.brokers import connect, on
 from tests.helpers.stores import client_of
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
+from tests.integration.producers import create_topic, open_producer, plain_producer
 from tests.service.wire.dumps import DumpedBatch, read_dump
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -51,7 +45,7 @@ def write(producer: Producer, transactions: int) -> None:
 
 
 def write_plain(broker: Broker, records: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
+    producer = plain_producer(broker.bootstrap)
     for _ in range(records):
         producer.produce(TOPIC, b"plain", partition=1)
     producer.flush(ANSWER_S)

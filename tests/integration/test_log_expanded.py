@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.clients import partition_count
@@ -18,15 +16,15 @@ from service.clock import wall_clock_ms
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.remediation.way_out import way_out
-from service.store.schema import clusters, findings, left_behind_records
+from service.store.schema import clusters, left_behind_records
 from service.store.schema import transactional_ids as ids
 from service.store.writers.findings import load
 from tests.conftest import MakeBroker
 from tests.helpers.brokers import connect, on
-from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
+from tests.helpers.waiting import wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
 from tests.integration.hang_lab import command_of
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
+from tests.integration.producers import add_partitions, begin, create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -37,18 +35,9 @@ PROPERTIES = {
 }
 
 
-def begin(broker: Broker, name: str, topic: str) -> Producer:
-    producer = open_producer(broker.bootstrap, name, TIMEOUT_MS)
-    producer.begin_transaction()
-    producer.produce(topic, b"payload", partition=0)
-    producer.flush(ANSWER_S)
-    return producer
-
-
-def add_partitions(broker: Broker, number: int) -> None:
+def expand_the_log(broker: Broker, number: int) -> None:
     """Adds partitions to the log, and restarts the broker: until then it goes on with the number that it knows."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-    admin.create_partitions([NewPartitions(LOG, number)])[LOG].result(ANSWER_S)
+    add_partitions(broker.bootstrap, LOG, number)
     wait_until_equal(
         lambda: partition_count(broker.bootstrap, LOG, threading.Event()), number, "the partitions of the log"
     )
@@ -56,25 +45,13 @@ def add_partitions(broker: Broker, number: int) -> None:
     broker.start()
 
 
-def state_of(app: Ingest, name: str) -> str | None:
-    found = app.ids().get(name)
-    return None if found is None else found.state
-
-
-def open_findings(app: Ingest) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for row in app.rows(findings):
-        if row.status == Status.CONFIRMED:
-            found.setdefault(row.kind, []).append(row)
-    return found
+def confirmed(app: Ingest, kind: Kind) -> list[Any]:
+    app.is_running()
+    return app.findings(kind, status=Status.CONFIRMED)
 
 
 def wait_for_hang(app: Ingest) -> Any:
-    def hang() -> Any:
-        app.is_running()
-        return next(iter(open_findings(app).get(Kind.HANGING, ())), None)
-
-    return wait_for(hang, f"the hanging transaction; {app.log}")
+    return wait_for(lambda: confirmed(app, Kind.HANGING), f"the hanging transaction; {app.log}")[0]
 
 
 def assert_left_behind(app: Ingest) -> None:
@@ -93,12 +70,11 @@ def assert_left_behind(app: Ingest) -> None:
     assert (hang.transactional_id, hang.topic, hang.partition) == (b"exp-a", "orders-a", 0)
     assert (hang.decision, hang.possible) == ("none", ["none"])
     assert "abort --topic orders-a --partition 0 --start-offset 0" in (command_of(hang) or "")
-    found = wait_for(lambda: open_findings(app).get(Kind.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
-    (expanded,) = found
+    (expanded,) = wait_for(lambda: confirmed(app, Kind.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
     assert (expanded.severity, expanded.count) == (Severity.CRITICAL, 3)
     assert "the transaction log has 8 partitions now; 3 ids have records" in expanded.title
-    wait_until_equal(lambda: Kind.OVERDUE in open_findings(app), False, "an overdue transaction of exp-a")
-    assert [row.kind for row in app.rows(findings) if row.kind == Kind.COORDINATOR_MISMATCH] == []
+    wait_until_equal(lambda: confirmed(app, Kind.OVERDUE), [], "overdue transactions")
+    assert app.findings(Kind.COORDINATOR_MISMATCH) == []
 
 
 def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
@@ -132,10 +108,10 @@ def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
     first.mkdir()
     app = everything.enter_context(running(Ingest(broker.bootstrap, followed)))
     app.wait_until_read()
-    left_open = [begin(broker, "exp-a", "orders-a"), begin(broker, "pay-1", "orders")]
-    add_partitions(broker, 8)
+    left_open = [begin(broker.bootstrap, *one, TIMEOUT_MS) for one in (("exp-a", "orders-a"), ("pay-1", "orders"))]
+    expand_the_log(broker, 8)
     transact(open_producer(broker.bootstrap, "exp-c"), "orders")
-    wait_until_equal(lambda: state_of(app, "pay-1"), "CompleteAbort", "the control, which times out")
+    wait_until_equal(lambda: app.state("pay-1"), "CompleteAbort", "the control, which times out")
     assert_left_behind(app)
     fresh = everything.enter_context(running(Ingest(broker.bootstrap, first, name="first")))
     fresh.wait_until_read()
@@ -145,5 +121,5 @@ def test_what_was_left_behind_hangs_and_no_coordinator_is_blamed(
     hang = wait_for_hang(app)
     arguments = (command_of(hang) or "").split()[1:]
     broker.tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
-    wait_until_equal(lambda: Kind.HANGING in open_findings(app), False, "the hanging transaction, ended by hand")
-    assert Kind.OVERDUE not in open_findings(app)
+    wait_until_equal(lambda: confirmed(app, Kind.HANGING), [], "the hanging transaction, ended by hand")
+    assert confirmed(app, Kind.OVERDUE) == []

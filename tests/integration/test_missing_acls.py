@@ -9,21 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings.kinds import Kind, Status
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import TOPIC as LOG
-from service.store.errors import StoreUnavailable
-from service.store.schema import partition_watch
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import on
-from tests.helpers.stores import client_of
 from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.application import Ingest
-from tests.integration.hang_lab import ALLOWED_DECISIONS, CLUSTER, HangLab, command_of
+from tests.integration.hang_lab import ALLOWED_DECISIONS, CLUSTER, HangLab, command_of, watching
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 from tests.lab.readers import waiting_reader
 
@@ -51,26 +47,14 @@ def guarded(version: str, tmp_path: Path) -> Iterator[BrokerWithAcls]:
 
 
 @contextmanager
-def watching(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangLab]:
+def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangLab]:
     """The application logs in as USER; tests come by the door that asks nobody."""
     with Connection(guarded.admin, threading.Event()) as connection:
         old_producer(connection, "before")  # brokers create the log for the first one
         as_user = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(USER))]
         app = Ingest(guarded.admin, directory, *as_user, name=CLUSTER)
-        app.start()
-        try:
-            # no file yet, or no tables
-            retry_on = (StoreUnavailable, OperationalError)
-            wait_for(lambda: _has_looked(app), f"a look at the partitions; {app.log}", retry_on=retry_on)
-            with client_of(app.url) as rest:
-                yield HangLab(guarded.broker, app, connection, rest)
-        finally:
-            assert app.stop() == 0
-
-
-def _has_looked(app: Ingest) -> bool:
-    app.is_running()
-    return bool(app.rows(partition_watch))
+        with watching(app, guarded.broker, connection) as lab:
+            yield lab
 
 
 def partition(lab: HangLab, topic: str) -> Any:
@@ -101,7 +85,7 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
     guarded.deny(USER, acls.transactional_id("secret"), "DESCRIBE")
     guarded.deny(USER, acls.topic("vault"), "READ")
     guarded.deny(USER, acls.group("auditors"), "DESCRIBE")
-    with watching(guarded, tmp_path) as lab:
+    with watching_as_user(guarded, tmp_path) as lab:
         lab.app.wait_until_read()
         for topic in ("orders", "vault", "open"):
             lab.create_topic(topic)
@@ -137,7 +121,7 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
     with reading(version, tmp_path, *topics) as guarded:
         guarded.allow(USER, acls.topic(LOG), "DESCRIBE")
         guarded.deny(USER, acls.transactional_id("secret"), "DESCRIBE")
-        with watching(guarded, tmp_path) as lab:
+        with watching_as_user(guarded, tmp_path) as lab:
             for topic in topics:
                 lab.create_topic(topic)
             keeper = old_producer(lab.connection, "keeper", timeout_ms=600_000)
@@ -160,7 +144,7 @@ def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path
                 assert lab.partition(topic)["blocker"]["relation"] == "unknown"
             assert f"READ on topic {LOG}" in grants(lab)
             # the finding comes after half a minute: brokers restart
-            (gap,) = wait_for(lambda: lab.findings_about(Kind.COVERAGE_GAP), f"the gap; {lab.app.log}")
+            (gap,) = wait_for(lambda: lab.app.findings(Kind.COVERAGE_GAP), f"the gap; {lab.app.log}")
             assert (gap.topic, "grant READ on it" in gap.title) == (LOG, True)
             lab.assert_nothing_hung("open")
             lab.assert_nothing_hung("hidden")

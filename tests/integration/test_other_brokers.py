@@ -6,12 +6,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Connection
@@ -20,14 +19,12 @@ from service.domain.findings.kinds import Kind, Status
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import FIRST_TIME_MS
-from service.store.errors import StoreUnavailable
-from service.store.schema import findings, partition_watch
+from service.store.schema import findings
 from tests.helpers.brokers import free_port, on
 from tests.helpers.other_brokers import SINCE_START_MS, OtherBrokers
-from tests.helpers.stores import client_of
-from tests.helpers.waiting import OPEN_MS, wait_for, wait_until
+from tests.helpers.waiting import OPEN_MS, wait_until
 from tests.integration.application import Ingest
-from tests.integration.hang_lab import CLUSTER, HangLab, command_of
+from tests.integration.hang_lab import CLUSTER, HangLab, command_of, watching
 from tests.integration.producers import create_topic
 from tests.lab.hangs import UNGUARDED, commit_one, late_write, old_producer
 
@@ -56,23 +53,8 @@ def other(version: str, tmp_path: Path) -> Iterator[Other]:
         yield Other(answers, broker, proxies.bootstrap, connection)
 
 
-@contextmanager
-def watching(other: Other, directory: Path) -> Iterator[HangLab]:
-    app = Ingest(other.bootstrap, directory, name=CLUSTER)
-    app.start()
-    try:
-        # no file yet, or no tables
-        retry_on = (StoreUnavailable, OperationalError)
-        wait_for(lambda: _has_looked(app), f"a sample of the partitions; {app.log}", retry_on=retry_on)
-        with client_of(app.url) as rest:
-            yield HangLab(other.broker, app, other.connection, rest)
-    finally:
-        assert app.stop() == 0
-
-
-def _has_looked(app: Ingest) -> bool:
-    app.is_running()
-    return bool(app.rows(partition_watch)) and bool(app.log_status())
+def watched(other: Other, directory: Path) -> AbstractContextManager[HangLab]:
+    return watching(Ingest(other.bootstrap, directory, name=CLUSTER), other.broker, other.connection)
 
 
 def log_source(lab: HangLab) -> Any:
@@ -112,7 +94,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
     for topic in topics:
         create_topic(other.broker.bootstrap, topic)
     answers.list_fails = True  # as before the first use
-    with watching(other, tmp_path) as lab:
+    with watched(other, tmp_path) as lab:
         assert log_source(lab)["error"] is None
         assert NO_LOG in lab.app.log.read_text()
         assert lab.get("")["unknown"] == []
@@ -165,7 +147,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
 def test_open_transactions_show_what_list_transactions_hides(version: str, other: Other, tmp_path: Path) -> None:
     create_topic(other.broker.bootstrap, "open")
     other.answers.unlisted.add("keeper")
-    with watching(other, tmp_path) as lab:
+    with watched(other, tmp_path) as lab:
         keeper = old_producer(other.connection, "keeper", timeout_ms=OPEN_MS)
         keeper.add("open", 0)
         keeper.produce("open", 0, [b"still at it"])
@@ -182,7 +164,7 @@ def test_open_transactions_show_what_list_transactions_hides(version: str, other
         # once the topic is there, it is read as ever
         other.answers.has_log = True
         wait_until(lambda: log_source(lab), lambda one: one["error"] is None and one["caught_up"], "the log is read")
-        assert lab.state("keeper") == "CompleteCommit"
+        assert lab.app.state("keeper") == "CompleteCommit"
 
 
 def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:

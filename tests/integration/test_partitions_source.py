@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
 from service.domain.source_state import SourceName
@@ -14,7 +13,7 @@ from service.store.schema import data_partitions, open_entries, partition_watch,
 from tests.helpers.brokers import describe_transaction, on_broker
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, running
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
+from tests.integration.producers import create_topic, delete_topics, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -67,8 +66,7 @@ def test_an_open_transaction_is_shown_and_goes_when_it_ends(broker: Broker, tmp_
             f"the stalled partition ({app.log})",
         )
 
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-        admin.delete_topics(["open-one"])["open-one"].result(ANSWER_S)
+        delete_topics(broker.bootstrap, "open-one")
         wait_until(
             lambda: of(app, data_partitions, "open-one"),
             lambda rows: all(row.is_gone for row in rows),

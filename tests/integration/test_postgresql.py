@@ -12,7 +12,7 @@ from deploy.demo.broker import Broker
 from service.store.schema import source_status
 from tests.helpers.postgres import Postgres
 from tests.helpers.waiting import wait_for, wait_until_equal
-from tests.integration.application import Ingest
+from tests.integration.application import Ingest, running
 from tests.integration.producers import create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -22,44 +22,41 @@ def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: 
     create_topic(broker_431.bootstrap, "postgresql")
     producer = open_producer(broker_431.bootstrap, "postgresql")
     transact(producer, "postgresql")  # before counting begins
-    with Postgres() as server, server.database() as url:
-        app = Ingest(broker_431.bootstrap, tmp_path)
-        app.url = url
+    with (
+        Postgres() as server,
+        server.database() as url,
+        running(Ingest(broker_431.bootstrap, tmp_path, url=url)) as app,
+    ):
+        transact(producer, "postgresql")
+        wait_until_equal(lambda: counted(app), (1, 0), f"the first count ({app.log})")
+
+        server.stop()
+        wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
+        for number in range(6):
+            transact(producer, "postgresql", commit=number % 2 == 0)
+        server.start()
+        wait_until_equal(lambda: counted(app), (4, 3), f"the counts after the restart ({app.log})")
+        wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
+        assert "reading stopped" not in app.log.read_text()
+
+        demote(server)
+        transact(producer, "postgresql")
+        wait_for(lambda: "read-only" in app.log.read_text(), "the report of the standby")
+        server.execute("SELECT pg_promote()")
+        wait_until_equal(lambda: counted(app), (5, 3), f"the counts after the failover ({app.log})")
+
+        with psycopg.connect(url) as migration:
+            migration.execute("LOCK TABLE transactional_ids IN ACCESS EXCLUSIVE MODE")
+            transact(producer, "postgresql", commit=False)
+            wait_for(lambda: "lock timeout" in app.log.read_text(), "the report of the lock")
+        wait_until_equal(lambda: counted(app), (5, 4), f"the counts after the lock ({app.log})")
+        wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
+        assert "reading stopped" not in app.log.read_text()
+
+        app.kill()
+        transact(producer, "postgresql")
         app.start()
-        try:
-            app.wait_until_counting()
-            transact(producer, "postgresql")
-            wait_until_equal(lambda: counted(app), (1, 0), f"the first count ({app.log})")
-
-            server.stop()
-            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
-            for number in range(6):
-                transact(producer, "postgresql", commit=number % 2 == 0)
-            server.start()
-            wait_until_equal(lambda: counted(app), (4, 3), f"the counts after the restart ({app.log})")
-            wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
-            assert "reading stopped" not in app.log.read_text()
-
-            demote(server)
-            transact(producer, "postgresql")
-            wait_for(lambda: "read-only" in app.log.read_text(), "the report of the standby")
-            server.execute("SELECT pg_promote()")
-            wait_until_equal(lambda: counted(app), (5, 3), f"the counts after the failover ({app.log})")
-
-            with psycopg.connect(url) as migration:
-                migration.execute("LOCK TABLE transactional_ids IN ACCESS EXCLUSIVE MODE")
-                transact(producer, "postgresql", commit=False)
-                wait_for(lambda: "lock timeout" in app.log.read_text(), "the report of the lock")
-            wait_until_equal(lambda: counted(app), (5, 4), f"the counts after the lock ({app.log})")
-            wait_until_equal(lambda: errors(app), {None}, f"the errors of all sources ({app.log})")
-            assert "reading stopped" not in app.log.read_text()
-
-            app.kill()
-            transact(producer, "postgresql")
-            app.start()
-            wait_until_equal(lambda: counted(app), (6, 4), f"the counts after the kill ({app.log})")
-        finally:
-            app.stop()
+        wait_until_equal(lambda: counted(app), (6, 4), f"the counts after the kill ({app.log})")
 
 
 def demote(server: Postgres) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,7 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Res
     directory = tmp_path_factory.mktemp("resolving")
     with ExitStack() as everything:
         lab = everything.enter_context(hang_labs(directory))
-        desks: dict[str, ResolveClients] = {}
-
-        def of(version: str) -> ResolveClients:
-            if version not in desks:
-                desks[version] = everything.enter_context(resolve_clients(lab(version), lab(version).bootstrap))
-            return desks[version]
-
-        yield of
+        yield cache(lambda version: everything.enter_context(resolve_clients(lab(version), lab(version).bootstrap)))
 
 
 def fenced(lab: HangLab, hang: Hang) -> None:

@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.reasons.coding import decode
-from service.domain.source_state import SourceName
-from service.store.schema import source_status
 from tests.helpers.secured_broker import SecuredBroker, login
 from tests.helpers.waiting import wait_for
-from tests.integration.application import Ingest, ingesting
+from tests.integration.application import ingesting
 from tests.integration.producers import create_topic, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-
-
-def trouble(app: Ingest) -> str:
-    """Returns why the transaction log is not read."""
-    (error,) = [row.error for row in app.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
-    return "" if error is None else str(decode(error))
 
 
 def test_a_password_is_changed_without_a_restart(tmp_path: Path) -> None:
@@ -37,8 +28,10 @@ def test_a_password_is_changed_without_a_restart(tmp_path: Path) -> None:
             secured.broker.stop()  # which ends all connections
             secured.start()
             transact(open_producer(secured.admin, "after"), "guarded")
-            wait_for(lambda: "refuses: Authentication failed" in trouble(app), "that the old password is refused")
-            assert secured.login in trouble(app)
+            wait_for(
+                lambda: "refuses: Authentication failed" in str(app.log_trouble()), "the refusal of the old password"
+            )
+            assert secured.login in str(app.log_trouble())
             file.write_text(file.read_text().replace('"old"', '"new"'))
             app.wait_for_counts({"before": (1, 0), "after": (1, 0)})
             assert app.process.poll() is None

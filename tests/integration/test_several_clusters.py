@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import urllib.request
@@ -18,6 +17,7 @@ from tests.conftest import MakeBroker
 from tests.helpers.brokers import free_port
 from tests.helpers.migrated import migrated
 from tests.helpers.postgres import Postgres
+from tests.helpers.servers import get_json
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until_equal
 from tests.integration.application import Ingest
 from tests.integration.kafka_tools import completed
@@ -40,8 +40,7 @@ def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
             create_topic(broker.bootstrap, "shared")
             directory = tmp_path / version
             directory.mkdir()
-            apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}"))
-            apps[-1].url = url
+            apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}", url=url))
         calm, troubled = apps
         try:
             for app in apps:  # neither finds a table of ours
@@ -99,8 +98,8 @@ class WatchOfSeveral(Ingest):
 
         def counted() -> int | None:
             self.is_running()
-            with suppress(OSError), urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
-                return int(json.load(answer)["counts"]["commits"])
+            with suppress(OSError):
+                return int(get_json(url)["counts"]["commits"])
             return None
 
         with self._showing_its_log():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from tests.helpers.brokers import on
 from tests.helpers.postgres import Postgres
 from tests.helpers.spark_cluster import spark_cluster
 from tests.helpers.waiting import wait_for
-from tests.integration.application import Ingest
+from tests.integration.application import Ingest, running
 from tests.integration.kafka_tools import completed
 from tests.integration.producers import create_topic, load
 
@@ -30,24 +29,21 @@ def test_counts_stay_exact_when_an_executor_and_a_worker_are_killed(
     broker = make_broker(version)
     create_topic(broker.bootstrap, "executed")
     names = [f"executed-{n}" for n in range(2)]
-    with postgres.database() as url, spark_cluster(tmp_path / "spark", workers=2) as spark:
-        app = Ingest(broker.bootstrap, tmp_path, "--spark-master", spark.url)
-        app.url = url
-        app.start()
-        try:
-            app.wait_until_counting()
-            assert len(spark.executors()) == 2
-            with load(broker.bootstrap, "executed", names):
-                app.wait_for_more_commits(names)
-                spark.executors()[0].send_signal(signal.SIGKILL)
-                app.wait_for_more_commits(names)
-                spark.workers[1].kill()
-                app.wait_for_more_commits(names)
-            app.wait_for_counts(completed(broker_431, broker.bootstrap))
-            assert app.gaps() == []
-            assert not re.search("Traceback", app.log.read_text())
-        finally:
-            app.stop()
+    with (
+        postgres.database() as url,
+        spark_cluster(tmp_path / "spark", workers=2) as spark,
+        running(Ingest(broker.bootstrap, tmp_path, "--spark-master", spark.url, url=url)) as app,
+    ):
+        assert len(spark.executors()) == 2
+        with load(broker.bootstrap, "executed", names):
+            app.wait_for_more_commits(names)
+            spark.executors()[0].send_signal(signal.SIGKILL)
+            app.wait_for_more_commits(names)
+            spark.workers[1].kill()
+            app.wait_for_more_commits(names)
+        app.wait_for_counts(completed(broker_431, broker.bootstrap))
+        assert app.gaps() == []
+        assert "Traceback" not in app.log.read_text()
 
 
 def test_a_cluster_without_a_free_worker_is_named(broker_431: Broker, tmp_path: Path) -> None:

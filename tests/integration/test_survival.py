@@ -8,10 +8,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
-from service.domain.reasons.coding import decode
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import findings, source_status
 from tests.conftest import MakeBroker
@@ -19,7 +17,7 @@ from tests.helpers.brokers import describe_transaction, on, on_broker
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import ingesting
 from tests.integration.kafka_tools import completed
-from tests.integration.producers import NULL_LOGGER, create_topic, load, open_producer, transact
+from tests.integration.producers import admin_of, create_topic, delete_topics, load, open_producer, transact
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -40,15 +38,12 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
             app.wait_for_more_commits(names)
 
             broker.stop()
-            (trouble,) = wait_for(
-                lambda: [decode(r.error) for r in app.log_status() if r.error], "the report of the trouble"
-            )
-            assert "answer" in str(trouble)
+            assert "answer" in str(wait_for(app.log_trouble, "the report of the trouble"))
             broker.start()
             app.wait_for_more_commits(names)
         app.wait_for_counts(completed(broker_431, broker.bootstrap))
         assert app.gaps() == []
-        wait_until_equal(lambda: [r.error for r in app.log_status()], [None], f"the trouble ({app.log})")
+        wait_until_equal(app.log_trouble, None, f"the trouble ({app.log})")
 
 
 @on_broker("3.9.2")
@@ -79,8 +74,7 @@ def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
         for _ in range(5):
             transact(old, "again")
         app.wait_for_counts({"before": (5, 0)})
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-        admin.delete_topics([TOPIC])[TOPIC].result(ANSWER_S)
+        delete_topics(broker.bootstrap, TOPIC)
         broker.stop()
         broker.start()
         new = open_producer(broker.bootstrap, "after")
@@ -140,12 +134,7 @@ def test_a_cluster_without_transactions_is_healthy_and_its_log_is_never_created(
             "both sources read",
         )
         assert {error for _, error in sources.values()} == {None}
-        topics = (
-            AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-            .list_topics(timeout=ANSWER_S)
-            .topics
-        )
-        assert TOPIC not in topics
+        assert TOPIC not in admin_of(broker.bootstrap).list_topics(timeout=ANSWER_S).topics
         create_topic(broker.bootstrap, "late")
         transact(open_producer(broker.bootstrap, "late"), "late")
         app.wait_for_counts({"late": (1, 0)})

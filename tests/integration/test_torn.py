@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from fastapi.testclient import TestClient
 
 from deploy.demo.broker import Broker
@@ -19,17 +19,11 @@ from service.app import create_app
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.source_state import SourceName
 from service.kafka.settings import ClientSettings
-from service.store.schema import (
-    audited_partitions,
-    counters,
-    findings,
-    log_partitions,
-    unended_records,
-)
+from service.store.schema import audited_partitions, counters, log_partitions, unended_records
 from service.store.schema.history import AUDITED
-from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until
+from tests.helpers.waiting import OPEN_MS, wait_for, wait_until
 from tests.integration.application import Ingest, running
-from tests.integration.producers import NULL_LOGGER, create_topics
+from tests.integration.producers import create_topics, delete_topics
 from tests.lab.asking import open_on
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -48,10 +42,6 @@ def audited(app: Ingest) -> dict[str, int]:
 def wait_until_audited(app: Ingest, number: int) -> dict[str, int]:
     what = f"{number} transactions to be audited ({app.log})"
     return wait_until(lambda: audited(app), lambda found: sum(found.values()) >= number, what)
-
-
-def torn_of(app: Ingest) -> list[Any]:
-    return [row for row in app.rows(findings) if row.kind == Kind.TORN]
 
 
 def producer_of(connection: Connection, protocol: str, name: str) -> AnyProducer:
@@ -79,22 +69,15 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
     create_topics(broker.bootstrap, NewTopic(a, 1, 1), NewTopic(b, 1, 1))
     connection = Connection(broker.bootstrap, threading.Event())
 
-    def begin() -> None:
-        if isinstance(producer, OldProducer):
-            producer.add(a, 0)
-            producer.add(b, 0)
-        producer.produce(a, 0, [b"1", b"2"])
-        producer.produce(b, 0, [b"1"])
-
     producer = producer_of(connection, protocol, name)  # before us, so that there is a transaction log
     with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"torn-{protocol}-*")) as app:
         wait_for(lambda: len(app.rows(audited_partitions)) == 2, f"the audit to begin ({app.log})")
         for n in range(20):
-            begin()
+            write(producer, a, b)
             producer.end(commit=n % 4 != 3)
         assert wait_until_audited(app, 20) == {"whole": 20}
 
-        begin()
+        write(producer, a, b)
         (living,) = open_on(connection, a, 0)
         place = ("--topic", a, "--partition", "0", "--start-offset", str(living.start_offset))
         tool = "org.apache.kafka.tools.TransactionsCommand"
@@ -102,16 +85,16 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
         producer.produce(a, 0, [b"3", b"4"])
         producer.end(commit=True)
         assert wait_until_audited(app, 21) == {"whole": 20, "torn": 1}
-        (torn,) = wait_until(lambda: torn_of(app), lambda found: len(found) == 1, "the finding")
+        (torn,) = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 1, "the finding")
         assert (torn.status, torn.severity) == (Status.CONFIRMED, Severity.CRITICAL)
         assert (torn.topic, torn.partition, torn.transactional_id) == (a, 0, name.encode())
         assert torn.title == f"a transaction of {name} was committed, and its part on {a}-0 is aborted"
         assert torn.detail == f"committed on {b}-0"
 
-        begin()
+        write(producer, a, b)
         producer.end(commit=True)
         assert wait_until_audited(app, 22) == {"whole": 21, "torn": 1}
-        assert [one.id for one in torn_of(app)] == [torn.id]
+        assert [one.id for one in app.findings(Kind.TORN)] == [torn.id]
 
 
 def tailed(app: Ingest) -> dict[str, str]:
@@ -169,17 +152,15 @@ def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
         )
         before = tailed(app)
         of[ended].end(commit=True)
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-        for deleted in admin.delete_topics(topics[1:]).values():
-            deleted.result(ANSWER_S)
+        delete_topics(broker.bootstrap, *topics[1:])
         create_topics(broker.bootstrap, NewTopic(again, 1, 1))
         wait_until_gone(app, before, {gone, aborted, ended, listed}, again)
-        assert torn_of(app) == [], "all but one are open"
+        assert app.findings(Kind.TORN) == [], "all but one are open"
         for topic in (gone, again, aborted, listed):
             of[topic].end(commit=topic != aborted)
         results = wait_until_audited(app, 5)
         assert results["torn"] == 2
-        found = wait_until(lambda: torn_of(app), lambda found: len(found) == 2, "the findings")
+        found = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "the findings")
         assert {one.title for one in found} == {
             f"a transaction of id-{topic} was committed, and its records on {topic}-0 are gone: the topic was deleted"
             " while it was open"

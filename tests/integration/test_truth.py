@@ -12,7 +12,7 @@ from tests.helpers.brokers import describe_transaction, on_broker, transactional
 from tests.helpers.waiting import ANSWER_S, OPEN_MS
 from tests.integration.application import ingesting
 from tests.integration.kafka_tools import completed
-from tests.integration.producers import create_topic, open_producer
+from tests.integration.producers import begin, create_topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -26,10 +26,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
     with ingesting(broker.bootstrap, tmp_path) as app:
         record = Workload(broker.bootstrap, seed=11, prefix=prefix).run(rounds=6)
         create_topic(broker.bootstrap, "truth-open")
-        still_open = open_producer(broker.bootstrap, "truth-open", OPEN_MS)
-        still_open.begin_transaction()
-        still_open.produce("truth-open", b"x", partition=2)
-        still_open.flush(ANSWER_S)
+        still_open = begin(broker.bootstrap, "truth-open", "truth-open", OPEN_MS, partitions=(2,))
         app.wait_until_read()
         stored = {name: row for name, row in app.ids().items() if name.startswith(prefix)}
 

@@ -4,7 +4,6 @@ Connect in its rounds of fencing after a reconfiguration, Spring's producers for
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
 
 from deploy.demo.broker import Broker
 from service.domain.applications import LEADER, PER_PARTITION, PER_TASK, Application, Framework, application_of
@@ -29,7 +27,7 @@ from tests.integration import kafka_tools
 from tests.integration.application import Ingest, ingesting
 from tests.integration.causes_lab import aborts_of
 from tests.integration.kafka_tools import Printed
-from tests.integration.producers import NULL_LOGGER, create_topic
+from tests.integration.producers import create_topic, plain_producer
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -98,7 +96,7 @@ def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
 @contextmanager
 def feeding(bootstrap: str) -> Iterator[None]:
     """Records come all the time, on every partition."""
-    producer, stop = Producer({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER}), threading.Event()
+    producer, stop = plain_producer(bootstrap), threading.Event()
 
     def feed() -> None:
         while not stop.wait(0.2):
@@ -144,7 +142,6 @@ def test_a_producer_for_each_partition_is_recognised(seen: Seen) -> None:
 
 
 def test_counts_are_those_of_the_log(seen: Seen) -> None:
-    in_log = {name: Counter(one.state for one in records) for name, records in seen.history.items()}
-    expected = {name: (n[states.COMPLETE_COMMIT], n[states.COMPLETE_ABORT]) for name, n in in_log.items()}
+    expected = kafka_tools.ends_of(seen.history)
     assert {name: (row.commits, sum(aborts_of(row).values())) for name, row in seen.rows.items()} == expected
     assert all(expected[name][0] > ROUNDS for name in TASK_IDS)

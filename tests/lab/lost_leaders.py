@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from deploy.demo.broker import Broker
@@ -21,7 +21,7 @@ from deploy.demo.workload.raw_producer import Connection, coordinator, describe
 from service.kafka.client import KafkaClient
 from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, connect
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
-from tests.integration.producers import NULL_LOGGER, create_topics
+from tests.integration.producers import admin_of, create_topics
 from tests.lab.asking import ends, open_on
 from tests.lab.hangs import Hang
 
@@ -128,7 +128,7 @@ def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
     victim.stop()
     try:
         for torn in stories:
-            wait_for(partial(_has_lost, leading, torn.topic), "the loss of the leader")
+            wait_for(partial(has_lost, leading.bootstrap, torn.topic), "the loss of the leader")
         with _to(leading) as connection:
             for torn, story in stories.items():
                 story(_continued(connection, torn), torn)
@@ -137,7 +137,7 @@ def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
     finally:
         victim.start()
         for torn in stories:
-            wait_until_equal(partial(_has_lost, leading, torn.topic), False, "the loss of the leader")
+            wait_until_equal(partial(has_lost, leading.bootstrap, torn.topic), False, "the loss of the leader")
 
 
 def goes_on(connection: Connection, torn: Torn) -> OldProducer:
@@ -213,9 +213,10 @@ def _state(connection: Connection, torn: Torn) -> str:
     return str(describe(connection, torn.transactional_id).transaction_state)
 
 
-def _has_lost(broker: Broker, topic: str) -> bool:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "logger": NULL_LOGGER})
-    return bool(admin.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions[LOST].leader == -1)
+def has_lost(bootstrap: str, topic: str) -> bool:
+    """Returns whether the partition LOST of the topic has no leader."""
+    topics = admin_of(bootstrap).list_topics(topic, timeout=ANSWER_S).topics
+    return bool(topics[topic].partitions[LOST].leader == -1)
 
 
 def _to(broker: Broker) -> Connection:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from service.domain.transaction_log.states import TOPIC
@@ -16,7 +15,7 @@ from service.kafka.cluster import all_topics
 from service.kafka.errors import KafkaFailure
 from tests.helpers.brokers import Cluster, connect
 from tests.helpers.waiting import ANSWER_S, wait_for
-from tests.integration.producers import NULL_LOGGER
+from tests.integration.producers import admin_of
 from tests.soak.clients import TOPICS
 
 SESSION_S: Final = 6.0
@@ -71,7 +70,7 @@ class Faults:
 
     def settle(self) -> None:
         """Waits until all replicas are in sync again."""
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": NULL_LOGGER})
+        admin = admin_of(self._cluster.bootstrap)
 
         def whole() -> bool:
             topics = admin.list_topics(timeout=ANSWER_S).topics.values()
@@ -126,7 +125,7 @@ class Faults:
 
     def _move(self, topics: Collection[str]) -> None:
         """Makes the next replica of each partition its leader, as an operator does to move load."""
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, "logger": NULL_LOGGER})
+        admin = admin_of(self._cluster.bootstrap)
         by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
         by_topic = ElectLeadersRequest.TopicPartitions
         reported = admin.list_topics(timeout=ANSWER_S).topics

@@ -20,7 +20,8 @@ ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 
 ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524)
 """Seeds of histories in which a marker that had been right was still named when the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
-"""Seeds of histories in which an entry was once confirmed as hanging, and ended by itself."""
+"""Seeds of histories in which an entry was once confirmed as hanging, and ended by itself: a coordinator that has just
+become the leader has a high watermark below records that were acknowledged."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:
@@ -45,15 +46,8 @@ def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: P
     assert confirmed >= JUDGED_HISTORIES / 10
 
 
-@pytest.mark.parametrize("seed", ONCE_CONFIRMED)
-def test_what_all_of_txnscope_once_took_for_hanging(seed: int, tmp_path: Path) -> None:
-    """A coordinator that has just become the leader has a high watermark below records that were acknowledged."""
-    with opened_store(tmp_path) as store:
-        draw_judged(store, seed, Tally())
-
-
-@pytest.mark.parametrize("seed", ONCE_WRONG_IN_TIME)
-def test_a_marker_is_taken_back_while_the_entry_may_grow(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", ONCE_CONFIRMED + ONCE_WRONG_IN_TIME)
+def test_what_all_of_txnscope_once_had_wrong(seed: int, tmp_path: Path) -> None:
     with opened_store(tmp_path) as store:
         draw_judged(store, seed, Tally())
 

@@ -59,6 +59,24 @@ class Story:
         self.cluster.elect_leader()
         return self
 
+    def end_by_old_request(self, *, is_commit: bool) -> Story:
+        """Ends the open transaction while the partition has no leader. The marker is skipped, and the epoch stays."""
+        self.cluster.lose_leader()
+        assert self.cluster.end(is_commit=is_commit, by_old_request=True)
+        self.cluster.send_markers()
+        self.cluster.elect_leader()
+        return self
+
+    def write_late(self) -> Story:
+        """Writes a batch that belongs to no transaction, under the id's newest epoch."""
+        assert self.cluster.write(self.cluster.producer_id, self.cluster.epoch, None)
+        return self
+
+    def expire_and_clean(self) -> None:
+        self.cluster.expire()
+        for record in self.cluster.log:
+            record.is_removed = True
+
     def copy(self, epoch: int, age_ms: int, sequence: int) -> None:
         """Appends a batch that another cluster wrote, under the producer id that this one will give next."""
         assert self.cluster.write(self.cluster.next_producer_id, epoch, None)
@@ -138,9 +156,7 @@ def test_the_cleaned_rest_of_a_later_commit_is_not_the_earlier_abort(protocol: P
 def test_on_a_cleaned_log_a_producer_id_without_records_may_have_committed(protocol: Protocol) -> None:
     story = _skipped_commit(protocol, is_watched=False)
     story.cluster.elect_leader()
-    story.cluster.expire()
-    for record in story.cluster.log:
-        record.is_removed = True
+    story.expire_and_clean()
     found = story.judged()
     assert found.decision == Decided.UNKNOWN
     assert isinstance(found.open_question, RecordsGone)
@@ -154,9 +170,7 @@ def test_an_orphan_is_none_where_the_log_was_read_whole() -> None:
 
 def test_an_orphan_that_came_after_a_sample_is_none_in_spite_of_cleaning() -> None:
     story = Story(Protocol.OLD).init()
-    story.cluster.expire()
-    for record in story.cluster.log:
-        record.is_removed = True
+    story.expire_and_clean()
     story.watch()
     story.cluster.write(77, 0, None)
     assert story.look().judged().possible == {World.NONE}
@@ -181,7 +195,7 @@ def test_what_was_never_added_belongs_to_nothing(protocol: Protocol, is_expired:
     story = Story(protocol).init()
     story.begin(OTHER)
     story.end(is_commit=True)
-    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    story.write_late()
     if is_expired:
         story.cluster.expire()
     assert story.judged().possible == {World.NONE}
@@ -201,8 +215,7 @@ def test_equal_markers_of_the_old_protocol_differ_by_how_long_they_took() -> Non
     for _ in range(2):
         story.begin(JUDGED)
         story.end(is_commit=True)
-    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
-    assert story.judged().possible == {World.NONE}
+    assert story.write_late().judged().possible == {World.NONE}
 
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
@@ -231,8 +244,7 @@ def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
         story.observer.sample_log()
         story.end(is_commit=True)
         story.observer.sample_partition()
-    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
-    assert story.look().judged().possible == {World.NONE}
+    assert story.write_late().look().judged().possible == {World.NONE}
 
 
 def test_where_markers_were_not_read_one_may_lie() -> None:
@@ -240,8 +252,7 @@ def test_where_markers_were_not_read_one_may_lie() -> None:
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
-    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
-    assert story.judged(markers_from=1).possible == {World.NONE}
+    assert story.write_late().judged(markers_from=1).possible == {World.NONE}
     assert story.judged(markers_from=2).possible == {World.COMMIT, World.NONE}
 
 
@@ -260,10 +271,7 @@ def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
     the second one writes to the partition without listing it, and ends by a new EndTxn."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
-    story.cluster.lose_leader()
-    assert story.cluster.end(is_commit=first_commits, by_old_request=True)
-    story.cluster.send_markers()
-    story.cluster.elect_leader()
+    story.end_by_old_request(is_commit=first_commits)
     second = story.begin(OTHER, JUDGED)
     assert second.listed == {OTHER}
     return story.end(is_commit=second_commits)
@@ -285,10 +293,7 @@ def test_committed_records_under_those_of_an_aborted_transaction_are_named() -> 
 def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
-    story.cluster.lose_leader()
-    assert story.cluster.end(is_commit=False, by_old_request=True)
-    story.cluster.send_markers()
-    story.cluster.elect_leader()
+    story.end_by_old_request(is_commit=False)
     assert story.judged().decision == Decided.ABORT
     story.begin(OTHER, JUDGED)
     found = story.judged()
@@ -300,10 +305,7 @@ def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> 
     """Under TV2 no record of the log names a transaction that has only written to the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
-    story.cluster.lose_leader()
-    assert story.cluster.end(is_commit=True, by_old_request=True)
-    story.cluster.send_markers()
-    story.cluster.elect_leader()
+    story.end_by_old_request(is_commit=True)
     assert story.judged().possible == {World.COMMIT}
     assert not story.begin(JUDGED).listed
     assert story.judged().possible == {World.COMMIT, World.NONE}
@@ -316,7 +318,7 @@ def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol)
     story.end(is_commit=True)
     story.cluster.data.clear()
     story.cluster.wait(60_000)
-    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    story.write_late()
     found = story.judged()
     assert not found.holds_committed
     assert World.NONE in found.possible
@@ -328,8 +330,7 @@ def test_a_single_batch_is_of_a_transaction_that_lists_the_partition() -> None:
     story.begin(OTHER)
     assert story.cluster.end(is_commit=True, by_old_request=True)
     story.cluster.send_markers()
-    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
-    assert story.judged().possible == {World.NONE}
+    assert story.write_late().judged().possible == {World.NONE}
 
 
 def test_a_client_of_the_old_protocol_lists_what_it_writes_to() -> None:
@@ -338,7 +339,7 @@ def test_a_client_of_the_old_protocol_lists_what_it_writes_to() -> None:
     story.cluster.lose_leader()
     story.end(is_commit=False)
     story.cluster.elect_leader()
-    assert story.cluster.write(story.cluster.producer_id, story.cluster.epoch, None)
+    story.write_late()
     story.begin(OTHER)
     story.end(is_commit=True)
     assert World.COMMIT not in story.judged().possible
@@ -385,10 +386,10 @@ def test_a_producer_may_set_any_timestamp() -> None:
     listed = Story(Protocol.OLD).init()
     listed.begin(JUDGED)
     listed.end(is_commit=False)
-    assert listed.cluster.write(listed.cluster.producer_id, listed.cluster.epoch, None)
+    listed.write_late()
     listed.cluster.data[-1].timestamp_ms -= 3_600_000
     assert listed.judged().possible == {World.NONE}
     seen = Story(Protocol.OLD).init().watch()
-    assert seen.cluster.write(seen.cluster.producer_id, seen.cluster.epoch, None)
+    seen.write_late()
     seen.cluster.data[-1].timestamp_ms -= 3_600_000
     assert seen.look().judged().possible == {World.NONE}

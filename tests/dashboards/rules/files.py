@@ -53,3 +53,9 @@ def run(program: str, *arguments: str | Path, cwd: Path = FOLDER) -> subprocess.
     if path is None:
         pytest.skip(f"{program} is not installed (make system-packages)")
     return subprocess.run([path, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+def accepts(program: str, *arguments: str | Path) -> None:
+    """Asserts that the program takes what it is given."""
+    done = run(program, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr

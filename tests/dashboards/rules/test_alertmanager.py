@@ -15,6 +15,7 @@ import pytest
 
 from tests.dashboards.rules.files import ALERTMANAGER, load, run
 from tests.dashboards.rules.test_routes import HANGS, named
+from tests.helpers.servers import get_json
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until_equal
 
 PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
@@ -69,8 +70,7 @@ def _muted(url: str) -> set[tuple[str, str]]:
 
 
 def _alerts(url: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
-        found: list[dict[str, Any]] = json.load(answer)
+    found: list[dict[str, Any]] = get_json(url)
     assert len(found) == 8
     return found
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from dashboards.rules.rule import Links
+from tests.dashboards.conftest import Series
 from tests.dashboards.rules.files import ALERTS, COMMITTED, EXPRESSIONS
-from tests.dashboards.rules.seeded import exported, seed
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.stores import client_of
 
@@ -19,19 +16,7 @@ GROUPED = re.compile(r"\b(?:max|min|count|sum) by \(([^)]*)\) \(\s*(?:\w+\()?(ka
 RECORDED = re.compile(r"\bcluster:\w+:\w+\b")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]:
-    cluster = seed(tmp_path_factory.mktemp("store"))
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture(scope="module")
-def series(cluster: WithPartitions) -> dict[str, list[dict[str, str]]]:
-    return exported(cluster)
-
-
-def test_every_selector_finds_something(series: dict[str, list[dict[str, str]]]) -> None:
+def test_every_selector_finds_something(series: Series) -> None:
     asked = {match.groups() for expr in EXPRESSIONS for match in SELECTOR.finditer(RECORDED.sub("", expr))}
     assert len(asked) > 20
     for name, matchers in asked:
@@ -42,7 +27,7 @@ def test_every_selector_finds_something(series: dict[str, list[dict[str, str]]])
         ), f"nothing is exported for {name}{{{matchers or ''}}}"
 
 
-def test_every_label_that_is_grouped_by_is_there(series: dict[str, list[dict[str, str]]]) -> None:
+def test_every_label_that_is_grouped_by_is_there(series: Series) -> None:
     grouped = {match.groups() for expr in EXPRESSIONS for match in GROUPED.finditer(expr)}
     assert len(grouped) > 15
     for labels, name in grouped:
@@ -63,10 +48,10 @@ def test_recorded_names_are_recorded() -> None:
     assert {name for expr in EXPRESSIONS for name in RECORDED.findall(expr)} <= recorded
 
 
-def test_every_page_that_is_linked_is_served(cluster: WithPartitions, series: dict[str, list[dict[str, str]]]) -> None:
+def test_every_page_that_is_linked_is_served(seeded: WithPartitions, series: Series) -> None:
     (hanging,) = series["kafka_txn_hanging_info"]
     values = {"state": "PrepareCommit", **hanging}
-    with client_of(cluster.url) as client:
+    with client_of(seeded.url) as client:
         for alert in ALERTS:
             template = alert["annotations"]["page_url"].removeprefix(Links().page)
             path = re.sub(r"\{\{ \$labels\.(\w+).*?\}\}", lambda label: values[label[1]], template)

@@ -7,7 +7,6 @@ import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -25,9 +24,10 @@ from deploy.demo.monitoring import (
 )
 from deploy.demo.options import MonitoringPorts
 from deploy.demo.webhook import Notice, Webhook
-from tests.dashboards.rules.files import run
+from tests.dashboards.rules.files import accepts
 from tests.helpers.brokers import free_port, free_ports
 from tests.helpers.processes import all_processes, command_of
+from tests.helpers.servers import get_json
 from tests.helpers.waiting import ANSWER_S, wait_for
 
 HANGS = {"alertname": "KafkaTransactionHanging", "service": "txnscope", "severity": "critical", "cluster": "demo"}
@@ -71,33 +71,23 @@ def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_text(yaml.safe_dump(document))
         arguments = ("check", "config") if tool == "promtool" else ("check-config",)
-        done = run(tool, *arguments, tmp_path / name)
-        assert done.returncode == 0, done.stdout + done.stderr
+        accepts(tool, *arguments, tmp_path / name)
 
 
-class Told:
+@pytest.fixture
+def notices() -> list[Notice]:
     """The notices that came to the webhook."""
-
-    def __init__(self) -> None:
-        self.notices: list[Notice] = []
-
-    def __call__(self, notice: Notice) -> None:
-        self.notices.append(notice)
+    return []
 
 
 @pytest.fixture
-def reported() -> Told:
-    return Told()
-
-
-@pytest.fixture
-def monitoring(tmp_path: Path, reported: Told) -> Iterator[Monitoring]:
+def monitoring(tmp_path: Path, notices: list[Notice]) -> Iterator[Monitoring]:
     """Running, of a txnscope that is not there."""
     try:
         programs = find_programs()
     except NotInstalled as e:
         pytest.skip(str(e))
-    with Webhook(reported) as webhook:
+    with Webhook(notices.append) as webhook:
         monitoring = Monitoring(programs, MonitoringPorts(*free_ports(2)), tmp_path, free_port(), webhook.url)
         try:
             monitoring.start()
@@ -109,14 +99,15 @@ def monitoring(tmp_path: Path, reported: Told) -> Iterator[Monitoring]:
 
 
 def test_runs_the_shipped_rules_and_sends_to_the_webhook(
-    monitoring: Monitoring, reported: Told, tmp_path: Path
+    monitoring: Monitoring, notices: list[Notice], tmp_path: Path
 ) -> None:
-    groups = _get(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
+    groups = get_json(f"{monitoring.prometheus}/api/v1/rules")["data"]["groups"]
     assert {rule["name"] for group in groups for rule in group["rules"]} >= {one.name for one in alerts()}
     text = (tmp_path / "rules" / RULES).read_text()
     assert "page_url: http://127.0.0.1:8080" not in text, "links lead to the txnscope of the demo"
     (active,) = wait_for(
-        lambda: _get(f"{monitoring.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"], "an Alertmanager"
+        lambda: get_json(f"{monitoring.prometheus}/api/v1/alertmanagers")["data"]["activeAlertmanagers"],
+        "an Alertmanager",
     )
     assert active["url"].startswith(monitoring.alertmanager)
     link = "http://127.0.0.1:1/clusters/demo/findings/f"
@@ -125,8 +116,8 @@ def test_runs_the_shipped_rules_and_sends_to_the_webhook(
     urllib.request.urlopen(
         urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=ANSWER_S
     ).close()
-    wait_for(lambda: reported.notices, "a notice")
-    assert reported.notices == [Notice("firing", "KafkaTransactionHanging", "critical", "It hangs", link)]
+    wait_for(lambda: notices, "a notice")
+    assert notices == [Notice("firing", "KafkaTransactionHanging", "critical", "It hangs", link)]
     assert monitoring.ended_program() is None
 
 
@@ -149,11 +140,6 @@ def _process_of(argument: str) -> psutil.Process:
     commands = {one: command_of(one) for one in all_processes()}
     (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
     return found
-
-
-def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
-        return json.load(answer)
 
 
 def _answers(url: str) -> bool:

@@ -44,9 +44,32 @@ def test_a_reason_that_nobody_can_read_is_what_was_said(cut: str) -> None:
     assert reason_of(said) == ErrorText(cut)
 
 
-def test_otherwise_the_innermost_cause_speaks() -> None:
-    text = "Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space\n\tat x"
-    assert error_summary(RuntimeError(text)) == "OutOfMemoryError: Java heap space"
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        (
+            "Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space\n\tat x",
+            "OutOfMemoryError: Java heap space",
+        ),
+        (
+            '[PYTHON_DATA_SOURCE_ERROR] Failed\n  File "reader.py", line 1\nValueError: too much\n SQLSTATE: 38000\n',
+            "ValueError: too much",
+        ),
+        (
+            "An exception was raised by the Python Proxy.\nValueError: not enough values\n"
+            "=== Streaming Query ===\nIdentifier: transaction_state [id = 1]\n",
+            "ValueError: not enough values",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 9179a80b, runId = f8490f72] terminated with exception:  SQLSTATE: XXKST"
+            " (no cause message)",
+            "a Python process of Spark's has ended",
+        ),
+    ],
+    ids=["innermost cause", "behind Spark's error class", "before Spark's words", "a killed planner, of Spark 4.3"],
+)
+def test_what_spark_wraps_around_a_cause_is_left_out(text: str, summary: str) -> None:
+    assert error_summary(RuntimeError(text)) == summary
 
 
 @pytest.mark.parametrize(
@@ -66,28 +89,6 @@ def test_only_a_python_that_is_missing_is_called_missing(program: str, error: st
     assert said in error_summary(RuntimeError(text))
 
 
-def test_sparks_error_class_is_no_cause() -> None:
-    text = '[PYTHON_DATA_SOURCE_ERROR] Failed\n  File "reader.py", line 1\nValueError: too much\n SQLSTATE: 38000\n'
-    assert error_summary(RuntimeError(text)) == "ValueError: too much"
-
-
 def test_a_plain_exception_is_its_first_line() -> None:
     assert error_summary(ValueError("range 3-4 does not follow")) == "range 3-4 does not follow"
     assert error_summary(ValueError()) == "ValueError"
-
-
-def test_what_spark_says_of_its_query_is_no_cause() -> None:
-    text = (
-        "An exception was raised by the Python Proxy.\nValueError: not enough values\n"
-        "=== Streaming Query ===\nIdentifier: transaction_state [id = 1]\n"
-    )
-    assert error_summary(RuntimeError(text)) == "ValueError: not enough values"
-
-
-def test_a_killed_planner_is_said_to_have_ended() -> None:
-    """As Spark 4.3 tells it: its own message has no cause."""
-    reported = (
-        "[STREAM_FAILED] Query [id = 9179a80b-d332-45f3-9b15-cef74a7bdc5b, runId = f8490f72-15c1-459d-9212-4a409388c0]"
-        " terminated with exception:  SQLSTATE: XXKST (no cause message)"
-    )
-    assert error_summary(RuntimeError(reported)) == "a Python process of Spark's has ended"

@@ -1,11 +1,13 @@
-"""The settings of Spark: the user's own win over those of the installation, and these over ours."""
+"""The settings of Spark: the user's own win over those of the installation, and these over ours. Its scratch folder."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.runtime.direct_batches import scratch_folder
 from spark_jobs.runtime.session import Master, _settings
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -46,3 +48,20 @@ def test_a_cluster_keeps_its_own_timeouts_and_its_executors_their_folders(
     assert here["spark.python.unix.domain.socket.enabled"] == "true"
     assert here["spark.local.dir"] == "/scratch"
     assert "spark.local.dir" not in there
+
+
+def test_folders_of_the_dead_are_removed_and_those_of_the_living_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    abandoned = tmp_path / "txnscope-spark-dead"
+    abandoned.mkdir()
+    (abandoned / "lock").touch()
+    (abandoned / "blocks").mkdir()
+    foreign = tmp_path / "other"
+    foreign.mkdir()
+    with scratch_folder() as living:
+        assert not abandoned.exists()
+        with scratch_folder() as second:
+            assert {*tmp_path.iterdir()} == {living, second, foreign}
+    assert [*tmp_path.iterdir()] == [foreign]

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
-from service.domain.reasons.reason import text_of
+from service.domain.reasons.reason import combined, text_of
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.facts import LogBatch
 from service.store.errors import OutOfSequence, StoreUnavailable
 from spark_jobs.fold.rows import batches_from_rows, trouble_to_rows
-from spark_jobs.runtime.direct_batches import DirectBatches
+from spark_jobs.runtime.direct_batches import THROUGH_SPARK_EVERY_S, DirectBatches
 from spark_jobs.runtime.sinks import StoreSink
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until
 
@@ -31,48 +31,60 @@ class Frame:
         return pa.Table.from_batches([trouble_to_rows(ErrorText(self.trouble))])
 
 
-def give(sink: StoreSink[LogBatch], trouble: str) -> None:
-    sink(cast(DataFrame, Frame(trouble)), 0)
+class Store:
+    """Takes batches while `may_go_on` is set, once it has raised all of `failures`. Closed before the test ends."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self._failures = iter(failures)
+        self.stored: list[str | None] = []
+        self.is_asked, self.may_go_on = threading.Event(), threading.Event()
+        self.may_go_on.set()
+        self.sink = StoreSink(batches_from_rows, self._apply)
+
+    def give(self, trouble: str) -> None:
+        self.sink(cast(DataFrame, Frame(trouble)), 0)
+
+    def _apply(self, batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
+        self.is_asked.set()
+        assert self.may_go_on.wait(LIMIT_S)
+        for failure in self._failures:
+            raise failure
+        self.stored.append(text_of(batch.trouble))
+
+
+@pytest.fixture
+def direct(tmp_path: Path) -> DirectBatches:
+    return DirectBatches(str(tmp_path))
+
+
+def a_batch(*troubles: str) -> list[pa.RecordBatch]:
+    return [trouble_to_rows(ErrorText(one)) for one in troubles]
 
 
 def test_the_next_batch_is_read_while_one_is_stored() -> None:
-    stored: list[str | None] = []
-    may_go_on = threading.Event()
-
-    def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
-        assert may_go_on.wait(LIMIT_S)
-        stored.append(text_of(batch.trouble))
-
-    sink = StoreSink(batches_from_rows, apply)
-    give(sink, "one")
-    assert stored == []
-    second = threading.Thread(target=give, args=(sink, "two"))
+    store = Store()
+    store.may_go_on.clear()
+    store.give("one")
+    assert store.stored == []
+    second = threading.Thread(target=store.give, args=("two",))
     second.start()
     second.join(0.1)
     assert second.is_alive(), "two batches at once"
-    may_go_on.set()
+    store.may_go_on.set()
     second.join(LIMIT_S)
-    sink.close()
-    assert stored == ["one", "two"]
+    store.sink.close()
+    assert store.stored == ["one", "two"]
 
 
 def test_a_store_that_is_down_is_asked_again_until_it_takes_the_batch() -> None:
-    answers = [StoreUnavailable("locked"), StoreUnavailable("locked"), None]
-    stored: list[str | None] = []
-
-    def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
-        if (answer := answers.pop(0)) is not None:
-            raise answer
-        stored.append(text_of(batch.trouble))
-
-    sink = StoreSink(batches_from_rows, apply)
-    give(sink, "one")
-    wait_for(lambda: stored, "the store to take the batch")
-    sink.close()
-    assert (stored, sink.failure) == (["one"], None)
+    store = Store(StoreUnavailable("locked"), StoreUnavailable("locked"))
+    store.give("one")
+    wait_for(lambda: store.stored, "the store to take the batch")
+    store.sink.close()
+    assert (store.stored, store.sink.failure) == (["one"], None)
 
 
-def test_how_long_a_batch_took_is_told_once_with_the_next() -> None:
+def test_the_time_of_a_batch_is_reported_once_with_the_next_batch() -> None:
     reported: list[int | None] = []
 
     def apply(_batch: LogBatch, _now_ms: int, before_ms: int | None) -> Any:
@@ -80,8 +92,8 @@ def test_how_long_a_batch_took_is_told_once_with_the_next() -> None:
         time.sleep(0.05)
 
     sink = StoreSink(lambda table: [*batches_from_rows(table)] * 2, apply)
-    give(sink, "one")
-    give(sink, "two")
+    for trouble in ("one", "two"):
+        sink(cast(DataFrame, Frame(trouble)), 0)
     sink.close()
     first, none, second, again = reported
     assert (first, none, again) == (None, None, None)
@@ -89,77 +101,69 @@ def test_how_long_a_batch_took_is_told_once_with_the_next() -> None:
     assert 100 <= second < 10_000, "both of its parts"
 
 
-def test_a_failure_is_kept_and_ends_the_next_call() -> None:
-    def apply(_batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
-        raise OutOfSequence("start again")
-
-    sink = StoreSink(batches_from_rows, apply)
-    give(sink, "one")
+@pytest.mark.parametrize("is_direct", [False, True], ids=["micro-batch", "direct batch"])
+def test_a_failure_is_kept_and_ends_the_next_call(direct: DirectBatches, is_direct: bool) -> None:
+    store = Store(OutOfSequence("start again"))
+    store.sink.take_from(direct)
+    if is_direct:
+        direct.put(a_batch("one"))
+    else:
+        store.give("one")
+    wait_for(lambda: store.sink.failure, "the failure")
     with pytest.raises(OutOfSequence):
-        give(sink, "two")
-    assert isinstance(sink.failure, OutOfSequence)
-    sink.close()
+        store.give("two")
+    assert store.sink.close()
+    assert isinstance(store.sink.failure, OutOfSequence)
 
 
 def test_closing_does_not_wait_for_a_store_that_is_down() -> None:
-    asked = threading.Event()
-
-    def apply(_batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
-        asked.set()
-        raise StoreUnavailable("down")
-
-    sink = StoreSink(batches_from_rows, apply)
-    give(sink, "one")
-    assert asked.wait(LIMIT_S)
-    sink.close()
-    assert isinstance(sink.failure, StoreUnavailable)
+    store = Store(*[StoreUnavailable("down")] * 1_000)
+    store.give("one")
+    assert store.is_asked.wait(LIMIT_S)
+    store.sink.close()
+    assert isinstance(store.sink.failure, StoreUnavailable)
 
 
-def test_a_direct_batch_is_stored_without_any_micro_batch(tmp_path: Path) -> None:
-    stored: list[str | None] = []
-    sink = StoreSink(batches_from_rows, lambda batch, _now_ms, _before_ms: stored.append(text_of(batch.trouble)))
-    direct = DirectBatches(str(tmp_path))
-    sink.take_from(direct)
+def test_a_direct_batch_is_stored_without_any_micro_batch(direct: DirectBatches) -> None:
+    store = Store()
+    store.sink.take_from(direct)
     for trouble in ("one", "two"):
-        direct.put([trouble_to_rows(ErrorText(trouble))])
-        wait_until(lambda: stored[-1:], [trouble].__eq__, "the batch in the store")
-    assert sink.close()
-    assert stored == ["one", "two"]
+        direct.put(a_batch(trouble))
+        wait_until(lambda: store.stored[-1:], [trouble].__eq__, "the batch in the store")
+    assert store.sink.close()
+    assert store.stored == ["one", "two"]
 
 
-def test_a_direct_batch_is_stored_before_the_micro_batch_planned_after_it(tmp_path: Path) -> None:
-    stored: list[str | None] = []
-    is_storing, may_go_on = threading.Event(), threading.Event()
-
-    def apply(batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
-        is_storing.set()
-        assert may_go_on.wait(LIMIT_S)
-        stored.append(text_of(batch.trouble))
-
-    sink = StoreSink(batches_from_rows, apply)
-    direct = DirectBatches(str(tmp_path))
-    sink.take_from(direct)
-    give(sink, "one")
-    assert is_storing.wait(LIMIT_S)
-    direct.put([trouble_to_rows(ErrorText("two"))])  # nobody takes it: "one" is being stored
-    third = threading.Thread(target=give, args=(sink, "three"))
+def test_a_direct_batch_is_stored_before_the_micro_batch_planned_after_it(direct: DirectBatches) -> None:
+    store = Store()
+    store.may_go_on.clear()
+    store.sink.take_from(direct)
+    store.give("one")
+    assert store.is_asked.wait(LIMIT_S)
+    direct.put(a_batch("two"))  # nobody takes it: "one" is being stored
+    third = threading.Thread(target=store.give, args=("three",))
     third.start()
-    may_go_on.set()
+    store.may_go_on.set()
     third.join(LIMIT_S)
-    assert sink.close()
-    assert stored == ["one", "two", "three"]
+    assert store.sink.close()
+    assert store.stored == ["one", "two", "three"]
 
 
-def test_a_direct_batch_that_fails_ends_the_query_and_nothing_else(tmp_path: Path) -> None:
-    def apply(_batch: LogBatch, _now_ms: int, _before_ms: int | None) -> Any:
-        raise OutOfSequence("start again")
+def test_a_direct_batch_is_taken_once_and_the_next_one_waits_for_that(direct: DirectBatches, tmp_path: Path) -> None:
+    planner, now = DirectBatches(str(tmp_path)), time.monotonic()
+    assert direct.take() is None
+    assert planner.may_take(now)
+    planner.put(a_batch("one", "two"))
+    assert not planner.may_take(now)
+    taken = direct.take()
+    assert taken is not None
+    (batch,) = batches_from_rows(taken)
+    assert batch.trouble == combined([ErrorText("one"), ErrorText("two")])
+    assert direct.take() is None
+    assert planner.may_take(now)
 
-    sink = StoreSink(batches_from_rows, apply)
-    direct = DirectBatches(str(tmp_path))
-    sink.take_from(direct)
-    direct.put([trouble_to_rows(ErrorText("one"))])
-    wait_for(lambda: sink.failure, "the failure")
-    with pytest.raises(OutOfSequence):
-        give(sink, "two")
-    assert sink.close()
-    assert isinstance(sink.failure, OutOfSequence)
+
+def test_now_and_then_a_batch_has_to_go_through_spark(direct: DirectBatches) -> None:
+    now = time.monotonic()
+    assert direct.may_take(now - THROUGH_SPARK_EVERY_S / 2)
+    assert not direct.may_take(now - THROUGH_SPARK_EVERY_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,6 +66,12 @@ def held(engine: Engine, cluster_id: int, owner: str = ELSEWHERE, now_ms: int = 
     return found
 
 
+def identity_of_an_ended_process() -> str:
+    program = "from service.processes.identity import own_identity; print(own_identity())"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return ended.stdout.strip()
+
+
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, 11_000, HOUR_MS])
 def test_hosts_whose_clocks_differ_by_an_hour(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
     """The holder keeps the lease while it renews, and loses it as soon as among equals when it is dead."""
@@ -87,12 +93,23 @@ def test_a_holder_whose_clock_jumps_keeps_the_lease(engine: Engine, cluster_id: 
     lease.renew(engine, holder, NOW_MS)
 
 
-@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, HOUR_MS])
-def test_a_holder_that_died_with_a_wrong_clock_blocks_nobody_for_longer(
-    engine: Engine, cluster_id: int, ahead_ms: int
+@pytest.mark.parametrize(
+    ("owner", "ahead_ms", "after_s"),
+    [
+        (lambda: ELSEWHERE, -HOUR_MS, EXPIRES_AFTER_S),
+        (lambda: ELSEWHERE, HOUR_MS, EXPIRES_AFTER_S),
+        (own_identity, 0, EXPIRES_AFTER_S),
+        (identity_of_an_ended_process, 0, 0),
+        (lambda: "standby", 0, 0),
+    ],
+    ids=["clock behind", "clock ahead", "runs on this machine", "has ended on this machine", "the standby itself"],
+)
+def test_a_lease_that_nobody_renews_is_taken(
+    engine: Engine, cluster_id: int, owner: Callable[[], str], ahead_ms: int, after_s: float
 ) -> None:
-    held(engine, cluster_id, now_ms=NOW_MS + ahead_ms)
-    assert Waiting(engine, cluster_id).takes_after_s() == EXPIRES_AFTER_S
+    """A wrong clock of the dead holder blocks nobody for longer."""
+    held(engine, cluster_id, owner(), NOW_MS + ahead_ms)
+    assert Waiting(engine, cluster_id).takes_after_s() == after_s
 
 
 def test_a_holder_that_is_slow_to_renew_is_not_robbed(engine: Engine, cluster_id: int) -> None:
@@ -126,23 +143,6 @@ def test_a_standby_that_was_stopped_itself_counts_a_second(engine: Engine, clust
     standby = Standby(engine, cluster_id, "standby", WorkingTime(list, lambda: now_s[0]).skip)
     for now_s[0] in (1.0, 3_601.0, 3_602.0):
         assert standby.acquire(NOW_MS) is None
-
-
-def test_a_holder_on_this_machine_that_has_ended_is_replaced_at_once(engine: Engine, cluster_id: int) -> None:
-    program = "from service.processes.identity import own_identity; print(own_identity())"
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    held(engine, cluster_id, ended.stdout.strip())
-    assert Waiting(engine, cluster_id).look() is not None
-
-
-def test_a_holder_on_this_machine_that_runs_is_not(engine: Engine, cluster_id: int) -> None:
-    held(engine, cluster_id, own_identity())
-    assert Waiting(engine, cluster_id).takes_after_s() == EXPIRES_AFTER_S
-
-
-def test_its_own_lease_is_taken_again_at_once(engine: Engine, cluster_id: int) -> None:
-    held(engine, cluster_id, "standby")
-    assert Waiting(engine, cluster_id).look() is not None
 
 
 def test_of_many_that_wait_one_takes_over_and_the_others_wait_for_it(engine: Engine, cluster_id: int) -> None:

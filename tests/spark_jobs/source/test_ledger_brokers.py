@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin import DeleteRecordsRequest
 
 from deploy.demo.broker import Broker
@@ -18,7 +17,7 @@ from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.reader_settings import WatchedTopics
 from tests.helpers.brokers import connect, describe_transaction
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer
+from tests.integration.producers import add_partitions, create_topic, delete_topics, open_producer
 
 pytestmark = pytest.mark.broker
 
@@ -62,7 +61,6 @@ class Tailing:
 
 
 def test_the_life_of_a_topic(broker_431: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker_431.bootstrap, "logger": NULL_LOGGER})
     create_topic(broker_431.bootstrap, TOPIC, 2)
 
     def write(partition: int, records: int) -> None:
@@ -84,7 +82,7 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
     write(1, 3)
     tailing.until(10, 2)
 
-    admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(ANSWER_S)
+    add_partitions(broker_431.bootstrap, TOPIC, 3)
     write(2, 4)
     tailing.until(14, 3)
 
@@ -94,8 +92,8 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
     tailing.until(16, 4)
     assert tailing.gaps == [Gap(4, 10, "retention")]
 
-    admin.delete_topics([TOPIC])[TOPIC].result(ANSWER_S)
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(ANSWER_S)
+    delete_topics(broker_431.bootstrap, TOPIC)
+    create_topic(broker_431.bootstrap, TOPIC, 1)
     write(0, 1)
     tailing.until(17, 5)
     assert {gap.reason for gap in tailing.gaps[1:]} == {"recreated"}

@@ -13,12 +13,11 @@ from service.domain.transaction_log.facts import RangeRead
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused
 from service.kafka.fetch import Fetched, PartitionFetch
-from service.kafka.settings import ClientSettings
 from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.source import ledger_reader, reader
 from tests.helpers.builders.batches import COMMIT, TRANSACTIONAL, Rec, batch, control_batch
+from tests.spark_jobs.source.test_reader import SETTINGS, answering
 
-SETTINGS = ClientSettings.load("nowhere:9092", None)
 NOW_MS = 1_700_000_000_000
 
 
@@ -36,17 +35,13 @@ def read(
 ) -> LedgerBatch:
     """`logs`: (offset behind it, batch) by topic; a fetch gives as many bytes as were asked for."""
 
-    def answer(_client: object, _node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int) -> list[Fetched]:
+    def answer(topic: str, wanted: PartitionFetch) -> Fetched:
         if topic == "secret":
-            return [Fetched(w.partition, errors.TOPIC_AUTHORIZATION_FAILED, -1, -1, b"") for w in wanted]
-        return [
-            Fetched(w.partition, 0, 99, 0, b"".join(d for behind, d in logs[topic] if behind > w.offset)[: w.max_bytes])
-            for w in wanted
-        ]
+            return Fetched(wanted.partition, errors.TOPIC_AUTHORIZATION_FAILED, -1, -1, b"")
+        data = b"".join(d for behind, d in logs[topic] if behind > wanted.offset)
+        return Fetched(wanted.partition, 0, 99, 0, data[: wanted.max_bytes])
 
-    monkeypatch.setattr(reader, "fetch", answer)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
-    monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
+    answering(monkeypatch, answer)
     rows = list(ledger_reader.read_tails(SETTINGS, ranges, lambda: NOW_MS))
     (found,) = batches_from_rows(pa.Table.from_batches(rows))
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from deploy.demo.broker import Broker
 from service.domain.reasons.reason import Reason
@@ -21,8 +20,8 @@ from spark_jobs.source.admission import Limits
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence, unanswered_reason
 from spark_jobs.source.planner import LogPlanner
 from tests.helpers.reasons import denied
-from tests.helpers.waiting import ANSWER_S, wait_until_equal
-from tests.integration.producers import NULL_LOGGER, create_topic, open_producer, transact
+from tests.helpers.waiting import wait_until_equal
+from tests.integration.producers import create_topic, delete_topics, open_producer, transact
 
 
 class Planned:
@@ -38,8 +37,7 @@ class Planned:
         create_topic(self.bootstrap, self.topic, partitions)
 
     def delete(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": NULL_LOGGER})
-        admin.delete_topics([self.topic])[self.topic].result(ANSWER_S)
+        delete_topics(self.bootstrap, self.topic)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
         """Returns the ranges to read by partition, the first of each, planned again until the trouble is `until`: a

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
 
+from deploy.demo.broker import Broker
 from service.domain.reasons.unread import ErrorAnswer, PartitionsUnreadable
 from service.domain.transaction_log.facts import LogBatch, RangeRead
+from service.domain.transaction_log.states import TOPIC
 from service.kafka import errors
-from service.kafka.cluster import Leader, TopicLayout
+from service.kafka.cluster import Leader, TopicLayout, topic_layout
 from service.kafka.errors import KafkaUnavailable
 from service.kafka.fetch import Fetched, PartitionFetch
 from service.kafka.settings import ClientSettings
 from spark_jobs.fold.rows import batches_from_rows
 from spark_jobs.source import reader
+from tests.helpers.brokers import connect
 from tests.helpers.builders import transaction_log as build
 from tests.helpers.waiting import LIMIT_S
+from tests.integration.application import log_ends
+from tests.integration.producers import open_producer
 
 SETTINGS = ClientSettings.load("nowhere:9092", None)
 
@@ -31,19 +36,33 @@ def with_length(data: bytes, length: int) -> bytes:
     return data[:8] + struct.pack(">i", length) + data[12:]
 
 
+def answering(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[str, PartitionFetch], Fetched], patience_s: float = 0.5
+) -> list[list[int]]:
+    """Lets each fetch of a partition be answered so. Returns the partitions of each fetch that comes."""
+    asked: list[list[int]] = []
+
+    def fetch(_client: object, _node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int) -> list[Fetched]:
+        asked.append([one.partition for one in wanted])
+        return [answer(topic, one) for one in wanted]
+
+    monkeypatch.setattr(reader, "fetch", fetch)
+    monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
+    monkeypatch.setattr(reader, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
+    return asked
+
+
+def a_range(partition: int, hi: int) -> RangeRead:
+    return RangeRead(partition, "T", 0, 0, hi, 1, 0, 0, hi, 0, 0, 0, None)
+
+
 def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
     """One batch an offset; a fetch gives all from that of the offset on."""
-
-    def answer(
-        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
-    ) -> list[Fetched]:
-        return [Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])) for w in wanted]
-
-    monkeypatch.setattr(reader, "fetch", answer)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
-    monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
-    ranges = [RangeRead(0, "T", 0, 0, len(log), 1, 0, 0, len(log), 0, 0, 0, None)]
-    (batch,) = batches_from_rows(pa.Table.from_batches(list(reader.read_ranges(SETTINGS, "topic", ranges))))
+    answering(monkeypatch, lambda _, w: Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])))
+    rows = reader.read_ranges(SETTINGS, "topic", [a_range(0, len(log))])
+    (batch,) = batches_from_rows(pa.Table.from_batches(list(rows)))
     return batch
 
 
@@ -86,7 +105,7 @@ def test_offsets_that_cleaning_has_emptied_are_counted(monkeypatch: pytest.Monke
 
 
 def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is a reject; but whose it was, and what it said, is not known."""
+    """A reject has no owner and no state that could be read."""
     odd = build.transition(b"odd", 1, timestamp_ms=1_000, data=b"\x00\x63")
     batch = read(monkeypatch, [good(0), odd, good(2)])
     assert [(reject.offset, reject.transactional_id) for reject in batch.rejects] == [(1, b"odd")]
@@ -94,30 +113,10 @@ def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.Mo
 
 
 def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[int]] = []
-
-    def answer(
-        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
-    ) -> list[Fetched]:
-        asked.append([w.partition for w in wanted])
-        return [
-            Fetched(
-                w.partition,
-                errors.CORRUPT_MESSAGE if w.partition == 0 else 0,
-                1,
-                0,
-                b"" if w.partition == 0 else good(0),
-            )
-            for w in wanted
-        ]
-
-    monkeypatch.setattr(reader, "fetch", answer)
-    monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
-    monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
-    ranges = [RangeRead(p, "T", 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, None) for p in (0, 1, 2)]
+    broken = Fetched(0, errors.CORRUPT_MESSAGE, 1, 0, b"")
+    asked = answering(monkeypatch, lambda _, w: Fetched(w.partition, 0, 1, 0, good(0)) if w.partition else broken)
     with pytest.raises(KafkaUnavailable) as failure:
-        list(reader.read_ranges(SETTINGS, "topic", ranges))
+        list(reader.read_ranges(SETTINGS, "topic", [a_range(p, 1) for p in (0, 1, 2)]))
     assert asked[0] == [0, 1, 2]
     assert {tuple(one) for one in asked[1:]} == {(0,)}, "the others are read already"
     because = ErrorAnswer(1, "a fetch of topic-0 at offset 0", errors.CORRUPT_MESSAGE)
@@ -128,17 +127,25 @@ def test_a_partition_with_an_error_does_not_keep_the_others_of_its_answer(monkey
 def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
     monkeypatch: pytest.MonkeyPatch, topic_id: str | None
 ) -> None:
-    def answer(
-        _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int
-    ) -> list[Fetched]:
-        return [Fetched(w.partition, errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, b"") for w in wanted]
-
+    gone = Fetched(0, errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, b"")
+    answering(monkeypatch, lambda *_: gone, patience_s=LIMIT_S)
     layout = None if topic_id is None else TopicLayout("topic", topic_id, {0: Leader(1, 0)})
-    monkeypatch.setattr(reader, "fetch", answer)
     monkeypatch.setattr(reader, "topic_layout", lambda *_: layout)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
-    monkeypatch.setattr(reader, "PATIENCE_S", LIMIT_S)
-    monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
-    ranges = [RangeRead(0, "T", 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, None)]
     with pytest.raises(KafkaUnavailable, match="with error 3"):
-        list(reader.read_ranges(SETTINGS, "topic", ranges))
+        list(reader.read_ranges(SETTINGS, "topic", [a_range(0, 1)]))
+
+
+@pytest.mark.broker
+def test_a_broker_that_answers_with_nothing_is_not_waited_for_without_end(
+    broker_431: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that are promised and never come, as behind a batch whose length is wrong on the disk."""
+    monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
+    open_producer(broker_431.bootstrap, "nothing-comes")
+    with connect(broker_431.bootstrap) as client:
+        layout = topic_layout(client, TOPIC)
+    assert layout is not None
+    end, leader = log_ends(broker_431.bootstrap)[0], layout.leaders[0]
+    promised = RangeRead(0, layout.topic_id, 0, end, end + 5, leader.node, leader.epoch, 0, end + 5, 0, 0, 0, None)
+    with pytest.raises(KafkaUnavailable, match=f"{TOPIC}-0: nothing comes from offset {end} on"):
+        list(reader.read_ranges(ClientSettings.load(broker_431.bootstrap, None), TOPIC, [promised]))

@@ -1,0 +1,54 @@
+"""The boards, and a store in which everything that boards and alerts look at is there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from service.domain.transaction_log import states
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.history import count_detection
+from tests.dashboards.boards import FILES, Json, load
+from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
+from tests.helpers.stores import NOW_MS, Id, client_of, open_id
+
+Series = dict[str, list[dict[str, str]]]
+"""Labels of every series, by the name it has in Prometheus."""
+NOT_OURS: Series = {"up": [{"job": "txnscope", "instance": "a:8080"}]}
+"""Prometheus makes it of every scrape."""
+
+
+@pytest.fixture(params=FILES)
+def board(request: pytest.FixtureRequest) -> Json:
+    return load(request.param)
+
+
+@pytest.fixture(scope="session")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]:
+    cluster = WithPartitions(f"sqlite:///{tmp_path_factory.mktemp('seeded') / 'store.db'}")
+    cluster.read([Id(b"pay"), open_id("ship", 90_000, "orders"), Id(b"stuck", state=states.PREPARE_COMMIT)])
+    cluster.look(stalled_partition(), moving_partition(1))
+    cluster.see(hanging_finding(owner="team-a"))
+    GroupWriter(cluster.engine, cluster.lease).replace(
+        [ObservedGroupOffset("billing", "orders", 0, LSO, 2, False)], NOW_MS
+    )
+    with cluster.engine.begin() as connection:
+        count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="session")
+def series(seeded: WithPartitions) -> Series:
+    """The page of metrics that a service makes of the store."""
+    with client_of(seeded.url) as client:
+        client.get("/api/v1/clusters")
+        text = client.get("/metrics").text
+    found = defaultdict(list, NOT_OURS)
+    for family in parse(text):
+        for sample in family.samples:
+            found[sample.name].append(dict(sample.labels))
+    return dict(found)
