@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from service.processes.backoff import Backoff
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import is_alive, send, with_environment
 from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal
@@ -310,3 +311,14 @@ def test_who_never_worked_is_not_started_again() -> None:
         timeout=LIMIT_S,
     )
     assert ended.returncode == 3
+
+
+def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:
+    backoff = Backoff(0.2, 1.5)
+    assert [backoff.next_s() for _ in range(6)] == [0.2, 0.4, 0.8, 1.5, 1.5, 1.5]
+    backoff.reset()
+    assert backoff.next_s() == 0.2
+
+
+def test_no_pause_is_longer_than_the_longest() -> None:
+    assert Backoff(1.0, 0.1).next_s() == 0.1

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import select
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import Gap, Reject
+from service.domain.transaction_log.facts import Gap, LogBatch, Reject
+from service.domain.transaction_log.states import TOPIC
 from service.store import schema
 from service.store.errors import OutOfSequence
+from service.store.progress import PartitionStart, start_positions
+from service.store.queries import clusters
+from service.store.queries.clusters import StatusRow
+from service.store.queries.pipeline import APPEARS_WITHIN_MS
+from service.views.partitions import judged as judged_partitions
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, entry, everything, read, row, rows, transaction
+from tests.service.store.looks import Watched, described, look
+from tests.service.store.looks import entry as open_entry
 
 TWICE = [*transaction(0, start_ms=1), *transaction(3, start_ms=2)]
 
@@ -145,3 +157,91 @@ def test_a_range_across_the_border_of_counting_is_refused(cluster: Cluster) -> N
     cluster.start({0: 3})
     with pytest.raises(OutOfSequence, match="straddles counted_from 3"):
         cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
+
+
+def test_the_very_first_start_counts_from_the_end_and_reads_from_the_start(cluster: Cluster) -> None:
+    cluster.start({0: 6, 1: 9}, log_start=3)
+    found = cluster.positions()
+    assert [(p.next_offset, p.counted_from) for p in found.values()] == [(3, 6), (3, 9)]
+    with cluster.engine.connect() as connection:
+        assert connection.scalar(select(schema.clusters.c.counted_since_ms)) == NOW_MS
+
+
+def test_a_later_start_keeps_what_is_known_and_counts_new_partitions_whole(cluster: Cluster) -> None:
+    cluster.start({0: 6})
+    cluster.writer.apply(batch([*transaction(0, start_ms=1), *transaction(3, start_ms=2)], read(0, 6)), NOW_MS)
+    starts = [PartitionStart(p, "T", 1, 0, 0, 100) for p in (0, 1)]
+    found = start_positions(cluster.engine, cluster.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS + 99)
+    assert [(p.next_offset, p.counted_from) for p in found.values()] == [(6, 6), (0, 0)]
+    assert found == cluster.positions()
+    with cluster.engine.connect() as connection:
+        assert connection.scalar(select(schema.clusters.c.counted_since_ms)) == NOW_MS
+
+
+def test_a_topic_that_comes_after_the_first_start_counts_whole(cluster: Cluster) -> None:
+    cluster.start({})
+    cluster.start({0: 3})
+    cluster.writer.apply(batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
+    assert counters(cluster.engine, cluster.id)["commits"] == 1
+
+
+def test_what_lies_below_feeds_state_but_no_counter(cluster: Cluster) -> None:
+    old, new = transaction(0, start_ms=1), transaction(3, start_ms=2)
+    cluster.start({0: 5})
+    cluster.writer.apply(batch([*old, *new[:2]], read(0, 5)), NOW_MS)
+    before = row(cluster.engine, cluster.id)
+    assert (before["commits"], before["last_outcome"]) == (0, 2)
+    assert counters(cluster.engine, cluster.id) == {}
+    cluster.writer.apply(batch(new[2:], read(5, 6)), NOW_MS)  # its end lies above: counted
+    assert row(cluster.engine, cluster.id)["commits"] == 1
+    assert counters(cluster.engine, cluster.id) == {"commits": 1}
+
+
+OPEN = NoTransactionLog(TransactionsSeen.OPEN)
+LISTED = NoTransactionLog(TransactionsSeen.LISTED)
+
+
+def nothing_listed(cluster: Cluster, now_ms: int, trouble: Reason | None = None) -> StatusRow:
+    """Stores that the brokers list no log at that time. Returns what is known of the log then."""
+    cluster.writer.apply(LogBatch((), (), (), trouble), now_ms)
+    with cluster.engine.connect() as connection:
+        return clusters.statuses(connection, cluster.id)[SourceName.TRANSACTION_LOG]
+
+
+def unread(cluster: Cluster) -> Reason | None:
+    with cluster.engine.connect() as connection:
+        return judged_partitions.log_unread_reason(connection, cluster.id)
+
+
+def test_no_log_and_no_transaction_is_no_trouble(cluster: Cluster) -> None:
+    assert nothing_listed(cluster, NOW_MS) == (SourceName.TRANSACTION_LOG, NOW_MS, None)
+    assert unread(cluster) is None
+
+
+def test_an_open_transaction_shows_that_there_will_be_no_log(cluster: Cluster) -> None:
+    watched = Watched(cluster)
+    watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
+    early_ms = NOW_MS + APPEARS_WITHIN_MS - 1
+    assert nothing_listed(cluster, early_ms).error is None, "the first transaction has just created it"
+    assert nothing_listed(cluster, early_ms + 1) == (SourceName.TRANSACTION_LOG, early_ms + 1, OPEN)
+    assert unread(cluster) == OPEN
+    watched.see(look(NOW_MS + 60_000, lso=110))
+    assert watched.entries() == []
+    assert nothing_listed(cluster, NOW_MS + 60_000).error == OPEN, "a sign does not end with its transaction"
+
+
+def test_what_coordinators_list_is_kept_too_and_ends_when_the_log_appears(cluster: Cluster) -> None:
+    assert nothing_listed(cluster, NOW_MS, LISTED) == (SourceName.TRANSACTION_LOG, NOW_MS, LISTED)
+    assert nothing_listed(cluster, NOW_MS + 1_000) == (SourceName.TRANSACTION_LOG, NOW_MS + 1_000, LISTED)
+    cluster.start({0: 0})
+    cluster.writer.apply(batch([entry(0, states.ONGOING)], read(0, 1)), NOW_MS + 2_000)
+    with cluster.engine.connect() as connection:
+        assert clusters.statuses(connection, cluster.id)[SourceName.TRANSACTION_LOG].error is None
+    assert unread(cluster) is None
+
+
+def test_a_log_that_was_read_before_is_not_missing(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    watched = Watched(cluster)
+    watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
+    assert nothing_listed(cluster, NOW_MS + 2 * APPEARS_WITHIN_MS).error is None

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from service.domain.partitions.blocked_groups import (
+    NO_GROUPS,
     OFFSETS_TOPIC,
     STALLED_AFTER_MS,
     STOPPED_AFTER_MS,
     AffectedGroup,
+    BlockedGroupIndex,
     GroupOffset,
     GroupRelation,
     IsolationLevel,
@@ -232,3 +234,57 @@ def test_groups_of_many_places_come_in_order() -> None:
 def test_home_of_the_offsets_of_a_group(group: str, partitions: int, expected: int) -> None:
     """As Java itself prints `Math.abs(group.hashCode()) % partitions`."""
     assert offsets_partition(group, partitions) == expected
+
+
+# which transaction a group waits for
+
+
+AT_ORDERS, HOME = ("orders", 0), (OFFSETS_TOPIC, 9)
+PID, OTHER = 7, 8
+
+
+def behind_lso(relation: GroupRelation, group: str) -> AffectedGroup:
+    offset = GroupOffset(group, *AT_ORDERS, 100, 2, False, NOW_MS, NOW_MS)
+    return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, Confidence.CERTAIN, AT_ORDERS, 100, NOW_MS)
+
+
+def pending(
+    group: str, producer_id: int | None, relation: GroupRelation = GroupRelation.UNSTABLE_OFFSETS, partition: int = 0
+) -> AffectedGroup:
+    offset = GroupOffset(group, "orders", partition, 5, 2, True, NOW_MS, NOW_MS, producer_id)
+    return AffectedGroup(offset, None, relation, Confidence.CERTAIN, HOME, 100, NOW_MS)
+
+
+def test_behind_an_lso_a_group_waits_for_whoever_holds_it() -> None:
+    groups = BlockedGroupIndex(
+        [
+            behind_lso(GroupRelation.STOPPED, "b"),
+            behind_lso(GroupRelation.WILL_STOP, "a"),
+            behind_lso(GroupRelation.INACTIVE, "idle"),
+            behind_lso(GroupRelation.STOPPED, "b"),
+        ]
+    )
+    assert (
+        groups.behind(AT_ORDERS)
+        == groups.waiting_for([AT_ORDERS], PID)
+        == groups.waiting_for([AT_ORDERS, HOME], OTHER)
+        == ("a", "b")
+    )
+    assert groups.pending(AT_ORDERS, PID) == ()
+    assert groups.behind(HOME) == NO_GROUPS.behind(AT_ORDERS) == ()
+
+
+def test_a_pending_offset_waits_for_the_transaction_that_has_it() -> None:
+    groups = BlockedGroupIndex([pending("eos", PID), pending("other", OTHER), pending("any", None)])
+    assert groups.behind(HOME) == ("any", "eos", "other")
+    assert groups.waiting_for([HOME], PID) == ("any", "eos")
+    assert groups.waiting_for([HOME], OTHER) == ("any", "other")
+
+
+def test_pending_offsets_of_groups_without_members_block_nobody_yet() -> None:
+    idle, eos = pending("idle", PID, GroupRelation.INACTIVE), pending("eos", PID, partition=3)
+    groups = BlockedGroupIndex([idle, eos])
+    assert groups.waiting_for([HOME], PID) == ("eos",)
+    assert groups.pending(HOME, PID) == (eos, idle)
+    assert (idle.offsets_partition, idle.waits_for_producer_id) == (HOME[1], PID)
+    assert groups.pending(HOME, OTHER) == ()
