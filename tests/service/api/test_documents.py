@@ -22,21 +22,12 @@ from service.api.schemas.transactions import OneTransaction, Transactions
 from service.cli.version import version
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.transaction_log import states
-from service.store import clusters
 from service.store.writers.ledger import LedgerWriter
 from tests.helpers.openapi_document import DOCUMENT, document
-from tests.helpers.partitions import (
-    WithPartitions,
-    entry,
-    hanging_finding,
-    moving_partition,
-    stalled_partition,
-    unanswered_partition,
-)
-from tests.helpers.partitions import read as read_of
-from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, SeededCluster, client_of, mixed_ids, open_id
-from tests.service.store.histories import MINUTE, aborted, committed
-from tests.service.store.logs import batch, read
+from tests.helpers.stores import INT64_MAX, Id, SeededCluster, client_of, open_id
+from tests.service.api.answers import with_everything
+from tests.service.store.histories import MINUTE
+from tests.service.store.logs import read
 
 HOME = "/api/v1/clusters/o%22%3E%3Ci%3E%26"
 SCRIPT = b"<script>alert(1)</script>"
@@ -44,22 +35,7 @@ SCRIPT = b"<script>alert(1)</script>"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', partitions=2)
-    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
-    lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]
-    cluster.writer.apply(batch(lived, read(0, 6, partition=1)), NOW_MS)
-    cluster.read(mixed_ids(60))
-    cluster.read([open_id(SCRIPT, 86_400_000), open_id(b"\x00/?&", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
-    held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
-    cluster.look(
-        stalled_partition(),
-        stalled_partition(1),
-        moving_partition(2),
-        unanswered_partition("no leader", 3),
-        read_of(held),
-        not_covered=3,
-    )
-    cluster.see(hanging_finding(producer_id=INT64_MAX))
+    cluster = with_everything(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', open_id(SCRIPT, 86_400_000))
     markers = Marker("tailed", 0, 0, INT64_MAX - 1, INT64_MAX, 3, 1, True, INT64_MAX)
     volume = Volume("tailed", 0, MINUTE, 3, INT64_MAX, 1, 1, 0)
     tailed = LedgerBatch((TopicRange("tailed", read(0, 3, asked_at_ms=MINUTE)),), (volume,), (markers,))

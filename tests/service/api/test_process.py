@@ -14,23 +14,14 @@ from typing import Any
 
 import pytest
 
-from service.store import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.partitions import (
     LSO,
-    WithPartitions,
-    entry,
-    hanging_finding,
-    moving_partition,
-    stalled_partition,
-    unanswered_partition,
 )
-from tests.helpers.partitions import read as read_of
 from tests.helpers.paths import ROOT
-from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, SeededCluster, mixed_ids, open_id
+from tests.helpers.stores import NOW_MS, Id, SeededCluster, open_id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
-from tests.service.store.histories import MINUTE, aborted, committed
-from tests.service.store.logs import batch, read
+from tests.service.api.answers import with_everything
 
 SERVER = """
 import socket, sys, fastapi.routing, uvicorn
@@ -142,22 +133,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """Of a service over a store that has a little of everything, and no brokers to ask."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", partitions=2)
-    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
-    lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]
-    cluster.writer.apply(batch(lived, read(0, 6, partition=1)), NOW_MS)
-    cluster.read(mixed_ids(60))
-    cluster.read([open_id(b"\x00/?&\xff", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
-    held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
-    cluster.look(
-        stalled_partition(),
-        stalled_partition(1),
-        moving_partition(2),
-        unanswered_partition("no leader", 3),
-        read_of(held),
-        not_covered=3,
-    )
-    cluster.see(hanging_finding(producer_id=INT64_MAX))
+    cluster = with_everything(f"sqlite:///{tmp_path / 'store.db'}", "orders")
     waiting = ObservedGroupOffset("eos", "orders", 0, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     cluster.close()
