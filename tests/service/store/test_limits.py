@@ -16,6 +16,7 @@ from service.domain.reasons.unread import NoBroker, NoLeader
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, Reject, Run
 from service.store import schema
+from service.store.escaped_text import display_id
 from service.store.id_key import id_key
 from service.store.writers.counters import KEPT_RAW_BYTES, KEPT_REJECTS
 from service.wire.columns import Chunk, decode
@@ -32,32 +33,11 @@ from tests.helpers.builders.transaction_log import (
     value,
 )
 from tests.helpers.stores import client_of
+from tests.service.api.answers import get
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, entry, read, row, rows
 
 INT64 = (-(2**63), 2**63 - 1)
-
-
-@pytest.mark.parametrize(
-    ("raw", "display"),
-    [
-        (b"", ""),
-        (b"pay\x00ments", "pay\\u{0}ments"),
-        (b"\xff\xfe", "\\x{ff}\\x{fe}"),
-        (b"\xed\xa0\x80", "\\x{ed}\\x{a0}\\x{80}"),
-        (b"'; DROP TABLE x; --\"%s ? :a", "'; DROP TABLE x; --\"%s ? :a"),
-        ("zürich-\N{SNOWMAN}".encode(), "zürich-\N{SNOWMAN}"),
-        ("right\u202eleft\n".encode(), "right\\u{202e}left\\u{a}"),
-        (b"x" * 32_767, "x" * 32_767),
-    ],
-    ids=["empty", "nul", "not utf-8", "surrogate", "sql", "letters", "controls", "long"],
-)
-def test_any_id_is_kept_as_it_is_and_shown_as_text(cluster: Cluster, raw: bytes, display: str) -> None:
-    cluster.writer.apply(batch([entry(0, states.ONGOING, raw)], read(0, 1)), NOW_MS)
-    cluster.writer.apply(batch([entry(1, states.COMPLETE_COMMIT, raw)], read(1, 2)), NOW_MS)
-    found = row(cluster.engine, cluster.id, id_key(raw))
-    assert (found["display"], found["commits"]) == (display, 1)
-    assert rows(cluster.engine, schema.open_participants, cluster.id) == []
 
 
 def test_a_topic_name_that_kafka_would_refuse_does_not_stop_the_batch(cluster: Cluster) -> None:
@@ -127,6 +107,8 @@ IDS = {
     "surrogate": b"\xed\xa0\x80",
     "quotes": b"'; DROP TABLE x; --\"%s ? :a `$(x)`",
     "empty": b"",
+    "letters": "zürich-\N{SNOWMAN}".encode(),
+    "controls": "right\u202eleft\n".encode(),
     "as long as any": b"x" * 32_767,
     "as long as any, not UTF-8": b"\xfe" * 32_767,
 }
@@ -163,12 +145,6 @@ def apply_all(cluster: Cluster, log: Sequence[bytes], lo: int = 0) -> None:
     cluster.writer.apply(arrived(log, lo), NOW_MS)
 
 
-def get(client: TestClient, path: str) -> Any:
-    response = client.get(path)
-    assert response.status_code == 200, response.text[:500]
-    return response.json()
-
-
 def raw_of(item: dict[str, Any]) -> bytes:
     encoded_id = item["transactional_id_b64"]
     if encoded_id is None:
@@ -198,6 +174,7 @@ def test_any_id_is_stored_and_served(cluster: Cluster, url: str, raw: bytes) -> 
         assert {raw_of(item) for item in get(client, f"{PATH}/transactions")["items"]} == {raw, b"other"}
         one, timeline, rates = served(client, raw)
         assert (raw_of(one), one["state"]) == (raw, "Ongoing")
+        assert row(cluster.engine, cluster.id, id_key(raw))["display"] == display_id(raw)
         reported = [(item["type"], item.get("offset"), item.get("to_state")) for item in timeline]
         assert reported == [
             ("folded", None, None),

@@ -114,22 +114,22 @@ def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -
     engine.dispose()
 
 
-def test_a_store_of_a_newer_version_is_called_newer_and_is_left_as_it_is(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    ("revision", "says"),
+    [
+        pytest.param("9999", "it is newer than this version", id="newer"),
+        pytest.param("0016", "from before the first release, .* give --store a new one", id="from before 0.1.0"),
+    ],
+)
+def test_a_store_of_another_version_is_refused_and_left_as_it_is(engine: Engine, revision: str, says: str) -> None:
     with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StoreError, match=r"^store .* has the tables of revision 9999: it is newer than this version"):
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+    with pytest.raises(StoreError, match=rf"^store .* has the tables of revision {revision}.*{says}"):
         upgrade(engine)
     with engine.connect() as connection:
-        assert current(connection) == "9999"
-
-
-def test_a_store_from_before_the_first_release_is_refused_with_the_remedy(engine: Engine) -> None:
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0016'")
-    with pytest.raises(StoreError, match=r"revision 0016, from before the first release, .* give --store a new one"):
-        upgrade(engine)
-    with engine.connect() as connection, pytest.raises(StoreError, match="from before the first release"):
-        SchemaCheck(engine).check(connection)
+        assert current(connection) == revision
+        with pytest.raises(StoreError, match=says):
+            SchemaCheck(engine).check(connection)
 
 
 def test_an_upgrade_to_the_next_version_keeps_what_there_is(engine: Engine, next_version: Callable[[], str]) -> None:

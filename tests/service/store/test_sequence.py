@@ -9,7 +9,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import Gap, LogBatch, Reject
+from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
 from service.domain.transaction_log.states import TOPIC
 from service.store import schema
 from service.store.errors import OutOfSequence
@@ -39,29 +39,25 @@ def test_a_batch_applied_twice_counts_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lo", "hi"),
-    [(3, 9), (5, 6 + 1), (7, 9), (7, 7), (6, 5)],
-    ids=["overlap", "overlap by one", "hole", "ahead", "negative"],
+    ("span", "says"),
+    [
+        pytest.param(read(3, 9, generation=2), r"partition 0: range 3-9 .* next_offset 6", id="overlap"),
+        pytest.param(read(5, 7, generation=2), r"partition 0: range 5-7 .* next_offset 6", id="overlap by one"),
+        pytest.param(read(7, 9, generation=2), r"partition 0: range 7-9 .* next_offset 6", id="hole"),
+        pytest.param(read(7, 7, generation=2), r"partition 0: range 7-7 .* next_offset 6", id="ahead"),
+        pytest.param(read(6, 5, generation=2), r"partition 0: range 6-5 .* next_offset 6", id="negative"),
+        pytest.param(read(6, 6, generation=2, topic_id="U"), "another log", id="another topic, same generation"),
+        pytest.param(read(6, 7, generation=1), "generation 1", id="an older generation"),
+        pytest.param(read(20, 23, generation=2, gap=Gap(9, 20, "retention")), "gap 9-20", id="a gap further on"),
+    ],
 )
-def test_what_does_not_follow_is_refused_and_changes_nothing(cluster: Cluster, lo: int, hi: int) -> None:
-    cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
+def test_what_does_not_follow_is_refused_and_changes_nothing(cluster: Cluster, span: RangeRead, says: str) -> None:
+    cluster.writer.apply(batch(TWICE, read(0, 6, generation=2)), NOW_MS)
     before = everything(cluster.engine, cluster.id)
     fine = batch(transaction(0, b"other", start_ms=9), read(0, 3, partition=1))
-    with pytest.raises(OutOfSequence, match=rf"partition 0: range {lo}-{hi} .* next_offset 6"):
-        cluster.writer.apply(batch([], read(lo, hi), fine), NOW_MS)
+    with pytest.raises(OutOfSequence, match=says):
+        cluster.writer.apply(batch([], span, fine), NOW_MS)
     assert everything(cluster.engine, cluster.id) == before
-
-
-def test_another_topic_under_the_same_generation_is_refused(cluster: Cluster) -> None:
-    cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
-    with pytest.raises(OutOfSequence, match="another log"):
-        cluster.writer.apply(batch([], read(6, 6, topic_id="U")), NOW_MS)
-
-
-def test_an_older_generation_is_refused(cluster: Cluster) -> None:
-    cluster.writer.apply(batch([], read(0, 6, generation=2)), NOW_MS)
-    with pytest.raises(OutOfSequence, match="generation 1"):
-        cluster.writer.apply(batch([], read(6, 7, generation=1)), NOW_MS)
 
 
 def test_a_partition_twice_or_records_without_a_range_are_refused(cluster: Cluster) -> None:
@@ -103,12 +99,6 @@ def test_retention_passing_us_leaves_a_gap_and_reading_goes_on(cluster: Cluster)
     assert (gap["from_offset"], gap["to_offset"], gap["reason"], gap["seen_at_ms"]) == (6, 20, "retention", NOW_MS)
     assert cluster.positions()[0].next_offset == 23
     assert row(cluster.engine, cluster.id)["commits"] == 3
-
-
-def test_a_gap_that_does_not_begin_where_we_stand_is_refused(cluster: Cluster) -> None:
-    cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
-    with pytest.raises(OutOfSequence, match="gap 9-20"):
-        cluster.writer.apply(batch([], read(20, 23, gap=Gap(9, 20, "retention"))), NOW_MS)
 
 
 def test_a_recreated_topic_expires_what_was_there_and_keeps_its_counts(cluster: Cluster) -> None:

@@ -67,18 +67,14 @@ def test_commits_are_folded_between_transitions(cluster: Cluster) -> None:
 
 
 def test_a_minutes_commits_stand_at_the_time_of_the_last(cluster: Cluster) -> None:
-    cluster.start({0: 0})
-    log = [*committed(0, minutes_ago(2) + 1_000), *aborted(3, minutes_ago(2) + 2_000)]
-    log += committed(6, minutes_ago(2) + 3_000)
-    apply(cluster, log)
+    at_ms = minutes_ago(2)
+    apply(cluster, [*committed(0, at_ms + 1_000), *aborted(3, at_ms + 2_000), *committed(6, at_ms + 3_000)])
     assert shown(walk(cluster.engine, cluster.id)) == ["2 commits", 5, 4]
 
 
 def test_a_commit_with_a_row_of_its_own_is_not_counted_again(cluster: Cluster) -> None:
-    cluster.start({0: 0})
     log = [*committed(0, minutes_ago(2) + 1_000), *committed(3, minutes_ago(2) + 30_000, markers_ms=5_000)]
-    log += [*committed(6, minutes_ago(2) + 40_000), *committed(9, minutes_ago(1), markers_ms=2_000)]
-    apply(cluster, log)
+    apply(cluster, [*log, *committed(6, minutes_ago(2) + 40_000), *committed(9, minutes_ago(1), markers_ms=2_000)])
     assert shown(walk(cluster.engine, cluster.id)) == [11, 10, "2 commits", 5, 4]
 
 

@@ -16,9 +16,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from deploy.demo.child_process import ROOT
-from service.store.engine import open_engine, open_reader
+from service.store.engine import open_reader
 from service.store.errors import StoreDamaged, StoreUnavailable
-from tests.helpers.migrated import migrated
 from tests.helpers.postgres import Postgres, PostgresError, find_programs
 from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until_equal
@@ -40,13 +39,6 @@ def server() -> Iterator[Postgres]:
 def url(server: Postgres) -> Iterator[str]:
     with server.database() as url:
         yield url
-
-
-@pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    engine = migrated(open_engine(url))
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -169,6 +161,9 @@ def test_damage_is_named_with_the_remedy(engine: Engine, code: str) -> None:
     says = f"DO $$ BEGIN RAISE EXCEPTION 'invalid page' USING ERRCODE = '{code}'; END $$"
     with pytest.raises(StoreDamaged, match=r"invalid page.*restore a backup"), engine.begin() as connection:
         connection.exec_driver_sql(says)
+
+
+# the server itself, as tests have it
 
 
 A_TEST_RUN = """
