@@ -62,7 +62,7 @@ _PATCH = np.dtype([("register", "<u4"), ("zeros", "V13"), ("wake", "<u4")])
 _WAKE: Final = _wake()
 
 
-def wrong(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]) -> Bools:
+def has_wrong_checksum(data: Bytes, start: Ints, size: Ints, crc: npt.NDArray[np.uint32]) -> Bools:
     """Returns True for each batch with a CRC-32C other than `crc`. The batches lie back to back in `data`."""
     bad = np.zeros(len(start), np.bool_)
     first = 0

@@ -202,7 +202,7 @@ def _block(data: bytes, view: Bytes, start: Ints, stop: Ints, chunk: Ints) -> _F
     control = (attributes & batches.CONTROL) != 0
     bad: Bools = (header["magic"] != batches.MAGIC) | (delta < 0) | (count < 0) | (base < 0) | (base > _HIGHEST_BASE)
     bad |= ((attributes & batches.CODEC_MASK) != 0) & ~control
-    bad |= batches.wrong(view, start, stop - start, header["crc"].astype(np.uint32))
+    bad |= batches.has_wrong_checksum(view, start, stop - start, header["crc"].astype(np.uint32))
 
     bad |= (count == 0) & (stop - start > batches.HEADER_SIZE) & ~control
     count[control | bad] = 0

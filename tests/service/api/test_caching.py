@@ -1,14 +1,23 @@
-"""ETags: a client that has the answer learns so, and never left with an old `as_of` for long."""
+"""ETags of answers, and answers that are kept: many readers cost one rendering, and none is older than the store."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fastapi import Request, Response
 
+from service.api.http.answers import KEPT_MS, Answers
 from service.domain.transaction_log import states
+from service.store.engine import DataVersions, open_reader
+from service.store.errors import StoreUnavailable
+from tests.helpers.brokers import free_port
 from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id, SeededCluster, client_of, open_id
+from tests.helpers.waiting import LIMIT_S
 
 CLUSTER = "/api/v1/clusters/orders"
 PATHS = [
@@ -83,3 +92,128 @@ def test_every_query_has_its_own_tag(cluster: SeededCluster) -> None:
     with client_of(cluster.url) as client:
         tags = {client.get(f"{CLUSTER}/transactions?{query}").headers["etag"] for query in ("", "prefix=x")}
     assert len(tags) == 2
+
+
+CLIENTS = 50
+
+
+class Service:
+    """Answers with the number of times that it was asked to render."""
+
+    def __init__(self, url: str) -> None:
+        self.renderings = 0
+        self.now_ms = NOW_MS
+        self.status = 200
+        self.while_rendering: Callable[[], None] = lambda: None
+        self.engine = open_reader(url)
+        self._answers = Answers(DataVersions(self.engine), lambda: self.now_ms)
+
+    def get(self, *queries: str) -> list[str]:
+        """Asks with all queries at once."""
+
+        async def ask() -> list[str]:
+            return await asyncio.gather(*(self.ask(query) for query in queries))
+
+        return asyncio.run(ask())
+
+    async def ask(self, query: str) -> str:
+        answer = await self._answers.answer(_request(query), self._render)
+        return bytes(answer.body).decode()
+
+    async def _render(self, _: Request) -> Response:
+        self.renderings += 1
+        body = str(self.renderings)
+        await asyncio.to_thread(self.while_rendering)
+        return Response(body, self.status)
+
+
+def _request(query: str) -> Request:
+    return Request({"type": "http", "path": "/page", "query_string": query.encode(), "headers": []})
+
+
+@pytest.fixture
+def service(cluster: SeededCluster) -> Iterator[Service]:
+    service = Service(cluster.url)
+    yield service
+    service.engine.dispose()
+
+
+def test_many_who_ask_at_once_cost_one_rendering(service: Service) -> None:
+    assert set(service.get(*[""] * CLIENTS)) == {"1"}
+
+
+def test_who_asks_after_a_change_of_the_store_sees_it(service: Service, cluster: SeededCluster) -> None:
+    seen = []
+    for number in range(5):
+        seen += service.get("")
+        cluster.read([Id(b"%d" % number)])
+    assert seen == ["1", "2", "3", "4", "5"]
+
+
+def test_who_asks_while_an_answer_is_made_shares_the_next_one(service: Service, cluster: SeededCluster) -> None:
+    """The one that is being made is from before the change that they may know of."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def stand() -> None:
+        begun.set()
+        may_end.wait(LIMIT_S)
+
+    async def ask() -> list[str]:
+        first = asyncio.create_task(service.ask(""))
+        await asyncio.to_thread(begun.wait, LIMIT_S)
+        cluster.read([Id(b"b")])
+        others = [asyncio.create_task(service.ask("")) for _ in range(CLIENTS)]
+        await asyncio.sleep(0)
+        may_end.set()
+        return [await one for one in (first, *others)]
+
+    service.while_rendering = stand
+    assert asyncio.run(ask()) == ["1", *["2"] * CLIENTS]
+
+
+def test_a_failure_is_everybodys_who_waited_for_it(service: Service) -> None:
+    """A store that does not answer is not asked by one after the other."""
+
+    def fail() -> None:
+        raise StoreUnavailable("away")
+
+    async def ask() -> list[object]:
+        return await asyncio.gather(*(service.ask("") for _ in range(CLIENTS)), return_exceptions=True)
+
+    service.while_rendering = fail
+    assert {type(answer) for answer in asyncio.run(ask())} == {StoreUnavailable}
+    assert service.renderings == 1
+    service.while_rendering = lambda: None
+    assert service.get("") == ["2"]
+
+
+def test_ages_in_an_answer_are_a_second_old_at_most(service: Service) -> None:
+    for passed, expected in ((0, "1"), (KEPT_MS - 1, "1"), (1, "2"), (-1, "3")):
+        service.now_ms += passed
+        assert service.get("") == [expected]
+
+
+def test_another_question_is_answered_for_itself(service: Service) -> None:
+    one, two, none, again = service.get("a=1", "a=2", "", "a=1")
+    assert again == one
+    assert {one, two, none} == {"1", "2", "3"}
+
+
+def test_what_went_wrong_is_not_kept(service: Service) -> None:
+    service.status = 500
+    assert [*service.get(""), *service.get("")] == ["1", "2"]
+
+
+def test_nothing_is_kept_while_the_store_does_not_answer() -> None:
+    service = Service(f"postgresql://127.0.0.1:{free_port()}/nobody")
+    assert [*service.get(""), *service.get("")] == ["1", "2"]
+
+
+def test_pages_and_answers_show_the_next_batch_at_once(cluster: SeededCluster) -> None:
+    with client_of(cluster.url) as client:
+        for path in ("/clusters/orders/transactions", "/api/v1/clusters/orders/transactions"):
+            for number in range(3):
+                added = f"{path.partition('/')[0]}{path.count('/')}-{number}"
+                assert added not in client.get(path).text
+                cluster.read([Id(added.encode())])
+                assert added in client.get(path).text

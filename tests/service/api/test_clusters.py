@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,16 +11,12 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
 from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store import clusters
-from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of, open_id
+from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW, NOW_MS, Id, SeededCluster, open_id
+from tests.service.api.answers import get
+
+CLUSTER = "/api/v1/clusters/orders"
 
 pytestmark = pytest.mark.cluster(partitions=2)
-
-
-def get(cluster: SeededCluster, path: str = "/api/v1/clusters/orders") -> Any:
-    with client_of(cluster.url) as client:
-        response = client.get(path)
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 def test_a_store_without_clusters_has_an_empty_list(cluster: SeededCluster, tmp_path: Path) -> None:
@@ -39,7 +34,7 @@ def test_clusters_are_listed_by_name_and_as_one_is_alone(cluster: SeededCluster)
     other.read([Id(b"b")], now_ms=NOW_MS + 7_000)
     listed = get(cluster, "/api/v1/clusters")
     assert [item["cluster"] for item in listed["items"]] == ["analytics", "orders"]
-    assert listed["items"][1] == get(cluster)
+    assert listed["items"][1] == get(cluster, CLUSTER)
     assert listed["as_of"] == "2026-09-21T14:13:57.123Z", "the newest of the clusters'"
     other.close()
 
@@ -47,7 +42,7 @@ def test_clusters_are_listed_by_name_and_as_one_is_alone(cluster: SeededCluster)
 def test_states_are_counted_without_the_expired(cluster: SeededCluster) -> None:
     cluster.read(Id(b"%d" % state, state) for state in states.NAMES)
     cluster.read([open_id("late", 1)], partition=1)
-    body = get(cluster)
+    body = get(cluster, CLUSTER)
     assert body["states"] == {
         "Empty": 1,
         "Ongoing": 2,
@@ -64,7 +59,7 @@ def test_totals_and_rates_over_the_last_whole_minutes(cluster: SeededCluster) ->
     cluster.read([Id(b"old", commits=1_000)], now_ms=NOW_MS - 400_000)
     cluster.read([Id(b"a", commits=60, aborts=30)], now_ms=NOW_MS - 60_000)
     cluster.read([Id(b"b", commits=5)], now_ms=NOW_MS)  # in the minute that is not over
-    body = get(cluster)
+    body = get(cluster, CLUSTER)
     assert body["totals"] == {
         "counted_since": "2026-09-21T14:03:50.123Z",
         "commits": 1_065,
@@ -77,9 +72,9 @@ def test_rates_begin_where_counting_began(tmp_path: Path) -> None:
     begun_ms = NOW_MS - 70_000  # 19.877 s before the minute
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", started_ms=begun_ms)
     cluster.read([Id(b"a", commits=199)], now_ms=begun_ms)
-    assert get(cluster)["rates"]["window_ms"] == 0
+    assert get(cluster, CLUSTER)["rates"]["window_ms"] == 0
     cluster.read(now_ms=NOW_MS)
-    rates = get(cluster)["rates"]
+    rates = get(cluster, CLUSTER)["rates"]
     cluster.close()
     assert rates == {"window_ms": 19_877, "commits_per_s": 10.012, "aborts_per_s": 0.0}
 
@@ -87,7 +82,7 @@ def test_rates_begin_where_counting_began(tmp_path: Path) -> None:
 def test_a_source_tells_how_far_it_has_read(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a"), Id(b"b")], behind=5)
     cluster.read([Id(b"c")], partition=1)
-    (source,) = get(cluster)["sources"]
+    (source,) = get(cluster, CLUSTER)["sources"]
     assert source == {
         "source": "transaction_state",
         "position": 3,
@@ -106,7 +101,7 @@ def test_a_source_tells_how_far_it_has_read(cluster: SeededCluster) -> None:
         "stalled_why": None,
     }
     cluster.read([Id(b"a")] * 0, behind=0)
-    (source,) = get(cluster)["sources"]
+    (source,) = get(cluster, CLUSTER)["sources"]
     assert source["caught_up"]
     assert source["coverage"] == {"watched": 2, "judged": 2, "unknown": 0, "why": None}
 
@@ -114,7 +109,7 @@ def test_a_source_tells_how_far_it_has_read(cluster: SeededCluster) -> None:
 def test_a_source_in_trouble_says_so_and_its_as_of_stands_still(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a")])
     cluster.writer.report_trouble(ErrorText("no broker answers: broker-1:9092"))
-    body = get(cluster)
+    body = get(cluster, CLUSTER)
     (source,) = body["sources"]
     assert (source["as_of"], source["error"]) == (NOW, "no broker answers: broker-1:9092")
     assert body["unknown"][0] == {
@@ -128,7 +123,7 @@ def test_a_source_in_trouble_says_so_and_its_as_of_stands_still(cluster: SeededC
 def test_a_source_that_never_succeeded_has_no_as_of(tmp_path: Path) -> None:
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", partitions=0)
     cluster.writer.report_trouble(ErrorText("topic __transaction_state does not exist (yet)"))
-    body = get(cluster)
+    body = get(cluster, CLUSTER)
     cluster.close()
     (source,) = body["sources"]
     assert (source["as_of"], source["caught_up"]) == (None, False)
@@ -140,7 +135,7 @@ def test_unknown_names_gaps_of_a_day_and_undecodable_ids(cluster: SeededCluster)
     cluster.read([Id(b"a")], gap=Gap(0, 10, "retention"), now_ms=NOW_MS - 2 * 86_400_000)
     cluster.read([Id(b"b")], gap=Gap(11, 20, "retention"), now_ms=NOW_MS - 3_600_000)
     cluster.read([Id(b"c", states.UNKNOWN), Id(b"d", states.UNKNOWN)])
-    unknown = get(cluster)["unknown"]
+    unknown = get(cluster, CLUSTER)["unknown"]
     assert unknown[:2] == [
         {
             "kind": "offsets",
@@ -158,13 +153,13 @@ def test_unknown_names_gaps_of_a_day_and_undecodable_ids(cluster: SeededCluster)
 
 
 def test_configs_say_where_they_come_from(cluster: SeededCluster) -> None:
-    body = get(cluster)
+    body = get(cluster, CLUSTER)
     assert {name: config["source"] for name, config in body["configs"].items()} == dict.fromkeys(
         CONFIG_DEFAULTS, "assumed"
     )
     assert body["unknown"][-1]["grant"] == "DESCRIBE_CONFIGS on the cluster"
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
-    body = get(cluster)
+    body = get(cluster, CLUSTER)
     assert body["brokers"] == [{"id": 1, "host": "broker-1", "port": 9092, "release": "4.3"}]
     assert body["features"] == {"transaction.version": 2}
     assert body["configs"]["transactional.id.expiration.ms"] == {"value": "3600000", "source": "broker"}
@@ -172,7 +167,7 @@ def test_configs_say_where_they_come_from(cluster: SeededCluster) -> None:
 
 def test_coordinators_have_one_row_a_partition(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a"), open_id("b", 5_000), Id(b"gone", states.EXPIRED)], behind=4)
-    body = get(cluster, "/api/v1/clusters/orders/coordinators")
+    body = get(cluster, f"{CLUSTER}/coordinators")
     assert body["as_of"] == NOW
     assert body["next_cursor"] is None
     assert body["items"] == [
@@ -205,7 +200,7 @@ def test_coordinators_have_one_row_a_partition(cluster: SeededCluster) -> None:
 
 def test_numbers_no_double_can_hold_are_spelt_out(cluster: SeededCluster) -> None:
     cluster.read(behind=INT64_MAX)
-    (source,) = get(cluster)["sources"]
+    (source,) = get(cluster, CLUSTER)["sources"]
     assert source["end"] == INT64_MAX
     assert source["end_str"] == source["lag_str"] == "9223372036854775807"
     assert "position_str" not in source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,22 +19,15 @@ from service.api.schemas.history import ProducerOwners, Timeline, TransactionRat
 from service.api.schemas.partitions import Markers, OnePartition, Partitions
 from service.api.schemas.shape import Shape
 from service.api.schemas.transactions import OneTransaction, Transactions
+from service.cli.version import version
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.transaction_log import states
-from service.store import clusters
 from service.store.writers.partitions import LedgerWriter
-from tests.helpers.partitions import (
-    WithPartitions,
-    entry,
-    hanging_finding,
-    moving_partition,
-    stalled_partition,
-    unanswered_partition,
-)
-from tests.helpers.partitions import read as read_of
-from tests.helpers.stores import DESCRIPTION, INT64_MAX, NOW_MS, Id, client_of, mixed_ids, open_id
-from tests.service.store.histories import MINUTE, aborted, committed
-from tests.service.store.logs import batch, read
+from tests.helpers.openapi_document import DOCUMENT, document
+from tests.helpers.stores import INT64_MAX, Id, SeededCluster, client_of, open_id
+from tests.service.api.answers import with_everything
+from tests.service.store.histories import MINUTE
+from tests.service.store.logs import read
 
 HOME = "/api/v1/clusters/o%22%3E%3Ci%3E%26"
 SCRIPT = b"<script>alert(1)</script>"
@@ -41,22 +35,7 @@ SCRIPT = b"<script>alert(1)</script>"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', partitions=2)
-    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
-    lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]
-    cluster.writer.apply(batch(lived, read(0, 6, partition=1)), NOW_MS)
-    cluster.read(mixed_ids(60))
-    cluster.read([open_id(SCRIPT, 86_400_000), open_id(b"\x00/?&", 80_000_000), Id(b"wide", producer_id=INT64_MAX)])
-    held = entry(INT64_MAX, records=5, bytes=500, last_timestamp_ms=INT64_MAX)
-    cluster.look(
-        stalled_partition(),
-        stalled_partition(1),
-        moving_partition(2),
-        unanswered_partition("no leader", 3),
-        read_of(held),
-        not_covered=3,
-    )
-    cluster.see(hanging_finding(producer_id=INT64_MAX))
+    cluster = with_everything(f"sqlite:///{tmp_path / 'store.db'}", 'o"><i>&', open_id(SCRIPT, 86_400_000))
     markers = Marker("tailed", 0, 0, INT64_MAX - 1, INT64_MAX, 3, 1, True, INT64_MAX)
     volume = Volume("tailed", 0, MINUTE, 3, INT64_MAX, 1, 1, 0)
     tailed = LedgerBatch((TopicRange("tailed", read(0, 3, asked_at_ms=MINUTE)),), (volume,), (markers,))
@@ -217,3 +196,86 @@ def test_requests_are_counted_by_route(client: TestClient) -> None:
     page = client.get("/metrics").text
     (line,) = [line for line in page.splitlines() if '/clusters/{cluster}"' in line and 'status="404"' in line]
     assert line.endswith(" 1.0")
+
+
+def test_the_document_is_as_the_routes_say() -> None:
+    assert DOCUMENT.read_text("utf-8") == document(), "make it anew: python -m tests.helpers.openapi_document"
+
+
+def test_the_service_answers_it(tmp_path: Path) -> None:
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+    with client_of(cluster.url) as client:
+        served = client.get("/openapi.json").json()
+    cluster.close()
+    served["info"]["version"] = version()
+    assert served == json.loads(DOCUMENT.read_text("utf-8"))
+
+
+def test_what_may_be_left_out_cannot_be_null() -> None:
+    """Of a parameter, `null` would be a word of four letters."""
+    paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
+    parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
+    assert {one["name"] for one in parameters if not one.get("required")} > {"min_age", "lagging", "last-event-id"}
+    assert not [one for one in parameters if "null" in str(one["schema"])]
+
+
+@pytest.mark.parametrize("path", ["partitions?lagging", "groups?blocked"])
+def test_truths_are_true_and_false_as_the_document_says(tmp_path: Path, path: str) -> None:
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+    with client_of(cluster.url) as client:
+        answers = {
+            text: client.get(f"/api/v1/clusters/orders/{path}={text}") for text in ("true", "false", "yes", "1", "")
+        }
+    cluster.close()
+    assert {text: answer.status_code for text, answer in answers.items()} == {
+        "true": 200,
+        "false": 200,
+        "yes": 422,
+        "1": 422,
+        "": 422,
+    }
+    (error,) = answers["yes"].json()["errors"]
+    assert error["message"].endswith("neither true nor false")
+
+
+CLUSTER = "/api/v1/clusters/orders"
+NAMES = {"cluster": "orders", "producer_id": "7", "finding": "none", "topic": "t", "partition": "0", "offset": "0"}
+STREAMS = ("/api/v1/events",)
+"""GET does not end; what HEAD does is tried over sockets, in test_api_process."""
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[TestClient]:
+    cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([Id(b"a")])
+    with client_of(cluster.url) as orders:
+        yield orders
+    cluster.close()
+
+
+def test_every_route_answers_head_with_the_headers_of_get(orders: TestClient) -> None:
+    paths = [path.format(**NAMES) for path in orders.get("/openapi.json").json()["paths"] if path not in STREAMS]
+    assert {"/-/healthy", f"{CLUSTER}/transactions"} <= set(paths)
+    for path in [*paths, "/", "/openapi.json", "/static/icon.svg", f"{CLUSTER}/transaction?id=a", "/nothing"]:
+        got, headed = orders.get(path), orders.head(path)
+        assert headed.status_code == got.status_code, path
+        moving = {"content-length"} if path == "/metrics" else set()
+        assert {k: v for k, v in headed.headers.items() if k not in moving} == {
+            k: v for k, v in got.headers.items() if k not in moving
+        }, path
+        assert headed.content == b""
+
+
+def test_a_known_etag_is_304_also_to_head(orders: TestClient) -> None:
+    etag = orders.head(CLUSTER).headers["etag"]
+    assert orders.head(CLUSTER, headers={"If-None-Match": etag}).status_code == 304
+
+
+def test_heads_are_counted_as_such_and_not_described(orders: TestClient) -> None:
+    orders.head("/-/healthy")
+    orders.head("/wp-admin/setup.php")
+    page = orders.get("/metrics").text
+    assert 'http_requests_total{method="HEAD",route="/-/healthy",status="200"} 1.0\n' in page
+    assert 'http_requests_total{method="HEAD",route="(none)",status="404"} 1.0\n' in page
+    for path in orders.get("/openapi.json").json()["paths"].values():
+        assert "head" not in path

@@ -82,8 +82,6 @@ BAD_INPUT = [
     bad(f"{ONE}/timeline?id=nope", "no transactional id 'nope'", "urn:txnscope:no-such-transactional-id", 404),
     bad(f"{ONE}/rates?id_b64=_w", r"no transactional id '\x{ff}'", "urn:txnscope:no-such-transactional-id", 404),
     bad(f"{ONE}/timeline", "exactly one of id and id_b64"),
-    bad(f"{ONE}/timeline?id=id-1&limit=201", "limit: Input should be less than or equal to 200"),
-    bad(f"{ONE}/timeline?id=id-1&cursor=nonsense", "not one that this API gave out", CURSOR, 400),
     bad(f"{ONE}/timeline?id=id-1&order=asc", "'order'; there are: cursor, id, id_b64, limit", UNKNOWN),
     bad(f"{ONE}/rates?id=id-1&window=8d", "window: at most 7d, '8d' is longer"),
     bad(f"{ONE}/rates?id=id-1&window=169h", "window: at most 7d"),
@@ -94,15 +92,11 @@ BAD_INPUT = [
     bad(f"{CLUSTER}/producers/7?epoch=1", "'epoch'; there are: cursor, limit", UNKNOWN),
     bad(f"{CLUSTER}/producers/7", "no transactional id with producer id 7", "urn:txnscope:no-such-producer-id", 404),
     bad(f"{CLUSTER}/expiring?within=soon", "'soon' is no duration"),
-    bad(f"{CLUSTER}/expiring?limit=0", "limit: Input should be greater than or equal to 1"),
     bad(f"{CLUSTER}/expiring?state=Empty", "'state'; there are: cursor, limit, within", UNKNOWN),
-    bad(f"{CLUSTER}/expiring?cursor=", "not one that this API gave out", CURSOR, 400),
     bad(f"{LIST}?state=ongoing", "Input should be 'Empty', 'Ongoing'"),
     bad(f"{LIST}?state=", "Input should be 'Empty', 'Ongoing'"),
     bad(f"{LIST}?sort=size", "'age', 'transactional_id' or 'last_updated'"),
     bad(f"{LIST}?limit=0", "limit: Input should be greater than or equal to 1"),
-    bad(f"{LIST}?limit=201", "limit: Input should be less than or equal to 200"),
-    bad(f"{LIST}?limit=many", "limit: Input should be a valid integer"),
     bad(f"{LIST}?limit=5&limit=6", "given more than once: limit"),
     bad(f"{LIST}?min_age=5", "'5' is no duration like 90s, 15m, 24h or 7d"),
     bad(f"{LIST}?min_age=-5m", "'-5m' is no duration"),
@@ -114,9 +108,7 @@ BAD_INPUT = [
     bad(f"{LIST}?producer_id=9223372036854775808", "producer_id: Input should be less than"),
     bad(f"{LIST}?topic={'t' * 250}", "topic: String should have at most 249 characters"),
     bad(f"{LIST}?q={'q' * 1001}", "q: String should have at most 1000 characters"),
-    bad(f"{LIST}?cursor=", "not one that this API gave out", CURSOR, 400),
     bad(f"{LIST}?cursor=nonsense", "not one that this API gave out", CURSOR, 400),
-    bad(f"{LIST}?cursor=%F0%9F%98%80", "not one that this API gave out", CURSOR, 400),
     bad(f"{LIST}?cursor={encode_bytes(bytes(30))}", "other filters or another sort", CURSOR, 400),
 ]
 
@@ -159,14 +151,6 @@ def test_a_cursor_serves_only_the_cluster_it_came_from(client: TestClient, store
     refused = client.get(f"/api/v1/clusters/other/transactions?limit=1&cursor={cursor}")
     other.close()
     assert refused.status_code == 400
-
-
-def test_a_changed_cursor_is_refused_or_harmless(client: TestClient) -> None:
-    cursor = client.get(f"{LIST}?limit=1").json()["next_cursor"]
-    for position in range(len(cursor)):
-        for letter in "A_9":
-            changed = cursor[:position] + letter + cursor[position + 1 :]
-            assert client.get(f"{LIST}?limit=1&cursor={changed}").status_code in (200, 400)
 
 
 @pytest.mark.parametrize("path", EVERY_READER)

@@ -20,6 +20,7 @@ from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.stores import client_of, open_id
 from tests.helpers.terminal import Ask, command_line, service_of
+from tests.service.api.answers import get
 from tests.service.web.page_text import PageText
 
 API: Final = "/api/v1/clusters/orders"
@@ -56,12 +57,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     yield cluster.url
     cluster.close()
-
-
-def get(client: TestClient, path: str) -> Any:
-    response = client.get(path)
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 def everything(client: TestClient, path: str) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from service.domain.source_state import SourceName
 from service.store.writers.partitions import LedgerWriter
 from tests.helpers.reasons import denied
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, Id, SeededCluster, client_of
+from tests.service.api.answers import get, items
 from tests.service.store.logs import read as span
 
 CLUSTER = "/api/v1/clusters/orders"
@@ -43,13 +43,6 @@ pytestmark = pytest.mark.cluster(of=Tailing)
 
 def marker(offset: int, producer_id: int = PID, *, is_commit: bool = True, at_ms: int = NOW_MS - 50_000) -> Marker:
     return Marker("pay", 0, 0, offset, producer_id, 3, 5, is_commit, at_ms)
-
-
-def get(cluster: SeededCluster, path: str, status: int = 200) -> Any:
-    with client_of(cluster.url) as client:
-        response = client.get(path)
-    assert response.status_code == status, response.text
-    return response.json()
 
 
 def test_markers_newest_first_with_who_had_the_producer_id(cluster: Tailing) -> None:
@@ -90,11 +83,8 @@ def test_markers_newest_first_with_who_had_the_producer_id(cluster: Tailing) -> 
 
 def test_pages_of_markers(cluster: Tailing) -> None:
     cluster.tail(*(marker(n) for n in range(7)))
-    page = get(cluster, f"{PATH}/markers?limit=3")
-    found = page["items"]
-    while page["next_cursor"] is not None:
-        page = get(cluster, f"{PATH}/markers?limit=3&cursor={page['next_cursor']}")
-        found += page["items"]
+    with client_of(cluster.url) as client:
+        found = items(client, f"{PATH}/markers?limit=3")
     assert [one["offset"] for one in found] == [6, 5, 4, 3, 2, 1, 0]
 
 

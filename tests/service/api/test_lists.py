@@ -23,6 +23,7 @@ from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, WithPartitions, entry, hanging_finding, stalled_partition
 from tests.helpers.partitions import read as read_of
 from tests.helpers.stores import NOW, NOW_MS, SeededCluster
+from tests.service.api.answers import get, pages
 from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch, read
 
@@ -79,12 +80,6 @@ def address(path: str, *queries: str) -> str:
     return f"{path.format(**PLACES)}?{'&'.join(filter(None, (query, *queries)))}"
 
 
-def get(client: TestClient, path: str, *queries: str) -> Any:
-    response = client.get(address(path, *queries))
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
 def test_the_lists_of_the_contract_are_found() -> None:
     names = {path.rpartition("/")[2] for path in LISTS}
     assert names >= {"clusters", "transactions", "timeline", "rates", "{producer_id}", "partitions", "hanging"}
@@ -98,7 +93,7 @@ def test_what_is_called_a_list_is_one() -> None:
 
 @pytest.mark.parametrize("path", LISTS)
 def test_a_list_has_one_shape(client: TestClient, path: str) -> None:
-    body = get(client, path)
+    body = get(client, address(path))
     assert body.keys() >= {"items", "next_cursor", "as_of"}
     assert (body["next_cursor"], body["as_of"]) == (None, NOW)
     assert len(body["items"]) > 1, "the store of this test has too few items for the list"
@@ -107,19 +102,14 @@ def test_a_list_has_one_shape(client: TestClient, path: str) -> None:
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize("path", LISTS)
 def test_following_the_cursor_tells_the_whole_list(client: TestClient, path: str, limit: int) -> None:
-    whole = get(client, path, "limit=200")["items"]
-    page = get(client, path, f"limit={limit}")
-    found = list(page["items"])
-    while page["next_cursor"] is not None:
-        assert len(page["items"]) == limit, "only the last page may be short"
-        page = get(client, path, f"limit={limit}", f"cursor={page['next_cursor']}")
-        found += page["items"]
-    assert found == whole
+    *full, last = [page["items"] for page in pages(client, address(path, f"limit={limit}"))]
+    assert all(len(page) == limit for page in full), "only the last page may be short"
+    assert [item for page in (*full, last) for item in page] == get(client, address(path, "limit=200"))["items"]
 
 
 @pytest.mark.parametrize("path", LISTS)
 def test_limits_have_the_bounds_of_the_contract(client: TestClient, path: str) -> None:
-    assert get(client, path, "limit=1")["items"] == get(client, path)["items"][:1]
+    assert get(client, address(path, "limit=1"))["items"] == get(client, address(path))["items"][:1]
     (limit,) = (field for field in LISTS[path].dependant.query_params if field.alias == "limit")
     assert limit.field_info.default == 50
     for text, words in (("0", "greater than or equal to 1"), ("201", "less than or equal to 200"), ("x", "integer")):
@@ -139,7 +129,7 @@ def test_a_cursor_that_is_none_is_refused(client: TestClient, path: str, cursor:
 
 
 def test_a_cursor_serves_only_the_list_that_gave_it(client: TestClient) -> None:
-    cursors = {path: get(client, path, "limit=1")["next_cursor"] for path in LISTS}
+    cursors = {path: get(client, address(path, "limit=1"))["next_cursor"] for path in LISTS}
     for path, other in pairwise([*LISTS, next(iter(LISTS))]):
         refused = client.get(address(other, f"cursor={cursors[path]}"))
         assert (refused.status_code, refused.json()["type"]) == (400, "urn:txnscope:bad-cursor"), (path, other)
@@ -147,11 +137,11 @@ def test_a_cursor_serves_only_the_list_that_gave_it(client: TestClient) -> None:
 
 @pytest.mark.parametrize("path", LISTS)
 def test_a_changed_cursor_is_refused_or_harmless(client: TestClient, path: str) -> None:
-    cursor = get(client, path, "limit=1")["next_cursor"]
+    cursor = get(client, address(path, "limit=1"))["next_cursor"]
     for position in range(len(cursor)):
-        for letter in "A_9":
+        for limit, letter in enumerate("A_9", 1):  # a cursor is good for any limit
             changed = cursor[:position] + letter + cursor[position + 1 :]
-            assert client.get(address(path, "limit=1", f"cursor={changed}")).status_code in (200, 400)
+            assert client.get(address(path, f"limit={limit}", f"cursor={changed}")).status_code in (200, 400)
 
 
 @pytest.mark.parametrize("path", LISTS)

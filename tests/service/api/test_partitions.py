@@ -28,24 +28,19 @@ from tests.helpers.partitions import (
     unanswered_partition,
 )
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
+from tests.service.api.answers import get, pages
 
 CLUSTER = "/api/v1/clusters/orders"
 PATH = f"{CLUSTER}/partitions"
+ONE = f"{PATH}/orders/0"
 SINCE = "2026-09-21T14:13:30.123Z"
-
-
-def get(cluster: WithPartitions, path: str = f"{PATH}/orders/0") -> Any:
-    with client_of(cluster.url) as client:
-        response = client.get(path)
-    assert response.status_code == 200, response.text
-    return response.json()
 
 
 def test_a_partition_says_all_that_is_promised(cluster: WithPartitions) -> None:
     cluster.read([owner(b"pay\xff")])
     cluster.look(stalled_partition(), read(entry(records=9, bytes=900), is_whole=True, lag_bytes=1_000))
     cluster.look(at_ms=NOW_MS + 1_000)
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert one.pop("as_of") == one["observed_at"] == "2026-09-21T14:13:51.123Z"
     (listed,) = get(cluster, PATH)["items"]
     assert listed == one
@@ -105,7 +100,7 @@ def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
     now_ms = NOW_MS + (40_000 if relation == "overdue" else 0)
     cluster.read([id_], now_ms=now_ms)
     cluster.look(read(entry(), at_ms=now_ms), at_ms=now_ms)
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert one["blocker"]["relation"] == relation
     assert one["blocker"]["transactional_id"] == "a"
     assert one["judged"]  # what is being looked at again is no gap yet
@@ -118,14 +113,14 @@ def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: With
     for at_ms in (SINCE_MS + 2_000, SINCE_MS + 12_000):
         cluster.look(stalled_partition(), read(entry(), at_ms=at_ms))
     cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
-    assert get(cluster)["blocker"]["relation"] == "adopted"
+    assert get(cluster, ONE)["blocker"]["relation"] == "adopted"
 
 
 def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(), read(entry()))
     cluster.see(hanging_finding(name=None, confirmed=False))
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert (one["blocker"]["relation"], one["blocker"]["transactional_id"], one["blocker"]["href"]) == (
         "unknown",
         None,
@@ -134,17 +129,17 @@ def test_what_nobody_owns_is_unknown_until_it_is_confirmed_and_says_why(cluster:
     assert "no owner of its producer id is known" in one["blocker"]["why"]
     assert one["why"].startswith(f"producer id {PID}: ")
     cluster.see(hanging_finding(name=None))
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert (one["blocker"]["relation"], one["blocker"]["why"], one["judged"]) == ("hanging", None, True)
     cluster.see(now_ms=NOW_MS + 1)
-    assert get(cluster)["blocker"]["relation"] == "unknown", "a resolved finding says nothing"
+    assert get(cluster, ONE)["blocker"]["relation"] == "unknown", "a resolved finding says nothing"
 
 
 def test_a_finding_of_another_start_says_nothing(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(), read(entry(), entry(8, LSO + 3)))
     cluster.see(hanging_finding(producer_id=8))
-    assert [one["relation"] for one in get(cluster)["open_transactions"]] == ["unknown", "unknown"]
+    assert [one["relation"] for one in get(cluster, ONE)["open_transactions"]] == ["unknown", "unknown"]
 
 
 def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> None:
@@ -152,7 +147,7 @@ def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> No
     cluster.read([owner(b"gone", state=states.EXPIRED, topics=(), producer_id=-1)])
     cluster.look(stalled_partition(), read(entry()))
     cluster.see(hanging_finding(name=b"gone"))
-    one = get(cluster)["blocker"]
+    one = get(cluster, ONE)["blocker"]
     assert (one["transactional_id"], one["relation"]) == ("gone", "hanging")
 
 
@@ -160,7 +155,7 @@ def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPart
     """DescribeProducers says that it is closed, and the LSO stands."""
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
     cluster.look(stalled_partition(), read())
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert one["blocker"] is None
     (closed,) = one["open_transactions"]
     assert (closed["relation"], closed["transactional_id"], closed["start_offset"]) == ("unreplicated_marker", "a", LSO)
@@ -185,7 +180,7 @@ def test_who_is_not_sure_names_no_blocker(
 ) -> None:
     cluster.read([owner(b"a")])
     cluster.look(look, shown)
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert one["blocker"] is None
     assert [each["relation"] for each in one["open_transactions"]] == ["open"]
 
@@ -193,7 +188,7 @@ def test_who_is_not_sure_names_no_blocker(
 def test_all_that_is_open_is_told_by_offset(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(b"b", producer_id=8)])
     cluster.look(stalled_partition(), read(entry(), entry(9, LSO + 5), entry(8, LSO + 2, last_timestamp_ms=-1)))
-    one = get(cluster)
+    one = get(cluster, ONE)
     reported = [
         (each["transactional_id"], each["start_offset"], each["blocking_now"]) for each in one["open_transactions"]
     ]
@@ -208,16 +203,16 @@ def test_a_number_that_is_no_time_of_a_write_is_shown_as_it_is(cluster: WithPart
     """Brokers that keep no timestamps report others in their place: the time since their start, seconds."""
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), read(entry(last_timestamp_ms=number)))
-    (one,) = get(cluster)["open_transactions"]
+    (one,) = get(cluster, ONE)["open_transactions"]
     assert (one["last_write_at"], one["last_write_raw_ms"]) == (None, number)
 
 
 def test_what_has_just_begun_to_stand_is_no_gap(cluster: WithPartitions) -> None:
     cluster.read()
     cluster.look(stalled_partition(stalled_since_ms=NOW_MS - 2_900))
-    assert get(cluster)["judged"]
+    assert get(cluster, ONE)["judged"]
     cluster.look(at_ms=NOW_MS + 100)
-    assert get(cluster)["why"] == "its open transactions have not been read yet"
+    assert get(cluster, ONE)["why"] == "its open transactions have not been read yet"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +224,7 @@ def test_without_describe_producers_all_has_to_be_read(cluster: WithPartitions, 
     cluster.look(
         stalled_partition(), read(entry(), described=False, is_whole=whole, why="no permission on topic orders")
     )
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert (one["judged"], one["why"]) == (why is None, why)
     assert one["blocker"]["relation"] == "open"
 
@@ -238,7 +233,7 @@ def test_a_partition_that_does_not_answer_keeps_what_it_told(cluster: WithPartit
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), moving_partition(1), read(entry()))
     cluster.look(unanswered_partition("no leader", at_ms=NOW_MS + 60_000), at_ms=NOW_MS + 60_000)
-    one = get(cluster)
+    one = get(cluster, ONE)
     assert (one["judged"], one["why"], one["leader"]) == (False, "no leader", None)
     assert (one["observed_at"], one["last_stable_offset"]) == (NOW, LSO)
     assert one["as_of"] == "2026-09-21T14:14:50.123Z"
@@ -247,7 +242,7 @@ def test_a_partition_that_does_not_answer_keeps_what_it_told(cluster: WithPartit
 
 def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
     cluster.look(unanswered_partition("no leader"))
-    one = get(cluster)
+    one = get(cluster, ONE)
     numbers = ("log_start_offset", "last_stable_offset", "high_watermark", "lso_lag_records", "leader", "leader_epoch")
     assert {one[name] for name in (*numbers, "lso_stalled_since", "observed_at")} == {None}
 
@@ -261,13 +256,13 @@ def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
     GroupWriter(cluster.engine, cluster.lease).replace(
         [*waiting, ObservedGroupOffset("x", "orders", 0, END, 1, False)], NOW_MS
     )
-    assert get(cluster)["blocked_groups"] == ["a", "b"]
+    assert get(cluster, ONE)["blocked_groups"] == ["a", "b"]
     assert get(cluster, f"{PATH}/orders/1")["blocked_groups"] == []
 
 
 def test_wide_offsets_are_spelt_out(cluster: WithPartitions) -> None:
     cluster.look(moving_partition(high_watermark=INT64_MAX, last_stable_offset=INT64_MAX))
-    assert get(cluster)["high_watermark_str"] == str(INT64_MAX)
+    assert get(cluster, ONE)["high_watermark_str"] == str(INT64_MAX)
 
 
 def test_filters_and_pages(cluster: WithPartitions) -> None:
@@ -278,15 +273,9 @@ def test_filters_and_pages(cluster: WithPartitions) -> None:
     with client_of(cluster.url) as client:
 
         def names(query: str) -> list[str]:
-            found: list[str] = []
-            cursor = ""
-            while True:
-                page = client.get(f"{PATH}?{query}{cursor}").json()
-                found += [f"{one['topic']}-{one['partition']}" for one in page["items"]]
-                if page["next_cursor"] is None:
-                    return found
-                assert len(page["items"]) == 4
-                cursor = f"&cursor={page['next_cursor']}"
+            *full, last = [page["items"] for page in pages(client, f"{PATH}?{query}")]
+            assert all(len(page) == 4 for page in full)
+            return [f"{one['topic']}-{one['partition']}" for page in (*full, last) for one in page]
 
         every = [f"a-{n}" for n in range(5)] + [f"orders-{n}" for n in range(25)]
         lagging = [f"orders-{n}" for n in range(25) if n % 3]
@@ -339,8 +328,8 @@ def test_hanging_are_the_confirmed_ones_that_are_open(cluster: WithPartitions) -
     here = [hanging_finding(n, blocked_groups=("g",), decision="none", bootstrap="b:9092") for n in range(3)]
     cluster.see(*here, hanging_finding(3, confirmed=False), hanging_finding(4))
     cluster.see(*here, hanging_finding(3, confirmed=False), now_ms=NOW_MS + 1)
-    page = get(cluster, f"{CLUSTER}/hanging?limit=2")
-    rest = get(cluster, f"{CLUSTER}/hanging?limit=2&cursor={page['next_cursor']}")
+    with client_of(cluster.url) as client:
+        page, rest = pages(client, f"{CLUSTER}/hanging?limit=2")
     items = page["items"] + rest["items"]
     assert sorted(one["subject"]["partition"] for one in items) == [0, 1, 2]
     assert page["as_of"] == NOW
@@ -404,7 +393,7 @@ def test_a_cluster_whose_partitions_all_answer_knows_all_of_them(cluster: WithPa
 def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())], behind=3)
     cluster.look(stalled_partition(), read(entry()))
-    assert get(cluster)["why"] == f"producer id {PID}: the transaction log is not read to its end"
+    assert get(cluster, ONE)["why"] == f"producer id {PID}: the transaction log is not read to its end"
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 0
 
 

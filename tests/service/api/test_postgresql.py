@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -26,6 +25,7 @@ from tests.helpers.partitions import (
 )
 from tests.helpers.postgres import Postgres
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, SeededCluster, client_of, mixed_ids, open_id
+from tests.service.api.answers import pages
 
 API = "/api/v1/clusters"
 LIST = f"{API}/orders/transactions"
@@ -100,14 +100,6 @@ def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
         yield urls
 
 
-def walked(client: TestClient) -> list[Any]:
-    """All pages of the list."""
-    pages = [client.get(f"{LIST}?limit=90").json()]
-    while pages[-1]["next_cursor"] is not None:
-        pages.append(client.get(f"{LIST}?limit=90&cursor={pages[-1]['next_cursor']}").json())
-    return pages
-
-
 def samples(client: TestClient) -> list[str]:
     """Of the metrics, those that tell of the store's contents."""
     page = client.get("/metrics").text
@@ -120,7 +112,7 @@ def test_every_answer_is_the_same(both: tuple[str, str]) -> None:
             expected, found = sqlite.get(path), postgresql.get(path)
             assert expected.status_code < 500
             assert (found.status_code, found.text) == (expected.status_code, expected.text), path
-        assert walked(postgresql) == walked(sqlite)
+        assert pages(postgresql, f"{LIST}?limit=90") == pages(sqlite, f"{LIST}?limit=90")
         assert samples(postgresql) == samples(sqlite) != []
 
 

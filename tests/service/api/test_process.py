@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +14,14 @@ from typing import Any
 
 import pytest
 
+from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from tests.helpers.partitions import (
+    LSO,
+)
 from tests.helpers.paths import ROOT
-from tests.helpers.stores import Id, SeededCluster, open_id
+from tests.helpers.stores import NOW_MS, Id, SeededCluster, open_id
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
+from tests.service.api.answers import with_everything
 
 SERVER = """
 import socket, sys, fastapi.routing, uvicorn
@@ -119,3 +125,39 @@ def test_many_readers_at_once_are_all_answered(port: int) -> None:
     for connection in connections:
         connection.close()
     assert statuses == {200}
+
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Of a service over a store that has a little of everything, and no brokers to ask."""
+    cluster = with_everything(f"sqlite:///{tmp_path / 'store.db'}", "orders")
+    waiting = ObservedGroupOffset("eos", "orders", 0, LSO, 2, False)
+    GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
+    cluster.close()
+    command = [sys.executable, "-c", SERVER, cluster.url]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+            process.wait(LIMIT_S)
+
+
+def test_it_finds_nothing(address: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
+    result = subprocess.run(
+        [*command, f"{address}/openapi.json", "--wait-for-schema", "120", "--no-color"],
+        cwd=tmp_path,  # what it remembers of former runs goes with the directory
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    asked = re.search(r"([\d,]+) generated", result.stdout)
+    assert asked, result.stdout[-2000:]
+    assert int(asked[1].replace(",", "")) > 300, "it asked for little"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -27,6 +26,7 @@ from tests.helpers.stores import (
     mixed_ids,
     open_id,
 )
+from tests.service.api.answers import get, items
 
 LIST = "/api/v1/clusters/orders/transactions"
 ONE = "/api/v1/clusters/orders/transaction"
@@ -47,23 +47,16 @@ NASTY = [
 ]
 
 
-def get(client: TestClient, path: str) -> Any:
-    response = client.get(path)
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-def names(client: TestClient, query: str) -> list[str]:
-    return [item["transactional_id"] for item in get(client, f"{LIST}?{query}")["items"]]
+def names(of: TestClient | SeededCluster, query: str) -> list[str]:
+    return [item["transactional_id"] for item in get(of, f"{LIST}?{query}")["items"]]
 
 
 def test_a_row_tells_everything_of_an_open_transaction(cluster: SeededCluster) -> None:
     cluster.read([Id(b"pay", commits=2, aborts=1)])
     pay = open_id("pay", 5_000, "orders", "ledger", timeout_ms=30_000, producer_id=77, previous_producer_id=76)
     cluster.read([pay])
-    with client_of(cluster.url) as client:
-        body = get(client, f"{ONE}?id=pay")
-        listed = get(client, LIST)
+    body = get(cluster, f"{ONE}?id=pay")
+    listed = get(cluster, LIST)
     assert list(body.items()) == [
         ("transactional_id", "pay"),
         ("state", "Ongoing"),
@@ -120,15 +113,13 @@ def test_outcome_and_expiry_follow_the_state(
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # ids expire after an hour
     topics = (Participants("t", (0,)),) if state in states.OPEN else ()
     cluster.read([Id(b"x", state, aborts=state == states.COMPLETE_ABORT, topics=topics)])
-    with client_of(cluster.url) as client:
-        body = get(client, f"{ONE}?id=x")
+    body = get(cluster, f"{ONE}?id=x")
     assert (body["last_outcome"], body["expires_at"], body["times_out_at"]) == (outcome, expires_at, None)
 
 
 def test_a_two_phase_transaction_never_times_out(cluster: SeededCluster) -> None:
     cluster.read([open_id("2pc", 5_000, timeout_ms=TWO_PHASE_TIMEOUT_MS)])
-    with client_of(cluster.url) as client:
-        assert get(client, f"{ONE}?id=2pc")["times_out_at"] is None
+    assert get(cluster, f"{ONE}?id=2pc")["times_out_at"] is None
 
 
 def test_an_expired_id_is_listed_only_when_asked_for_and_stays_readable(cluster: SeededCluster) -> None:
@@ -179,22 +170,14 @@ def test_filters_and_sorts(cluster: SeededCluster, query: str, expected: list[st
             Id(b"b-idle", states.EMPTY, producer_id=42, last_update_ms=NOW_MS - 55_000),
         ]
     )
-    with client_of(cluster.url) as client:
-        assert names(client, query) == expected
+    assert names(cluster, query) == expected
 
 
 @pytest.mark.parametrize("sort", ["age", "transactional_id", "last_updated"])
 def test_following_the_cursor_finds_every_id_once(cluster: SeededCluster, sort: str) -> None:
     cluster.read(mixed_ids())
-    found: list[str] = []
     with client_of(cluster.url) as client:
-        query = f"{LIST}?sort={sort}&limit=37"
-        body = get(client, query)
-        while True:
-            found += [item["transactional_id"] for item in body["items"]]
-            if body["next_cursor"] is None:
-                break
-            body = get(client, f"{query}&cursor={body['next_cursor']}")
+        found = [item["transactional_id"] for item in items(client, f"{LIST}?sort={sort}&limit=37")]
     live = [one for one in mixed_ids() if one.state != states.EXPIRED]
     assert len(found) == len(live)
     assert set(found) == {one.id.decode() for one in live}
@@ -202,9 +185,8 @@ def test_following_the_cursor_finds_every_id_once(cluster: SeededCluster, sort: 
 
 def test_a_full_last_page_has_no_cursor(cluster: SeededCluster) -> None:
     cluster.read(Id(b"%d" % number) for number in range(10))
-    with client_of(cluster.url) as client:
-        assert get(client, f"{LIST}?limit=10")["next_cursor"] is None
-        assert len(get(client, f"{LIST}?limit=9")["next_cursor"]) > 0
+    assert get(cluster, f"{LIST}?limit=10")["next_cursor"] is None
+    assert len(get(cluster, f"{LIST}?limit=9")["next_cursor"]) > 0
 
 
 @pytest.mark.parametrize("raw", NASTY, ids=lambda raw: repr(raw[:12]))
@@ -233,9 +215,8 @@ def test_an_id_may_hold_anything(cluster: SeededCluster, raw: bytes) -> None:
 def test_numbers_that_are_no_times_are_shown_beside_null(cluster: SeededCluster, number: int) -> None:
     wide = abs(number) > 2**53
     cluster.read([Id(b"x", states.ONGOING, start_ms=number, last_update_ms=number, producer_id=INT64_MAX)])
-    with client_of(cluster.url) as client:
-        body = get(client, f"{ONE}?id=x")
-        assert names(client, "min_age=0s") == []
+    body = get(cluster, f"{ONE}?id=x")
+    assert names(cluster, "min_age=0s") == []
     for name in ("started", "last_updated"):
         assert body[f"{name}_at"] is None
         assert body[f"{name}_raw_ms"] == number
@@ -248,8 +229,7 @@ def test_numbers_that_are_no_times_are_shown_beside_null(cluster: SeededCluster,
 
 def test_what_kafka_says_is_not_there_is_null_alone(cluster: SeededCluster) -> None:
     cluster.read([Id(b"x", states.EMPTY, start_ms=-1, last_update_ms=-1)])
-    with client_of(cluster.url) as client:
-        body = get(client, f"{ONE}?id=x")
+    body = get(cluster, f"{ONE}?id=x")
     assert (body["started_at"], body["last_updated_at"], body["expires_at"]) == (None, None, None)
     assert not [key for key in body if key.endswith("_raw_ms")]
 
@@ -268,6 +248,5 @@ def test_a_record_left_behind_has_no_timeout_but_its_hash_coordinator(tmp_path: 
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
     cluster.read([open_id("exp-a", 5_000, "orders", producer_id=7)])
     cluster.close()
-    with client_of(cluster.url) as client:
-        left = get(client, f"{ONE}?id=exp-a")
+    left = get(cluster, f"{ONE}?id=exp-a")
     assert (left["state"], left["times_out_at"], left["coordinator"]["partition"]) == ("Ongoing", None, 1)

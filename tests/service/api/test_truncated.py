@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from service.domain.findings.kinds import Kind
 from service.store.writers.findings import FindingWriter
 from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition
 from tests.helpers.stores import client_of
-from tests.helpers.terminal import Ask, command_line, service_of
+from tests.helpers.terminal import Ask
 
 LEFT_OUT = {Kind.HANGING: 50, Kind.OVERDUE: 9_500}
 
@@ -29,12 +28,6 @@ def stored(cluster: WithPartitions) -> None:
 
 
 pytestmark = pytest.mark.cluster(stored=stored)
-
-
-@pytest.fixture
-def ask(cluster: WithPartitions, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
-    with service_of(cluster.url) as url:
-        yield command_line(url, capsys)
 
 
 def leave_out(cluster: WithPartitions) -> None:

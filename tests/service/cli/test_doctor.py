@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
-from service.cli.doctor.examination import Wish, principal_of
+from service.cli.doctor.examination import Wish, principal_of, read_records
+from service.domain.releases import may_skip_markers, release_of
 from service.kafka.settings import ClientSettings
+from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, WITH_TV2
+from tests.helpers.compatibility_document import DOCUMENT, document
 
 LOGIN = (
     'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="scope" password="p";'
@@ -61,3 +64,26 @@ def test_what_cannot_begin_is_one_line(line: str, code: int, names: str, capsys:
     output = capsys.readouterr()
     assert (output.out, output.err.count("\n")) == ("", 1)
     assert names in output.err
+
+
+def test_the_document_is_what_the_records_show() -> None:
+    made = document(read_records())
+    assert DOCUMENT.read_text("utf-8") == made, "make it anew: python -m tests.helpers.compatibility_document"
+
+
+def test_every_version_has_a_record_newest_first() -> None:
+    assert [one.version for one in read_records()] == [*reversed(EVERY_VERSION)]
+
+
+def test_versions_do_what_is_claimed_of_them() -> None:
+    records = read_records()
+    assert {one.version for one in records if one.skips_markers} == set(SKIPS_THE_LOST)
+    assert {one.version for one in records if one.abilities["new_epoch_per_transaction"]} == set(WITH_TV2)
+
+
+def test_a_broker_is_taken_for_the_release_that_it_is() -> None:
+    """Brokers report no release, only levels of `metadata.version`: all that is claimed of a release hangs on them."""
+    for one in read_records():
+        newest, _ = one.features["metadata.version"]
+        assert release_of(newest) == one.release
+        assert may_skip_markers([newest]) == one.skips_markers

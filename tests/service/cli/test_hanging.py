@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from service.app import create_app
 from service.domain.findings.finding import Subject
 from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
 from service.domain.reasons.unread import NoBroker
@@ -33,29 +29,21 @@ from tests.helpers.partitions import (
 )
 from tests.helpers.paths import ROOT
 from tests.helpers.stores import NOW_MS
-
-Ask = Callable[..., tuple[int, str, str]]
+from tests.helpers.terminal import Ask, service_of
 
 
 @pytest.fixture
 def ask(cluster: WithPartitions, tmp_path: Path) -> Iterator[Ask]:
     """`txnscope …` in a process of its own, against a service of the cluster's store: exit code, stdout, stderr."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(cluster.url, "1.2.3"), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
     ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")} | {"PYTHONPATH": str(ROOT)}
+    with service_of(cluster.url) as url:
 
-    def run(name: str, *arguments: str) -> tuple[int, str, str]:
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        command = [sys.executable, "-m", "service.cli", name, "--url", url, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True)
-        return done.returncode, done.stdout, done.stderr
+        def run(name: str, *arguments: str) -> tuple[int, str, str]:
+            command = [sys.executable, "-m", "service.cli", name, "--url", url, *arguments]
+            done = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True)
+            return done.returncode, done.stdout, done.stderr
 
-    yield run
-    server.should_exit = True
-    thread.join()
-    listening.close()
+        yield run
 
 
 def now_ms() -> int:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.store import clusters
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.stores import DESCRIPTION, NOW_MS
-from tests.helpers.terminal import Ask, command_line, service_of
+from tests.helpers.terminal import Ask
 from tests.service.store.histories import MINUTE, aborted, committed
 from tests.service.store.logs import batch, entry, read
-
-
-@pytest.fixture
-def ask(cluster: WithFindings, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
-    with service_of(cluster.url) as url:
-        yield command_line(url, capsys)
 
 
 def test_an_id_says_in_words_why_it_was_aborted(cluster: WithFindings, ask: Ask) -> None:

@@ -43,20 +43,6 @@ def test_a_source_stalls_from_a_millisecond_later_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lease", "stall"),
-    [
-        (HELD, Stall(Cause.NO_PROGRESS, OLD)),
-        (LAPSED, Stall(Cause.LOST, OLD, unread_since_ms=OLD + 200)),
-        (RELEASED, Stall(Cause.STOPPED, OLD, unread_since_ms=OLD + 200)),
-        (LeaseState(NOW, released=True), Stall(Cause.STOPPED, OLD, unread_since_ms=NOW)),
-        (None, Stall(Cause.NO_APPLICATION, OLD)),
-    ],
-)
-def test_without_an_error_the_lease_says_why(lease: LeaseState | None, stall: Stall) -> None:
-    assert stall_of(OLD, None, lease, NOW) == stall
-
-
-@pytest.mark.parametrize(
     ("unrenewed_ms", "cause"),
     [(LEASE_LAPSES_AFTER_MS, Cause.NO_PROGRESS), (LEASE_LAPSES_AFTER_MS + 1, Cause.LOST)],
 )
@@ -67,34 +53,37 @@ def test_a_lease_is_held_until_another_may_take_it(unrenewed_ms: int, cause: Cau
 
 
 @pytest.mark.parametrize(
-    ("lease", "unread_since_ms"), [(HELD, None), (LAPSED, OLD + 200), (RELEASED, OLD + 200), (None, None)]
-)
-def test_an_error_is_the_reason_and_a_missing_reader_is_named_beside_it(
-    lease: LeaseState | None, unread_since_ms: int | None
-) -> None:
-    assert stall_of(OLD, ERROR, lease, NOW) == Stall(Cause.FAILING, OLD, ERROR, unread_since_ms)
-
-
-@pytest.mark.parametrize(
-    ("error", "lease", "stall"),
+    ("as_of_ms", "error", "lease", "stall"),
     [
-        (None, HELD, Stall(Cause.NOT_YET, None)),
-        (ERROR, HELD, Stall(Cause.FAILING, None, ERROR)),
-        (None, LAPSED, Stall(Cause.LOST, None, unread_since_ms=OLD + 200)),
-        (None, RELEASED, Stall(Cause.STOPPED, None, unread_since_ms=OLD + 200)),
-        (None, None, Stall(Cause.NO_APPLICATION, None)),
+        # without an error the lease has the cause
+        (OLD, None, HELD, Stall(Cause.NO_PROGRESS, OLD)),
+        (OLD, None, LAPSED, Stall(Cause.LOST, OLD, unread_since_ms=OLD + 200)),
+        (OLD, None, RELEASED, Stall(Cause.STOPPED, OLD, unread_since_ms=OLD + 200)),
+        (OLD, None, LeaseState(NOW, released=True), Stall(Cause.STOPPED, OLD, unread_since_ms=NOW)),
+        (OLD, None, None, Stall(Cause.NO_APPLICATION, OLD)),
+        # an error is the reason, and a missing reader is named beside it
+        (OLD, ERROR, HELD, Stall(Cause.FAILING, OLD, ERROR)),
+        (OLD, ERROR, LAPSED, Stall(Cause.FAILING, OLD, ERROR, OLD + 200)),
+        (OLD, ERROR, RELEASED, Stall(Cause.FAILING, OLD, ERROR, OLD + 200)),
+        (OLD, ERROR, None, Stall(Cause.FAILING, OLD, ERROR)),
+        # a source that was never read has no beginning
+        (None, None, HELD, Stall(Cause.NOT_YET, None)),
+        (None, ERROR, HELD, Stall(Cause.FAILING, None, ERROR)),
+        (None, None, LAPSED, Stall(Cause.LOST, None, unread_since_ms=OLD + 200)),
+        (None, None, RELEASED, Stall(Cause.STOPPED, None, unread_since_ms=OLD + 200)),
+        (None, None, None, Stall(Cause.NO_APPLICATION, None)),
+        # a lease in the future is held; the last sign of a reader is its read where the renewal was before
+        (OLD, None, LeaseState(NOW + 60_000, released=False), Stall(Cause.NO_PROGRESS, OLD)),
+        (OLD, None, LeaseState(OLD - 60_000, released=False), Stall(Cause.LOST, OLD, unread_since_ms=OLD)),
+        # a success in the future is no beginning of a stall
+        (NOW + 3_600_000, None, LAPSED, Stall(Cause.LOST, None, unread_since_ms=OLD + 200)),
+        (NOW + 3_600_000, ERROR, HELD, Stall(Cause.FAILING, None, ERROR)),
     ],
 )
-def test_a_source_that_was_never_read_has_no_beginning(
-    error: Reason | None, lease: LeaseState | None, stall: Stall
+def test_a_stall_has_its_cause_and_its_beginning(
+    as_of_ms: int | None, error: Reason | None, lease: LeaseState | None, stall: Stall
 ) -> None:
-    assert stall_of(None, error, lease, NOW) == stall
-
-
-def test_a_read_after_the_last_renewal_is_the_last_sign_of_the_reader() -> None:
-    """Another part of the application stood still, so the lease was not renewed."""
-    stall = stall_of(OLD, None, LeaseState(OLD - 60_000, released=False), NOW)
-    assert stall == Stall(Cause.LOST, OLD, unread_since_ms=OLD)
+    assert stall_of(as_of_ms, error, lease, NOW) == stall
 
 
 def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
@@ -105,19 +94,9 @@ def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
     assert stall_of(as_of_ms, None, lease, NOW) == Stall(Cause.NO_PROGRESS, as_of_ms)
 
 
-def test_a_renewal_in_the_future_is_a_lease_that_is_held() -> None:
-    assert stall_of(OLD, None, LeaseState(NOW + 60_000, released=False), NOW) == Stall(Cause.NO_PROGRESS, OLD)
-
-
 @pytest.mark.parametrize(("ahead_ms", "stalls"), [(STALLED_AFTER_MS, False), (STALLED_AFTER_MS + 1, True)])
 def test_a_clock_that_was_set_back_makes_all_that_is_read_pass_for_old(ahead_ms: int, stalls: bool) -> None:
     """The lease is renewed by the same clock: the success was not yet, and no later one is taken for news."""
     lease = LeaseState(NOW, released=False)
     expected = Stall(Cause.CLOCK_SET_BACK, None, until_ms=NOW + ahead_ms) if stalls else None
     assert stall_of(NOW + ahead_ms, None, lease, NOW) == expected
-
-
-def test_a_success_in_the_future_is_no_beginning_of_a_stall() -> None:
-    future_ms = NOW + 3_600_000
-    assert stall_of(future_ms, None, LAPSED, NOW) == Stall(Cause.LOST, None, unread_since_ms=OLD + 200)
-    assert stall_of(future_ms, ERROR, HELD, NOW) == Stall(Cause.FAILING, None, ERROR)

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from kafka.protocol.metadata import MetadataRequest
 
 from deploy.demo.broker import Broker
+from service.domain.releases import release_of
 from service.domain.transaction_log.states import ONGOING
-from service.kafka import errors
+from service.kafka import cluster, errors
 from service.kafka.client import KafkaClient
-from service.kafka.cluster import TopicLayout, all_topics
+from service.kafka.cluster import Leader, TopicLayout, all_topics
 from service.kafka.ends import Ends, EndsWatcher
-from service.kafka.errors import KafkaUnavailable
+from service.kafka.errors import KafkaFailure, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
+from service.kafka.group_descriptions import describe_groups
+from service.kafka.groups import committed
 from service.kafka.markers import write_marker
 from service.kafka.offsets import offset_at_time
 from service.kafka.producers import AT_ONCE, Producers, describe_owners, describe_producers
+from service.kafka.settings import ClientSettings
 from service.kafka.transactions import ListedId, list_transactions
-from tests.helpers.waiting import ANSWER_S, wait_until, wait_until_equal
+from service.processes.working_time import heard_by
+from tests.conftest import MakeBroker
+from tests.helpers.acls import BrokerWithAcls, topic
+from tests.helpers.brokers import connect
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 from tests.integration.producers import open_producer, transact
 from tests.service.kafka.asking import new_topic, open_transaction
 
@@ -159,3 +170,88 @@ def test_all_topics_with_their_ids_and_leaders(broker: Broker, client: KafkaClie
     found = all_topics(client, NODE)
     assert found.layouts["told"] == layout
     assert (found.denied, found.brokers) == ({}, (NODE,))
+
+
+def test_each_broker_tells_its_release(broker: Broker) -> None:
+    with connect(broker.bootstrap) as client:
+        reported = cluster.describe(client)
+        assert cluster.broker_ids(client) == [1]
+    (one,) = reported["brokers"]
+    assert (one["id"], one["port"]) == (1, broker.port)
+    assert release_of(one["newest_metadata_version"]) == broker.version.rpartition(".")[0]
+    assert reported["features"]["metadata.version"] <= one["newest_metadata_version"]
+    assert {config["source"] for config in reported["configs"].values()} == {"broker"}
+
+
+TIMEOUT_MS = 3_500
+REQUEST = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+
+
+def one(client: KafkaClient, node: int) -> None:
+    with pytest.raises(KafkaUnavailable):
+        client.ask(REQUEST, node, TIMEOUT_MS)
+
+
+def several(client: KafkaClient, node: int) -> None:
+    answers = client.ask_all({node: [REQUEST]}, TIMEOUT_MS)
+    assert isinstance(answers[node], KafkaFailure)
+
+
+def test_each_second_of_a_wait_is_a_step(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    with connect(broker.bootstrap) as client:
+        (node,) = (found.node_id for found in client.ask(REQUEST).brokers)
+        broker.pause()
+        try:
+            for ask in (one, several):
+                assert steps_of(ask, client, node) >= TIMEOUT_MS // 1_000 + 1
+        finally:
+            broker.resume()
+
+
+def steps_of(ask: Callable[[KafkaClient, int], None], client: KafkaClient, node: int) -> int:
+    steps: list[str] = []
+    with heard_by(lambda: steps.append("step")):
+        ask(client, node)
+    return len(steps)
+
+
+CLUSTER_REFUSED, GROUP_REFUSED = 31, 30
+
+
+@pytest.mark.parametrize("version", ["4.3.1"])
+def test_what_somebody_with_describe_on_one_topic_sees(version: str, tmp_path: Path) -> None:
+    with BrokerWithAcls(version, tmp_path, ["ann"]) as guarded:
+        with connect(guarded.admin) as admin:
+            for name in ("seen", "hidden"):
+                new_topic(admin, guarded.admin, name)
+        guarded.allow("ann", topic("seen"), "DESCRIBE")
+        settings = ClientSettings.load(guarded.bootstrap, guarded.properties("ann"))
+        with (
+            open_transaction(guarded.admin, "seen-and-hidden", "seen"),
+            KafkaClient(settings) as client,
+        ):
+            layouts = wait_for(lambda: all_topics(client).layouts, "the topic that may be seen")
+            assert layouts.keys() == {"seen"}
+            hidden = TopicLayout("hidden", "", {0: Leader(NODE, 0)})
+            assert EndsWatcher(client).sample(layouts | {"hidden": hidden}, with_start=True) == {
+                ("seen", 0): Ends(0, 0, 1, errors.NONE),
+                ("seen", 1): Ends(0, 0, 0, errors.NONE),
+                ("hidden", 0): Ends(-1, -1, -1, errors.TOPIC_AUTHORIZATION_FAILED),
+            }
+            assert describe_producers(client, NODE, {"seen": [0]}) == {
+                ("seen", 0): Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
+            }
+            assert describe_groups(client, NODE, ["some-group"]) == {"some-group": None}
+            assert committed(client, NODE, ["some-group"], require_stable=True)["some-group"] == (GROUP_REFUSED, {})
+            refused = write_marker(
+                client,
+                NODE,
+                topic="seen",
+                partition=0,
+                producer_id=0,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                commit=False,
+            )
+            assert refused == CLUSTER_REFUSED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -10,12 +12,15 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from service.metrics import create_metrics
-from service.store.engine import open_reader
+from service.metrics.page import SERIES_LIMIT
+from service.store.engine import open_engine, open_reader
 from service.store.escaped_text import LABEL_BYTES, display_id, kept_part, label_text
+from service.store.migrate import upgrade
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from tests.helpers.many_rows import open_ids, stalled
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition
 from tests.helpers.stores import NOW_MS, client_of, open_id
-from tests.service.metrics.test_metrics import Samples, page, samples
+from tests.service.metrics.test_metrics import Samples, bind, by, of_the_store, one, page, samples
 
 LONGEST = 32_767
 """Bytes of the longest id that Kafka's protocol carries."""
@@ -93,3 +98,37 @@ def test_a_label_is_the_text_or_its_beginning_and_digits(text: str) -> None:
         assert text.startswith(start)
         assert text.startswith(label[:-9])
         assert label != label_text(text + "a")
+
+
+IDS, LAGGING = 100_000, 10_000
+BYTES = 400_000
+SECONDS = 5.0
+"""Of the processor's time; `python -m tests.benchmarks scrape` knows the bar."""
+
+
+def test_100000_ids_and_10000_partitions_make_no_more_series_than_the_cap(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    engine = open_engine(url)
+    upgrade(engine)
+    for name in ("orders", "idle"):
+        bind(engine, name)
+    open_ids(engine, IDS)
+    stalled(engine, LAGGING)
+    engine.dispose()
+    with client_of(url) as client:
+        client.get("/-/ready")
+        began = time.process_time()
+        answer = client.get("/metrics")
+        took_s = time.process_time() - began
+    found: Samples = samples(parse_text(answer.text))
+    assert len(of_the_store(found)) == SERIES_LIMIT
+    assert len(found) < SERIES_LIMIT + 100
+    assert len(answer.content) < BYTES
+    assert took_s < SECONDS
+    oldest = by(found, "kafka_txn_top_open_start_timestamp_seconds", "transactional_id")
+    assert set(oldest) == {f"id-{n:05d}" for n in range(IDS - len(oldest), IDS)}
+    lagging = by(found, "kafka_txn_partition_lso_lag_records", "partition")
+    assert {"10000", "9999", "9998"} < set(lagging)
+    assert one(found, "series_dropped") > 4 * (LAGGING - len(lagging)) - 10
+    assert one(found, "partitions_blocked") == LAGGING
+    assert found["kafka_txn_series_dropped", (("cluster", "idle"),)] == 0

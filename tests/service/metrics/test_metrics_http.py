@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,12 @@ from fastapi.responses import StreamingResponse
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics import create_metrics
+from service.metrics.catalogue import OF_CLUSTERS
 from service.metrics.page import Metrics
 from service.metrics.requests import HttpMetrics, Message
 from service.store.engine import open_reader
+from tests.helpers.metrics_document import DOCUMENT, OURS, document, page
+from tests.helpers.waiting import ANSWER_S
 
 
 @pytest.fixture
@@ -117,3 +123,29 @@ def test_durations_by_template(metrics: Metrics) -> None:
 
 def test_a_stream_arrives_part_by_part(metrics: Metrics) -> None:
     assert ask(app(metrics), "/api/v1/stream") == (200, [b"one ", b"two"])
+
+
+PROMTOOL = shutil.which("promtool")
+
+
+def test_the_document_is_as_the_catalogue_says() -> None:
+    assert DOCUMENT.read_text("utf-8") == document(), "make it anew: python -m tests.helpers.metrics_document"
+
+
+def test_it_shows_a_series_of_every_metric_as_prometheus_reads_it() -> None:
+    text = "".join(re.findall(r"^```\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    shown = {family.name: family for family in text_string_to_metric_families(text)}
+    for metric in (*OF_CLUSTERS, *OURS):
+        family = shown.pop(metric.name.removesuffix("_total"))
+        assert family.documentation == metric.help
+        assert family.samples, metric.name
+        labels = set(family.samples[0].labels) - {"le"}
+        assert labels == {*metric.labels, *(("cluster",) if metric in OF_CLUSTERS else ())}, metric.name
+    assert not shown
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+def test_promtool_has_nothing_to_say_about_the_page() -> None:
+    command = [str(PROMTOOL), "check", "metrics"]
+    result = subprocess.run(command, input=page(), capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

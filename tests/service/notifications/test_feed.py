@@ -1,18 +1,21 @@
-"""Many streams of events: one reader of the store, a bound, and a quiet end."""
+"""Events of findings: streams with one reader of the store, and receivers with a position of their own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 from sqlalchemy import event
 
 from service.api.http.state import Store
-from service.notifications import feed
+from service.notifications import delivery, feed
+from service.notifications.delivery import Delivered, Undelivered, deliver
 from service.notifications.feed import AllPlacesTaken, EventFeed
 from service.store.engine import open_reader
 from service.store.errors import StoreError
+from service.store.finding_events import FindingEvent
+from service.store.writers import findings as writer
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.stores import NOW_MS
 from tests.helpers.waiting import LIMIT_S
@@ -162,3 +165,65 @@ def test_streams_that_were_given_up_are_forgotten(streams: Streams) -> None:
         return len(streams.feed._waiting)
 
     assert asyncio.run(listen()) == 0
+
+
+class Notebook:
+    """A receiver that notes the numbers of events, and may be away."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.noted: list[int] = []
+        self.is_away = False
+
+    def receive(self, events: Sequence[FindingEvent]) -> None:
+        if self.is_away:
+            raise Undelivered("nobody is at home")
+        self.noted += [one.sequence for one in events]
+
+
+def test_a_new_receiver_begins_with_what_happens_next(cluster: WithFindings) -> None:
+    happen(cluster, 2)
+    mail = Notebook("mail")
+    assert deliver(cluster.engine, mail) == Delivered(0, skipped=False, is_all=True)
+    happen(cluster, 2, first=2)
+    assert deliver(cluster.engine, mail) == Delivered(2, skipped=False, is_all=True)
+    assert mail.noted == [3, 4]
+
+
+def test_each_receiver_has_a_position_of_its_own_that_outlives_it(cluster: WithFindings) -> None:
+    mail, chat = Notebook("mail"), Notebook("chat")
+    for one in (mail, chat):
+        deliver(cluster.engine, one)
+    happen(cluster, 4)
+    chat.is_away = True
+    deliver(cluster.engine, mail)
+    with pytest.raises(Undelivered):
+        deliver(cluster.engine, chat)
+    happen(cluster, 2, first=4)
+    chat_again = Notebook("chat")
+    for one in (mail, chat_again):
+        deliver(cluster.engine, one)
+    assert mail.noted == chat_again.noted == [1, 2, 3, 4, 5, 6]
+
+
+def test_many_events_come_in_pieces_in_order(cluster: WithFindings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "AT_ONCE", 3)
+    mail = Notebook("mail")
+    deliver(cluster.engine, mail)
+    happen(cluster, 7)
+    pieces = [deliver(cluster.engine, mail) for _ in range(3)]
+    assert [(one.events, one.is_all) for one in pieces] == [(3, False), (3, False), (1, True)]
+    assert mail.noted == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_receiver_that_was_away_for_too_long_hears_that_events_are_gone(
+    cluster: WithFindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "EVENTS_KEPT", 3)
+    mail = Notebook("mail")
+    deliver(cluster.engine, mail)
+    happen(cluster, 6)
+    assert deliver(cluster.engine, mail).skipped
+    happen(cluster, 2, first=6)
+    assert not deliver(cluster.engine, mail).skipped
+    assert mail.noted == [7, 8]

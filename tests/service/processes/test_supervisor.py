@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from service.processes.working_time import Backoff
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import is_alive, send, with_environment
 from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal
@@ -57,6 +58,15 @@ import os, subprocess, sys, time
 grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
 print("pid", grandchild.pid, flush=True)
 os._exit(1)
+"""
+BEATS = """
+import os, time
+from service.processes import lifeline
+beat = lifeline.hold()
+print("pid", os.getpid(), flush=True)
+while True:
+    beat()
+    time.sleep(0.2)
 """
 DIES = "import sys; print('born', flush=True); sys.exit(3)"
 
@@ -127,24 +137,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
         send(signal.SIGKILL, with_environment(MARK, one.mark))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_everything_with_0(start: Start, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("send_to", "number"),
+    [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT)],
+    ids=["SIGTERM", "SIGINT", "Ctrl-C to the foreground group"],
+)
+def test_a_signal_ends_everything_with_0(
+    start: Start, send_to: Callable[[int, int], None], number: signal.Signals
+) -> None:
     running = start(LIVES, LIVES)
     pids = running.wait_for_pids(2)
-    running.process.send_signal(number)
+    send_to(running.process.pid, number)
     assert running.process.wait(LIMIT_S) == 0
     assert not any(map(is_alive, pids))
-    assert running.text.count("ending") == 2
-
-
-def test_ctrl_c_reaches_the_whole_foreground_group_and_ends_cleanly(start: Start) -> None:
-    running = start(LIVES, LIVES)
-    pids = running.wait_for_pids(2)
-    os.killpg(running.process.pid, signal.SIGINT)
-    assert running.process.wait(LIMIT_S) == 0
-    assert not any(map(is_alive, pids))
-    assert "again" not in running.text
-    assert "Traceback" not in running.text
+    assert not [word for word in ("again", "Traceback") if word in running.text]
+    assert send_to is os.killpg or running.text.count("ending") == 2
 
 
 def test_a_deaf_child_is_killed_in_time(start: Start) -> None:
@@ -165,28 +172,31 @@ def test_children_end_with_a_killed_supervisor(start: Start) -> None:
     wait_until_equal(lambda: [pid for pid in pids if is_alive(pid)], [], "the children that live")
 
 
-def test_a_killed_child_is_started_again_and_said_in_one_line(start: Start) -> None:
-    running = start(LIVES, LIVES)
+@pytest.mark.parametrize(
+    ("child", "number", "silent_s", "why"),
+    [
+        (LIVES, signal.SIGKILL, 0, "was killed by SIGKILL"),
+        (BEATS, signal.SIGSTOP, 5, r"did not answer for \d+ s and was killed"),
+    ],
+    ids=["dead", "silent"],
+)
+def test_a_child_that_does_not_work_is_started_again_and_said_in_one_line(
+    start: Start, child: str, number: signal.Signals, silent_s: float, why: str
+) -> None:
+    running = start(child, child, silent_s=silent_s)
     first, other = running.wait_for_pids(2)
-    os.kill(first, signal.SIGKILL)
+    os.kill(first, number)
     pids = running.wait_for_pids(3)
-    assert is_alive(other)
-    assert is_alive(pids[2])
-    said = [line for line in running.text.splitlines() if line.startswith("watch ")]
-    assert len(said) == 1
-    assert re.fullmatch(r"watch +\| child\d was killed by SIGKILL, starting it again in 0.2 s", said[0])
+    assert [is_alive(pid) for pid in (first, other, pids[2])] == [False, True, True]
+    (said,) = (line for line in running.text.splitlines() if line.startswith("watch "))
+    assert re.fullmatch(rf"watch +\| child\d {why}, starting it again in 0.2 s", said)
 
 
 def test_pauses_double_up_to_the_longest(start: Start) -> None:
     running = start(DIES)
     running.wait_for_text(lambda text: text.count("again") >= 5, "five starts")
-    assert re.findall(r"ended with exit code 3, starting it again in (\S+) s", running.text)[:5] == [
-        "0.2",
-        "0.4",
-        "0.8",
-        "1.6",
-        "1.6",
-    ]
+    pauses = re.findall(r"ended with exit code 3, starting it again in (\S+) s", running.text)
+    assert pauses[:5] == ["0.2", "0.4", "0.8", "1.6", "1.6"]
 
 
 def test_a_steady_life_resets_the_pause(start: Start) -> None:
@@ -220,15 +230,6 @@ def test_output_is_prefixed_and_comes_line_by_line(start: Start) -> None:
     assert running.text.endswith("child0 | cut\n")
 
 
-BEATS = """
-import os, time
-from service.processes import lifeline
-beat = lifeline.hold()
-print("pid", os.getpid(), flush=True)
-while True:
-    beat()
-    time.sleep(0.2)
-"""
 LEAVES_A_STOPPED_ONE = """
 import os, signal, subprocess, sys, time
 code = "import os, time; os.setpgid(0, 0); print('there', flush=True); time.sleep(1000)"
@@ -238,19 +239,6 @@ os.kill(stopped.pid, signal.SIGSTOP)
 print("pid", stopped.pid, flush=True)
 time.sleep(1000)
 """
-
-
-def test_a_silent_child_is_killed_and_started_again(start: Start) -> None:
-    running = start(BEATS, BEATS, silent_s=5)
-    frozen, other = running.wait_for_pids(2)
-    os.kill(frozen, signal.SIGSTOP)
-    pids = running.wait_for_pids(3)
-    assert not is_alive(frozen)
-    assert is_alive(other)
-    assert is_alive(pids[2])
-    (said,) = (line for line in running.text.splitlines() if line.startswith("watch "))
-    reported = r"watch +\| child\d did not answer for \d+ s and was killed, starting it again in 0.2 s"
-    assert re.fullmatch(reported, said)
 
 
 def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
@@ -310,3 +298,14 @@ def test_who_never_worked_is_not_started_again() -> None:
         timeout=LIMIT_S,
     )
     assert ended.returncode == 3
+
+
+def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:
+    backoff = Backoff(0.2, 1.5)
+    assert [backoff.next_s() for _ in range(6)] == [0.2, 0.4, 0.8, 1.5, 1.5, 1.5]
+    backoff.reset()
+    assert backoff.next_s() == 0.2
+
+
+def test_no_pause_is_longer_than_the_longest() -> None:
+    assert Backoff(1.0, 0.1).next_s() == 0.1

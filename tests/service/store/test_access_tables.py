@@ -14,8 +14,9 @@ from service.access.principal import parse_grants
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.partitions.facts import MarkerType
 from service.store import api_keys, audit_events, mutes, schema
-from service.store.audit_events import AuditEvent, AuditSelection
+from service.store.audit_events import Attempt, AuditEvent, AuditSelection
 from service.store.engine import open_engine
 from service.store.errors import StoreError
 from service.store.mutes import Wish
@@ -131,3 +132,62 @@ def test_the_longest_mute_that_is_for_a_finding_counts(cluster: Cluster) -> None
         assert mutes.with_mutes(connection, cluster.id + 1, [one]) == [one]
         assert mutes.with_mutes(connection, cluster.id, []) == []
     assert (muted.muted_until_ms, by_rule.muted_until_ms) == (NOW_MS + 9, NOW_MS + 60)
+
+
+ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7, 2, 5, 100, Outcome.DRY_RUN, None)
+
+
+def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -> None:
+    """Two drivers and a service may be at it; none of them needs the lease."""
+    executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome=Outcome.UNKNOWN, error="no\nleader")
+    others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)
+    for attempt in (ATTEMPT, executed, *others):
+        audit_events.record_attempt(cluster.engine, cluster.id, attempt)
+    with cluster.engine.connect() as connection:
+        reported = audit_events.of_subject(connection, cluster.id, "orders", 3, 7, 100)
+        assert reported == [executed._replace(error="no\\nleader"), ATTEMPT]
+        assert len(audit_events.of_subject(connection, cluster.id, "orders", 3, 7)) == 3
+        assert audit_events.of_subject(connection, cluster.id + 1, "orders", 3, 7) == []
+
+
+WRITE = ATTEMPT._replace(dry_run=False, outcome=Outcome.BEGUN)
+DONE = {word: WRITE._replace(outcome=word) for word in (Outcome.WRITTEN, Outcome.REFUSED, Outcome.UNKNOWN)}
+LATER_MS = NOW_MS + audit_events.OUTCOME_WITHIN_MS
+
+
+@pytest.mark.parametrize(
+    ("attempts", "now_ms", "expected"),
+    [
+        ([], NOW_MS, False),
+        ([ATTEMPT], NOW_MS, False),
+        ([DONE[Outcome.WRITTEN], WRITE], NOW_MS, True),
+        ([DONE[Outcome.REFUSED], WRITE], NOW_MS, False),
+        ([DONE[Outcome.UNKNOWN], WRITE], LATER_MS, True),
+        ([WRITE], NOW_MS + 1, None),
+        ([WRITE], LATER_MS, False),
+        ([DONE[Outcome.REFUSED], WRITE, WRITE], NOW_MS, None),
+        ([DONE[Outcome.REFUSED], WRITE, WRITE], LATER_MS, False),
+        ([DONE[Outcome.REFUSED], DONE[Outcome.WRITTEN], WRITE, WRITE], LATER_MS, True),
+    ],
+    ids=[
+        "nobody tried",
+        "a dry run",
+        "written",
+        "refused",
+        "sent, and never answered: it may have come late",
+        "under way",
+        "begun, and the service died",
+        "one of two is under way",
+        "one of two refused, the other died",
+        "one of two came first",
+    ],
+)
+def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, expected: bool | None) -> None:
+    assert audit_events.is_marker_ours(attempts, True, now_ms) is expected
+
+
+def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
+    """The abort of a committed transaction must not be hidden behind our COMMIT."""
+    attempts = [DONE[Outcome.WRITTEN], WRITE]
+    assert audit_events.is_marker_ours(attempts, False, NOW_MS) is False
+    assert audit_events.is_marker_ours(attempts, None, NOW_MS) is True

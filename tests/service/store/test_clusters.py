@@ -7,12 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Engine, select
 
-from service.store import clusters, schema
+from service.domain.reasons.unread import UnresponsiveBroker
+from service.store import clusters, lease, schema
 from service.store.engine import open_engine
-from service.store.errors import ClusterMismatch
+from service.store.errors import ClusterMismatch, LeaseLost
+from service.store.progress import start_positions
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.waiting import LIMIT_S
-from tests.service.store.conftest import Cluster, patient
-from tests.service.store.logs import NOW_MS
+from tests.service.store.conftest import Cluster, patient, take_over
+from tests.service.store.logs import NOW_MS, batch, everything, read, transaction
 
 
 def test_a_name_is_bound_at_first_use(engine: Engine) -> None:
@@ -75,3 +78,78 @@ def test_counting_begins_once(cluster: Cluster) -> None:
         assert not clusters.begin_counting(connection, cluster.id, NOW_MS + 9)
         since = connection.scalar(select(schema.clusters.c.counted_since_ms))
     assert since == NOW_MS
+
+
+HOUR_MS = 3_600_000
+
+
+def test_of_a_cluster_that_nobody_read_there_is_no_renewal(cluster: Cluster) -> None:
+    assert lease.newest_renewal(cluster.engine, cluster.id + 1) is None
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
+def test_a_held_lease_is_not_given_away_whatever_the_clock_says(cluster: Cluster, ahead_ms: int) -> None:
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS + ahead_ms) is None
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 1_000, HOUR_MS])
+def test_a_renewal_is_seen_and_what_it_replaced_does_not_free_the_lease(cluster: Cluster, ahead_ms: int) -> None:
+    before = lease.newest_renewal(cluster.engine, cluster.id)
+    lease.renew(cluster.engine, cluster.lease, NOW_MS + ahead_ms)
+    assert lease.newest_renewal(cluster.engine, cluster.id) == ("driver", 1, NOW_MS + ahead_ms) != before
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS, expired=before) is None
+
+
+def test_two_that_wait_do_not_both_take_over(cluster: Cluster) -> None:
+    expired = lease.newest_renewal(cluster.engine, cluster.id)
+    assert lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS, expired=expired) is not None
+    assert lease.acquire(cluster.engine, cluster.id, "another", NOW_MS, expired=expired) is None
+
+
+def test_a_released_lease_is_free_at_once(cluster: Cluster) -> None:
+    lease.release(cluster.engine, cluster.lease)
+    assert lease.newest_renewal(cluster.engine, cluster.id) is None
+    taken = lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS)
+    assert taken == (cluster.id, "standby", 2)
+    lease.release(cluster.engine, cluster.lease)  # what is lost cannot be released again
+    assert lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS) is None
+
+
+def test_the_same_owner_comes_back_under_a_new_epoch(cluster: Cluster) -> None:
+    again = lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS)
+    assert again is not None
+    assert again.epoch == cluster.lease.epoch + 1
+    with pytest.raises(LeaseLost):
+        lease.renew(cluster.engine, cluster.lease, NOW_MS)
+
+
+def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> None:
+    first, second = transaction(0, start_ms=1), transaction(3, start_ms=2)
+    cluster.writer.apply(batch(first, read(0, 3)), NOW_MS)
+    later_ms = NOW_MS + 1
+    taken = take_over(cluster.engine, cluster.id, now_ms=later_ms)
+    assert taken is not None
+    before = everything(cluster.engine, cluster.id)
+    for stale in (batch(second, read(3, 6)), batch(first, read(0, 3)), batch([], read(3, 3))):
+        with pytest.raises(LeaseLost, match="'driver' at epoch 1 was lost; it is 'standby' at epoch 2"):
+            cluster.writer.apply(stale, later_ms)
+    with pytest.raises(LeaseLost):
+        cluster.writer.report_trouble(UnresponsiveBroker(1))
+    with pytest.raises(LeaseLost):
+        start_positions(cluster.engine, cluster.lease, "s", "t", [], later_ms)
+    assert everything(cluster.engine, cluster.id) == before
+    TransactionLogWriter(cluster.engine, taken).apply(batch(second, read(3, 6)), later_ms)
+    assert cluster.positions()[0].next_offset == 6
+
+
+def test_the_message_names_host_and_process(cluster: Cluster) -> None:
+    assert take_over(cluster.engine, cluster.id, "b:7:1:0123456789ab") is not None
+    with pytest.raises(LeaseLost, match=r"it is 'b:7' at epoch 2$"):
+        lease.renew(cluster.engine, cluster.lease, NOW_MS)
+
+
+def test_a_batch_does_not_renew(cluster: Cluster) -> None:
+    """One source that goes on says nothing of the others: who is stuck in part makes room for a standby."""
+    before = lease.newest_renewal(cluster.engine, cluster.id)
+    cluster.writer.apply(batch([], read(0, 0)), NOW_MS + 5_000)
+    assert lease.newest_renewal(cluster.engine, cluster.id) == before

@@ -1,20 +1,39 @@
-"""However a log is cut into batches, the store ends up the same, and its counts are what really happened."""
+"""However a log is cut into batches, and wherever a kill falls, the store ends up the same."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine, event, insert
 
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.facts import Gap, LogBatch, Participants, Reject
 from service.store import schema
+from service.store.errors import StoreUnavailable
+from service.store.schema import coordinator_states, open_participants, producer_ids, transactional_ids, transitions
+from service.store.writers.ids import IdWriter
+from service.store.writers.transaction_log import TransactionLogWriter
 from tests.service.store.conftest import Cluster
-from tests.service.store.logs import NOW_MS, Entry, batch, counters, entry, everything, read, rows
+from tests.service.store.logs import (
+    NOW_MS,
+    Entry,
+    as_lone,
+    batch,
+    counters,
+    entry,
+    everything,
+    read,
+    row,
+    rows,
+    transaction,
+)
 
 IDS = (b"a", b"b", b"c\x00")
 NOTHING: tuple[Participants, ...] = ()
@@ -115,3 +134,183 @@ def test_the_cuts_do_not_matter(
 
     by_state = Counter((r["partition"], r["state"]) for r in rows(single.engine, schema.transactional_ids, single.id))
     assert {(r["partition"], r["state"]): r["ids"] for r in at_once["coordinator_states"]} == by_state
+
+
+class Killed(Exception):
+    pass
+
+
+def long_log() -> LogBatch:
+    """Ten ids below the border of partition 0 (four transactions), one above the border of partition 1."""
+    old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
+    old += [
+        entry(27, states.ONGOING, b"id-3", pid=3),
+        entry(28, states.EXPIRED, b"id-4"),
+        entry(29, 0, b"id-9", pid=50),
+    ]
+    garbage = Reject(0, 0, 5, "unknown value version", b"id-1", b"k", b"v")
+    live = batch(transaction(0, b"live", start_ms=1), read(0, 3, partition=1))
+    return batch(old, read(0, 30), live, rejects=[garbage])
+
+
+def die_at_commit(cluster: Cluster, number: int) -> Callable[[], None]:
+    """Raise instead of the commit of this number; how to stop that."""
+    seen = 0
+
+    def on_commit(_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            raise Killed
+
+    event.listen(cluster.engine, "commit", on_commit)
+    return lambda: event.remove(cluster.engine, "commit", on_commit)
+
+
+@pytest.fixture
+def expected(new_cluster: Callable[[], Cluster]) -> dict[str, list[dict[str, object]]]:
+    calm = new_cluster()
+    calm.start({0: 30, 1: 0})
+    calm.writer.apply(long_log(), NOW_MS)
+    return everything(calm.engine, calm.id)
+
+
+def test_it_takes_several_transactions_and_none_counts(cluster: Cluster) -> None:
+    cluster.start({0: 30, 1: 0})
+    die_at_commit(cluster, 1 + 4 + 1)  # the plan, four times three runs, the progress
+    with pytest.raises(Killed):
+        cluster.writer.apply(long_log(), NOW_MS)
+    assert len(rows(cluster.engine, schema.transactional_ids, cluster.id)) == 10
+    cluster.writer.apply(long_log(), NOW_MS)
+    assert counters(cluster.engine, cluster.id) == {
+        "commits": 1,
+        "producer_ids_assigned": 1,
+        "decode_errors/unknown value version": 1,
+    }
+    assert {r["commits"] for r in rows(cluster.engine, schema.transactional_ids, cluster.id)} == {0, 1}
+
+
+@pytest.mark.parametrize("commit", range(1, 7))
+def test_a_kill_before_any_commit_is_made_good_by_the_same_batch(
+    cluster: Cluster, expected: dict[str, list[dict[str, object]]], commit: int
+) -> None:
+    cluster.start({0: 30, 1: 0})
+    live_again = die_at_commit(cluster, commit)
+    with suppress(Killed):
+        cluster.writer.apply(long_log(), NOW_MS)
+    live_again()
+    assert [p.next_offset for p in cluster.positions().values()] == [0, 0]
+    assert counters(cluster.engine, cluster.id) == {}
+    cluster.writer.apply(long_log(), NOW_MS)
+    assert everything(cluster.engine, cluster.id) == expected
+    cluster.writer.apply(long_log(), NOW_MS)
+    assert everything(cluster.engine, cluster.id) == expected
+
+
+@pytest.mark.parametrize("commit", range(1, 6))
+def test_a_kill_while_another_generation_is_read_leaves_nothing_stale(cluster: Cluster, commit: int) -> None:
+    cluster.writer.apply(batch([entry(i, states.ONGOING, b"stale-%d" % i) for i in range(40)], read(0, 40)), NOW_MS)
+    again = [entry(i, states.ONGOING, b"kept-%d" % i) for i in range(9)]
+    parted = batch(again, read(0, 30, generation=1, gap=Gap(30, 40, "diverged")))
+    live_again = die_at_commit(cluster, commit)
+    with suppress(Killed):
+        cluster.writer.apply(parted, NOW_MS)
+    live_again()
+    cluster.writer.apply(parted, NOW_MS)
+    listed = [r for r in rows(cluster.engine, schema.transactional_ids, cluster.id) if r["state"] != states.EXPIRED]
+    assert [r["transactional_id"] for r in listed] == [e.transactional_id for e in again]
+    assert len(rows(cluster.engine, schema.open_participants, cluster.id)) == 18
+    assert len(rows(cluster.engine, schema.data_gaps, cluster.id)) == 1
+    assert cluster.positions()[0].next_offset == 30
+    states_kept = [tuple(r.values()) for r in rows(cluster.engine, schema.coordinator_states, cluster.id)]
+    assert states_kept == [(0, states.ONGOING, 9), (0, states.EXPIRED, 40)]
+
+
+ID_TABLES = (transactional_ids, open_participants, producer_ids, coordinator_states)
+LONE_IDS = [
+    entry(0, states.ONGOING, b"open", pid=1),
+    entry(1, states.COMPLETE_COMMIT, b"committed", pid=2),
+    entry(2, states.PREPARE_ABORT, b"prepared", pid=3),
+    entry(3, states.EXPIRED, b"expired"),
+    entry(4, states.EMPTY, b"empty", pid=4),
+    entry(5, states.UNKNOWN, b"broken"),
+    entry(6, states.COMPLETE_ABORT, b"bytes \xff\n", pid=5),
+]
+HISTORY = batch(LONE_IDS, read(0, 7, counts=False))
+
+
+def of_ids(engine: Engine, cluster: Cluster) -> list[list[dict[str, Any]]]:
+    return [rows(engine, table, cluster.id) for table in ID_TABLES]
+
+
+@pytest.fixture
+def by_runs(engine: Engine, new_cluster: Callable[[], Cluster]) -> list[list[dict[str, Any]]]:
+    """Returns the rows of HISTORY in a store that judged each run."""
+    cluster = new_cluster()
+    cluster.start({0: 7, 1: 1})
+    cluster.writer.apply(HISTORY, NOW_MS)
+    return of_ids(engine, cluster)
+
+
+def test_columns_are_stored_as_runs_are(engine: Engine, cluster: Cluster, by_runs: list[list[dict[str, Any]]]) -> None:
+    cluster.start({0: 7, 1: 1})
+    assert cluster.writer.apply(as_lone(HISTORY), NOW_MS).ranges == 1
+    assert of_ids(engine, cluster) == by_runs
+    assert cluster.writer.apply(as_lone(HISTORY), NOW_MS).skipped == 1
+    assert of_ids(engine, cluster) == by_runs
+
+
+def test_what_was_written_before_a_crash_is_written_once(
+    engine: Engine, cluster: Cluster, by_runs: list[list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.start({0: 7, 1: 1})
+    write, calls = IdWriter.write_new, []
+
+    def fail_at_the_second(self: IdWriter, *args: Any) -> None:
+        calls.append(args)
+        if len(calls) == 2:
+            raise StoreUnavailable("gone")
+        write(self, *args)
+
+    monkeypatch.setattr(IdWriter, "write_new", fail_at_the_second)
+    with pytest.raises(StoreUnavailable):
+        cluster.writer.apply(as_lone(HISTORY), NOW_MS)
+    assert len(rows(engine, transactional_ids, cluster.id)) == 3
+    cluster.writer.apply(as_lone(HISTORY), NOW_MS)
+    assert of_ids(engine, cluster) == by_runs
+
+
+def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: Engine, cluster: Cluster) -> None:
+    """Partitions were added to the log once, and ids hashed again: the old one has the tombstone."""
+    cluster.start({0: 7, 1: 1})
+    cluster.writer.apply(as_lone(HISTORY), NOW_MS)
+    tombstone = batch([entry(0, states.EXPIRED, b"open")], read(0, 1, partition=1, counts=False))
+    cluster.writer.apply(as_lone(tombstone), NOW_MS)
+    assert row(engine, cluster.id, b"open")["partition"] == 0
+    assert row(engine, cluster.id, b"open")["state"] == states.ONGOING
+    assert {one["partition"] for one in rows(engine, coordinator_states, cluster.id)} == {0}
+
+
+def test_a_producer_id_that_outlived_its_id_keeps_its_history(engine: Engine, cluster: Cluster) -> None:
+    """Ids that expired are forgotten before their producer ids."""
+    cluster.start({0: 7, 1: 1})
+    with engine.begin() as connection:
+        seen = {"first_seen_ms": 5, "last_seen_ms": 6, "first_epoch": 0, "last_epoch": 0}
+        known = {"cluster_id": cluster.id, "producer_id": 2, "transactional_id": b"committed", **seen}
+        connection.execute(insert(producer_ids), known)
+    cluster.writer.apply(as_lone(HISTORY), NOW_MS)
+    assert len(rows(engine, transactional_ids, cluster.id)) == len(LONE_IDS)
+    (again,) = (one for one in rows(engine, producer_ids, cluster.id) if one["producer_id"] == 2)
+    assert (again["first_seen_ms"], again["last_seen_ms"]) == (5, LONE_IDS[1].record.timestamp_ms)
+
+
+def test_the_first_record_of_a_chosen_id_is_no_transition(engine: Engine, new_cluster: Callable[[], Cluster]) -> None:
+    reported = batch(
+        [one._replace(record=one.record._replace(timestamp_ms=NOW_MS)) for one in LONE_IDS], HISTORY.ranges[0]
+    )
+    for same in (reported, as_lone(reported)):
+        cluster = new_cluster()
+        cluster.start({0: 7, 1: 1})
+        writer = TransactionLogWriter(engine, cluster.lease, full_history_prefixes=(b"",))
+        writer.apply(same, NOW_MS)
+        assert rows(engine, transitions, cluster.id) == []

@@ -89,21 +89,22 @@ def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
     assert why(cluster, MarkerType.ABORT, MINUTE) == OWN
 
 
-def test_an_abort_that_was_decided_twice_is_under_way_until_it_is_complete(cluster: Cluster) -> None:
-    """PrepareAbort, again PrepareAbort, and a leader that took its marker late: no marker by hand."""
-    start_ms = MINUTE - 90_000
-    path = (states.ONGOING, states.PREPARE_ABORT, states.PREPARE_ABORT, states.COMPLETE_ABORT)
-    log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
-    apply(cluster, log)
-    assert why(cluster, MarkerType.ABORT, start_ms + 55_000, known=KnownPeriod(0, 2**62)) == OWN
-
-
-def test_a_commit_that_was_decided_twice_is_under_way_since_the_first(cluster: Cluster) -> None:
-    start_ms = MINUTE - 90_000
-    path = (states.ONGOING, states.PREPARE_COMMIT, states.PREPARE_COMMIT)
-    log = [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)]
-    apply(cluster, log)
-    assert why(cluster, MarkerType.COMMIT, start_ms + 25_000, known=KnownPeriod(0, 2**62)) == COMMIT
+@pytest.mark.parametrize(
+    ("decisions_", "marker", "cause"),
+    [
+        # a leader that took its marker late: no marker by hand
+        ((states.PREPARE_ABORT, states.PREPARE_ABORT, states.COMPLETE_ABORT), MarkerType.ABORT, OWN),
+        ((states.PREPARE_COMMIT, states.PREPARE_COMMIT), MarkerType.COMMIT, COMMIT),
+    ],
+    ids=["abort, complete by now", "commit"],
+)
+def test_an_end_that_was_decided_twice_is_under_way_since_the_first_decision(
+    cluster: Cluster, decisions_: tuple[int, ...], marker: MarkerType, cause: Cause
+) -> None:
+    start_ms, path = MINUTE - 90_000, (states.ONGOING, *decisions_)
+    apply(cluster, [entry(i, state, start_ms=start_ms, at_ms=start_ms + 20_000 * i) for i, state in enumerate(path)])
+    for after_ms in (25_000, 55_000):
+        assert why(cluster, marker, start_ms + after_ms, known=KnownPeriod(0, 2**62)) == cause
 
 
 def test_a_history_too_long_to_be_read_says_from_when_on_it_was(

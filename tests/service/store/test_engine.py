@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import psycopg
 import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from service.store import schema
-from service.store.engine import open_engine, open_reader
+from service.store import clusters, schema
+from service.store.engine import DataVersions, open_engine, open_reader
 from service.store.errors import StoreError, StoreUnavailable
 from tests.helpers.waiting import LIMIT_S
 from tests.service.store.conftest import Cluster, only_on
@@ -198,3 +200,60 @@ def test_a_server_that_never_answers_is_unavailable_soon() -> None:
         with pytest.raises(StoreUnavailable, match="timeout"):
             engine.connect()
         assert time.monotonic() - began < LIMIT_S
+
+
+@pytest.fixture
+def versions(url: str, cluster: Cluster) -> Iterator[DataVersions]:
+    engine = open_reader(url)
+    versions = DataVersions(engine)
+    yield versions
+    versions.close()
+    engine.dispose()
+
+
+def test_a_commit_begins_another_version(versions: DataVersions, cluster: Cluster) -> None:
+    seen = [versions.current()]
+    for name in ("payments", "stock"):
+        clusters.bind(cluster.engine, name, f"kafka-{name}", NOW_MS)
+        seen.append(versions.current())
+    assert None not in seen
+    assert len(set(seen)) == 3
+
+
+@only_on("sqlite")
+def test_reading_begins_no_other_version(versions: DataVersions, cluster: Cluster, url: str) -> None:
+    before = versions.current()
+    engine = open_reader(url)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM clusters").scalar_one() == 1
+    engine.dispose()
+    assert versions.current() == before
+
+
+def test_readers_do_not_queue_while_the_store_does_not_answer() -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def connect() -> Mock:
+        asked.set()
+        answers.wait(LIMIT_S)
+        raise StoreUnavailable
+
+    engine = Mock()
+    engine.dialect.name = "postgresql"
+    engine.connect.side_effect = connect
+    versions = DataVersions(engine)
+    first = threading.Thread(target=versions.current)
+    first.start()
+    try:
+        assert asked.wait(LIMIT_S)
+        assert versions.current() is None
+        assert first.is_alive()
+    finally:
+        answers.set()
+        first.join()
+
+
+def test_a_version_of_a_new_connection_is_another_one(versions: DataVersions) -> None:
+    before = versions.current()
+    versions.close()
+    assert versions.current() not in (None, before)

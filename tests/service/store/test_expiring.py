@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 
 from service.domain.transaction_log import states
 from service.store.queries.expiring import ExpiringCursor, count_expiring, read_expiring
 from service.views.cluster.metric_facts import all_facts
 from tests.helpers.stores import INT64_MAX, INT64_MIN, NOW_MS, Id, SeededCluster, mixed_ids, open_id
+from tests.service.store.query_plans import plans
 
 DAY_MS = 86_400_000
 
@@ -76,25 +75,6 @@ def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
     with cluster.engine.connect() as connection:
         (facts,) = all_facts(connection)
     assert facts.expiring == {"1h": 2, "24h": 3, "72h": 4}
-
-
-def plans(engine: Engine, ask: Any) -> list[str]:
-    """Returns SQLite's plan of every statement of `ask(connection)`."""
-    ran: list[tuple[str, Any]] = []
-
-    def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
-        ran.append((statement, parameters))
-
-    with engine.connect() as connection:
-        event.listen(connection, "before_cursor_execute", keep)
-        ask(connection)
-        event.remove(connection, "before_cursor_execute", keep)
-        steps = []
-        for statement, parameters in ran:
-            if statement.startswith("SELECT"):
-                steps += [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
-    assert steps
-    return steps
 
 
 @pytest.mark.parametrize("after", [None, ExpiringCursor(NOW_MS - 30_000, b"app-00100")], ids=["first", "later"])

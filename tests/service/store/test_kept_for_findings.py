@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import Table, event
+from sqlalchemy import Table
 
 from service.access.actions import Outcome
 from service.domain.findings.event_findings import REMEMBERED_MS
@@ -30,6 +30,7 @@ from tests.service.store.logs import NOW_MS, Entry, batch, entry, rows
 from tests.service.store.logs import read as span
 from tests.service.store.looks import Watched, described, look
 from tests.service.store.looks import entry as open_entry
+from tests.service.store.query_plans import statements
 
 DAY_MS = 86_400_000
 YEARS_LATER_MS = NOW_MS + 1_000 * DAY_MS
@@ -177,20 +178,10 @@ def test_what_an_open_finding_rests_on_is_kept_until_it_has_ended(cluster: Clust
 def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
     """A new one has to say what rests on it."""
     assert {case.table.name for case in CASES.values()} == HELD
-    pruned = {re.sub(r"^DELETE FROM (\w+).*", r"\1", one) for one in deletions(cluster)}
+    with statements(cluster.engine) as ran:
+        forget(cluster)
+    pruned = {found[1] for statement, _ in ran if (found := re.match(r"DELETE\s+FROM\s+(\w+)", statement))}
     assert pruned == HELD | NO_FINDING_RESTS_ON.keys()
-
-
-def deletions(cluster: Cluster) -> Iterator[str]:
-    reported: list[str] = []
-
-    def keep(_conn: object, _cursor: object, statement: str, *_: object) -> None:
-        reported.append(" ".join(statement.split()))
-
-    event.listen(cluster.engine, "before_cursor_execute", keep)
-    forget(cluster)
-    event.remove(cluster.engine, "before_cursor_execute", keep)
-    return (one for one in reported if one.startswith("DELETE"))
 
 
 def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None:

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
 import pytest
+from fastapi.testclient import TestClient
 
 from service.domain.reasons.coding import encode
 from service.domain.reasons.unread import NoBroker, NoLeader
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import LogRecord, Participants, Reject, Run
+from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, Reject, Run
 from service.store import schema
-from service.store.escaped_text import id_key
+from service.store.escaped_text import display_id, id_key
 from service.store.writers.history import KEPT_RAW_BYTES, KEPT_REJECTS
+from service.wire.columns import Chunk, decode
+from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
+from spark_jobs.fold.transaction_log import fold
+from spark_jobs.fold.transitions import Scope
+from tests.helpers.builders.transaction_log import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    transition,
+    value,
+)
+from tests.helpers.stores import client_of
+from tests.service.api.answers import get
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, entry, read, row, rows
 
 INT64 = (-(2**63), 2**63 - 1)
-
-
-@pytest.mark.parametrize(
-    ("raw", "display"),
-    [
-        (b"", ""),
-        (b"pay\x00ments", "pay\\u{0}ments"),
-        (b"\xff\xfe", "\\x{ff}\\x{fe}"),
-        (b"\xed\xa0\x80", "\\x{ed}\\x{a0}\\x{80}"),
-        (b"'; DROP TABLE x; --\"%s ? :a", "'; DROP TABLE x; --\"%s ? :a"),
-        ("zürich-\N{SNOWMAN}".encode(), "zürich-\N{SNOWMAN}"),
-        ("right\u202eleft\n".encode(), "right\\u{202e}left\\u{a}"),
-        (b"x" * 32_767, "x" * 32_767),
-    ],
-    ids=["empty", "nul", "not utf-8", "surrogate", "sql", "letters", "controls", "long"],
-)
-def test_any_id_is_kept_as_it_is_and_shown_as_text(cluster: Cluster, raw: bytes, display: str) -> None:
-    cluster.writer.apply(batch([entry(0, states.ONGOING, raw)], read(0, 1)), NOW_MS)
-    cluster.writer.apply(batch([entry(1, states.COMPLETE_COMMIT, raw)], read(1, 2)), NOW_MS)
-    found = row(cluster.engine, cluster.id, id_key(raw))
-    assert (found["display"], found["commits"]) == (display, 1)
-    assert rows(cluster.engine, schema.open_participants, cluster.id) == []
 
 
 def test_a_topic_name_that_kafka_would_refuse_does_not_stop_the_batch(cluster: Cluster) -> None:
@@ -98,3 +98,103 @@ def test_trouble_is_told_and_as_of_stands_still(cluster: Cluster) -> None:
     assert status() == [("transaction_state", NOW_MS, None)]
     cluster.writer.apply(batch([], read(0, 0))._replace(trouble=NoLeader()), NOW_MS + 1)
     assert status() == [("transaction_state", NOW_MS, encode(NoLeader()))]
+
+
+IDS = {
+    "nul": b"pay\x00ments",
+    "not UTF-8": b"\xff\xfe\x80",
+    "surrogate": b"\xed\xa0\x80",
+    "quotes": b"'; DROP TABLE x; --\"%s ? :a `$(x)`",
+    "empty": b"",
+    "letters": "zürich-\N{SNOWMAN}".encode(),
+    "controls": "right\u202eleft\n".encode(),
+    "as long as any": b"x" * 32_767,
+    "as long as any, not UTF-8": b"\xfe" * 32_767,
+}
+PATH = "/api/v1/clusters/cluster-0"
+FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
+TIMES = (FIRST_MS, FIRST_MS + 1, -1, 0, NOW_MS - 5_000, LAST_MS - 1, LAST_MS)
+TRANSACTION = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT, ONGOING, PREPARE_ABORT, COMPLETE_ABORT, ONGOING)
+
+
+def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_000,)) -> list[bytes]:
+    """A commit, an abort and an open transaction; the record's time and those in it are all of `times` in turn."""
+    log = []
+    for step, status in enumerate(TRANSACTION):
+        topics = [("orders'\0", [0, 2**31 - 1])] if status not in (COMPLETE_COMMIT, COMPLETE_ABORT) else []
+        at_ms, updated_ms, start_ms = (times[(step // n) % len(times)] for n in (1, 2, 3))
+        data = value(step % 2, status=status, topics=topics, last_update_ms=updated_ms, start_ms=start_ms)
+        log.append(transition(raw, first_offset + step, timestamp_ms=at_ms, data=data))
+    return log
+
+
+def arrived(log: Sequence[bytes], lo: int) -> LogBatch:
+    """Returns the rows that executors hand to the driver."""
+    columns = decode([Chunk(0, lo, lo + len(log), b"".join(log))])
+    assert (len(columns), columns.rejects, columns.broken) == (len(log), (), ())
+    rows = [
+        *folded_to_rows(fold(columns, Scope(frozenset({0})))),
+        reads_to_rows([read(lo, lo + len(log))]),
+    ]
+    (batch,) = batches_from_rows(pa.Table.from_batches(rows))
+    return batch
+
+
+def apply_all(cluster: Cluster, log: Sequence[bytes], lo: int = 0) -> None:
+    cluster.writer.apply(arrived(log, lo), NOW_MS)
+
+
+def raw_of(item: dict[str, Any]) -> bytes:
+    encoded_id = item["transactional_id_b64"]
+    if encoded_id is None:
+        return str(item["transactional_id"]).encode()
+    return base64.urlsafe_b64decode(encoded_id + "=" * (-len(encoded_id) % 4))
+
+
+def ms_of(item: dict[str, Any], name: str) -> int:
+    """A time as it was written: -1 is shown as none, and what is no date as a number."""
+    if item[name] is None:
+        return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
+    return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)
+
+
+def served(client: TestClient, raw: bytes) -> tuple[Any, list[Any], list[Any]]:
+    """Of one id, found in the list: its document, and the items of its timeline and of its rates."""
+    (href,) = [item["href"] for item in get(client, f"{PATH}/transactions")["items"] if raw_of(item) == raw]
+    query = href.partition("?")[2]
+    timeline = get(client, f"{PATH}/transaction/timeline?{query}&limit=200")["items"]
+    return get(client, href), timeline, get(client, f"{PATH}/transaction/rates?{query}&window=7d")["items"]
+
+
+@pytest.mark.parametrize("raw", IDS.values(), ids=IDS.keys())
+def test_any_id_is_stored_and_served(cluster: Cluster, url: str, raw: bytes) -> None:
+    apply_all(cluster, [*encoded(raw, 0), *encoded(b"other", len(TRANSACTION))])
+    with client_of(url) as client:
+        assert {raw_of(item) for item in get(client, f"{PATH}/transactions")["items"]} == {raw, b"other"}
+        one, timeline, rates = served(client, raw)
+        assert (raw_of(one), one["state"]) == (raw, "Ongoing")
+        assert row(cluster.engine, cluster.id, id_key(raw))["display"] == display_id(raw)
+        reported = [(item["type"], item.get("offset"), item.get("to_state")) for item in timeline]
+        assert reported == [
+            ("folded", None, None),
+            ("transition", 5, "CompleteAbort"),
+            ("transition", 4, "PrepareAbort"),
+        ]
+        assert [(minute["commits"], minute["aborts"]["client"]) for minute in rates] == [(1, 1)]
+
+
+@pytest.mark.parametrize("times", [[ms] for ms in TIMES] + [list(TIMES), list(TIMES[::-1])], ids=str)
+def test_any_time_is_stored_and_served(cluster: Cluster, url: str, times: list[int]) -> None:
+    """Several times over: sums of durations must stay in int64 too."""
+    for lo in range(0, 4 * len(TRANSACTION), len(TRANSACTION)):
+        apply_all(cluster, encoded(b"pay", lo, times), lo)
+    with client_of(url) as client:
+        one, timeline, rates = served(client, b"pay")
+        last = [times[(6 // n) % len(times)] for n in (1, 2, 3)]
+        assert [ms_of(one, name) for name in ("last_updated_at", "started_at")] == last[1:]
+        assert ms_of(one, "state_since") in times
+        assert one["counts"]["commits"] == 4
+        assert one["state"] == "Ongoing"
+        assert {"transition", "folded"} >= {item["type"] for item in timeline}
+        assert all("minute" in minute for minute in rates)
+        assert client.get("/metrics").status_code == 200

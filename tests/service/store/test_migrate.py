@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, Engine, Table, inspect
+from sqlalchemy import Connection, Engine, Index, Table, inspect
 
-from service.store import clusters
+from service.store import clusters, late_indexes
 from service.store.engine import open_engine, open_reader
 from service.store.errors import StoreError, StoreUnavailable
 from service.store.migrate import current, head, upgrade
 from service.store.schema import metadata
 from service.store.schema_check import SchemaCheck
 from tests.helpers.postgres import Postgres
-from tests.service.store.conftest import patient
-from tests.service.store.logs import NOW_MS
+from tests.service.store.conftest import Cluster, patient
+from tests.service.store.logs import NOW_MS, batch, read, transaction
 
 
 @pytest.fixture
@@ -114,22 +114,22 @@ def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -
     engine.dispose()
 
 
-def test_a_store_of_a_newer_version_is_called_newer_and_is_left_as_it_is(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    ("revision", "says"),
+    [
+        pytest.param("9999", "it is newer than this version", id="newer"),
+        pytest.param("0016", "from before the first release, .* give --store a new one", id="from before 0.1.0"),
+    ],
+)
+def test_a_store_of_another_version_is_refused_and_left_as_it_is(engine: Engine, revision: str, says: str) -> None:
     with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StoreError, match=r"^store .* has the tables of revision 9999: it is newer than this version"):
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+    with pytest.raises(StoreError, match=rf"^store .* has the tables of revision {revision}.*{says}"):
         upgrade(engine)
     with engine.connect() as connection:
-        assert current(connection) == "9999"
-
-
-def test_a_store_from_before_the_first_release_is_refused_with_the_remedy(engine: Engine) -> None:
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0016'")
-    with pytest.raises(StoreError, match=r"revision 0016, from before the first release, .* give --store a new one"):
-        upgrade(engine)
-    with engine.connect() as connection, pytest.raises(StoreError, match="from before the first release"):
-        SchemaCheck(engine).check(connection)
+        assert current(connection) == revision
+        with pytest.raises(StoreError, match=says):
+            SchemaCheck(engine).check(connection)
 
 
 def test_an_upgrade_to_the_next_version_keeps_what_there_is(engine: Engine, next_version: Callable[[], str]) -> None:
@@ -159,3 +159,58 @@ def test_a_database_that_cannot_hold_every_character_is_refused(postgres: Postgr
         upgrade(engine)
     engine.dispose()
     postgres.execute("DROP DATABASE latin")
+
+
+TABLES = ("transactional_ids", "producer_ids")
+
+
+def indexes(engine: Engine) -> list[str]:
+    found = (index for table in TABLES for index in inspect(engine).get_indexes(table))
+    return sorted(
+        f"{index['name']} {index['column_names']} {sorted(map(str, index['dialect_options'].values()))}"
+        for index in found
+    )
+
+
+def build_all(engine: Engine, missing: list[Index]) -> None:
+    while missing:
+        late_indexes.build_one(engine, missing)
+
+
+def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
+    before = indexes(engine)
+    assert late_indexes.missing(engine) == []
+    late_indexes.drop_where_empty(engine)
+    kept = [line.partition(" ")[0] for line in indexes(engine)]
+    assert kept == ["ix_transactional_ids_open", "ix_transactional_ids_settles"], "those of few rows"
+    missing = late_indexes.missing(engine)
+    assert len(missing) == len(before) - len(kept)
+    late_indexes.build_one(engine, missing)
+    build_all(engine, late_indexes.missing(engine))
+    build_all(engine, missing)  # another process has built them meanwhile
+    assert indexes(engine) == before
+
+
+def test_a_store_with_ids_keeps_its_indexes(engine: Engine, cluster: Cluster) -> None:
+    """Another cluster's readers use them."""
+    before = indexes(engine)
+    cluster.start({0: 0})
+    cluster.writer.apply(batch(transaction(0, start_ms=1_000), read(0, 3)), NOW_MS)
+    late_indexes.drop_where_empty(engine)
+    assert indexes(engine) == before
+
+
+def test_an_index_that_cannot_be_built_now_is_built_later(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = indexes(engine)
+    late_indexes.drop_where_empty(engine)
+    missing = late_indexes.missing(engine)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("locked")
+
+    with monkeypatch.context() as locked:
+        locked.setattr(Index, "create", refuse)
+        with pytest.raises(StoreUnavailable):
+            late_indexes.build_one(engine, missing)
+    build_all(engine, missing)
+    assert indexes(engine) == before

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from sqlalchemy import Connection
+
+from service.domain.partitions.facts import PartitionObservation, StalledRead
 from service.store.queries import partitions
 from tests.helpers.reasons import denied
-from tests.service.store.conftest import Cluster
+from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.logs import NOW_MS
 from tests.service.store.looks import Watched, described, entry, look, silent
+from tests.service.store.query_plans import plans
 
 
 @pytest.fixture
@@ -32,17 +37,28 @@ def test_it_is_the_same_one_as_long_as_it_has_its_producer_and_its_start(watched
     assert (seven.producer_epoch, seven.last_timestamp_ms, seven.seen_at_ms) == (4, NOW_MS, NOW_MS + 9)
 
 
+SEVEN, EIGHT, NINE = {7: (NOW_MS + 1, 100)}, {8: (NOW_MS + 1, 105)}, {9: (NOW_MS + 9, 103)}
+
+
 @pytest.mark.parametrize(
-    "shows", [{"described": True}, {"described": False, "is_whole": True}], ids=["described", "whole"]
+    ("fact", "left"),
+    [
+        pytest.param(described(NOW_MS + 9, entry(8, 105)), EIGHT, id="described: 8 alone"),
+        pytest.param(described(NOW_MS + 9, entry(8, 105), described=False, is_whole=True), EIGHT, id="whole: 8 alone"),
+        pytest.param(described(NOW_MS + 9, entry(9, 103), described=False), SEVEN | EIGHT | NINE, id="a part: 9 alone"),
+        pytest.param(look(NOW_MS + 2, 120, 120), {}, id="the LSO reaches the high watermark"),
+        pytest.param(look(NOW_MS + 2, 105), EIGHT, id="the LSO passes 7"),
+        # Retention took the records of 7, its entry is still open, and Kafka does not let the LSO fall below the start.
+        pytest.param(look(NOW_MS + 2, 103, log_start=103), SEVEN | EIGHT, id="the log starts at the LSO"),
+        pytest.param(look(NOW_MS + 2, 101, log_start=103), SEVEN | EIGHT, id="the log starts above the LSO"),
+        pytest.param(silent(NOW_MS + 2), SEVEN | EIGHT, id="no answer"),
+    ],
 )
-def test_what_a_read_of_all_does_not_show_is_over(watched: Watched, shows: dict[str, bool]) -> None:
-    watched.see(described(NOW_MS + 9, entry(8, 105), **shows))
-    assert watched.open() == {8: (NOW_MS + 1, 105)}
-
-
-def test_what_a_part_does_not_show_stays(watched: Watched) -> None:
-    watched.see(described(NOW_MS + 9, entry(9, 103), described=False))
-    assert watched.open() == {7: (NOW_MS + 1, 100), 8: (NOW_MS + 1, 105), 9: (NOW_MS + 9, 103)}
+def test_an_entry_ends_only_by_a_proof(
+    watched: Watched, fact: PartitionObservation | StalledRead, left: dict[int, tuple[int, int]]
+) -> None:
+    watched.see(fact)
+    assert watched.open() == left
 
 
 def test_a_read_that_could_not_read_anything_ends_nothing(watched: Watched) -> None:
@@ -51,34 +67,16 @@ def test_a_read_that_could_not_read_anything_ends_nothing(watched: Watched) -> N
     assert watched.there().read_why == denied("orders")
 
 
-def test_all_are_over_when_the_lso_reaches_the_high_watermark(watched: Watched) -> None:
-    watched.see(look(NOW_MS + 2, 120, 120))
-    assert watched.open() == {}
-
-
 def test_a_read_from_before_the_lso_reached_the_watermark_opens_nothing(watched: Watched) -> None:
     watched.see(look(NOW_MS + 9, 120, 120), described(NOW_MS + 5, entry(9)))
     assert (watched.open(), watched.there().read_at_ms) == ({}, None)
 
 
-def test_what_the_lso_has_passed_is_over(watched: Watched) -> None:
+def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watched: Watched) -> None:
     """An LSO never passes an open transaction: the next read may be long in coming, or be denied."""
     watched.see(look(NOW_MS + 2, 105))
-    assert watched.open() == {8: (NOW_MS + 1, 105)}
-    watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))  # from before that look
+    watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))
     assert watched.open().keys() == {8, 9}
-
-
-@pytest.mark.parametrize("lso", [103, 101], ids=["at", "below"])
-def test_at_the_log_start_the_lso_says_nothing_of_what_lies_below(watched: Watched, lso: int) -> None:
-    """Retention took the records of 7, its entry is still open, and Kafka does not let the LSO fall below the start."""
-    watched.see(look(NOW_MS + 2, lso, log_start=103))
-    assert watched.open().keys() == {7, 8}
-
-
-def test_a_partition_that_does_not_answer_ends_nothing(watched: Watched) -> None:
-    watched.see(silent(NOW_MS + 2))
-    assert watched.open().keys() == {7, 8}
 
 
 def test_a_topic_of_the_same_name_has_its_own(watched: Watched) -> None:
@@ -100,3 +98,71 @@ def test_entries_are_told_of_the_partitions_asked_for_by_place_and_start(watched
         assert [(one.partition, one.producer_id) for one in found] == [(p, pid) for p in (1, 2) for pid in (3, 1, 2)]
         assert partitions.entries(connection, watched.cluster.id, asked, limit=4) == found[:4]
         assert partitions.entries(connection, watched.cluster.id, []) == []
+
+
+@pytest.fixture
+def twelve(cluster: Cluster) -> Watched:
+    """orders-0 to 11, of which each third stands, those with a higher number for longer; and one other topic."""
+    twelve = Watched(cluster)
+    free = [look(NOW_MS, 110, partition=n) for n in range(12) if n % 3]
+    standing = [look(NOW_MS, partition=n, stalled_since_ms=NOW_MS - n) for n in range(0, 12, 3)]
+    twelve.see(*free, *standing, look(NOW_MS, topic="Orders.2"), is_full=True)
+    return twelve
+
+
+def pages(twelve: Watched, limit: int, **chosen: Any) -> list[list[tuple[str, int]]]:
+    found, after = [], None
+    with twelve.cluster.engine.connect() as connection:
+        while True:
+            rows, after = partitions.page(connection, twelve.cluster.id, after, limit, **chosen)
+            found.append([(row.topic, row.partition) for row in rows])
+            if after is None:
+                return found
+
+
+def test_pages_follow_each_other_without_gap_or_overlap(twelve: Watched) -> None:
+    orders = [("orders", n) for n in range(12)]
+    assert pages(twelve, 5, topic="orders") == [orders[:5], orders[5:10], orders[10:]]
+    everywhere = [place for page in pages(twelve, 2) for place in page]
+    assert everywhere == [("Orders.2", 0), *orders], "by the bytes of the topic, whatever the database's own order"
+    assert len(pages(twelve, 13)) == 1
+
+
+def test_pages_of_those_that_stand_and_of_the_others(twelve: Watched) -> None:
+    standing = [("orders", n) for n in range(0, 12, 3)]
+    assert pages(twelve, 3, topic="orders", lagging=True) == [standing[:3], standing[3:]]
+    assert pages(twelve, 8, topic="orders", lagging=False) == [[("orders", n) for n in range(12) if n % 3]]
+    assert pages(twelve, 8, topic="no such\0topic") == [[]]
+
+
+def test_those_that_stand_come_the_longest_first(twelve: Watched) -> None:
+    with twelve.cluster.engine.connect() as connection:
+        found = partitions.stalled(connection, twelve.cluster.id)
+        assert [(row.topic, row.partition) for row in found[:3]] == [("orders", 9), ("orders", 6), ("orders", 3)]
+        assert partitions.stalled(connection, twelve.cluster.id, limit=2) == found[:2]
+        assert len(partitions.stall_clocks(connection, twelve.cluster.id)) == 5
+
+
+def test_what_no_topic_can_be_called_is_not_found(twelve: Watched) -> None:
+    with twelve.cluster.engine.connect() as connection:
+        assert partitions.find(connection, twelve.cluster.id, "or\0ders", 0) is None
+        assert partitions.find(connection, twelve.cluster.id, "orders", 99) is None
+
+
+@only_on("sqlite")
+def test_everything_is_found_by_an_index(twelve: Watched) -> None:
+    number, after = twelve.cluster.id, ("orders", 3)
+
+    def ask(connection: Connection) -> None:
+        partitions.stall_clocks(connection, number)
+        partitions.stalled(connection, number)
+        partitions.find(connection, number, *after)
+        partitions.page(connection, number, after, 5)
+        partitions.page(connection, number, after, 5, lagging=True, topic="orders")
+        partitions.entries(connection, number, [after, ("orders", 4)])
+        partitions.groups(connection, number, [after, ("orders", 4)])
+
+    steps = plans(twelve.cluster.engine, ask)
+    assert not [step for step in steps if step.startswith("SCAN") and "CONSTANT" not in step and "subquery" not in step]
+    wanted = ("cluster_id=? AND topic=? AND partition=?", "ix_data_partitions_stalled")
+    assert all(any(index in step for step in steps) for index in wanted), steps

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import FIRST_TIME_MS, LAST_TIME_MS
@@ -16,6 +16,7 @@ from service.store.queries.transactions import find, participants, read_page
 from service.store.rows.ids import IdRow
 from tests.helpers.stores import INT64_MAX, NOW_MS, Id, SeededCluster, mixed_ids, open_id
 from tests.service.store.conftest import BACKENDS, new_store, only_on
+from tests.service.store.query_plans import plans
 
 ALL = frozenset(states.NAMES)
 LIVE = ALL - {states.EXPIRED}
@@ -154,24 +155,8 @@ def test_one_id_and_its_partitions(url: str) -> None:
     assert taking_part == {b"pay": [("a", 0), ("a", 1), ("b", 0), ("b", 1)]}
 
 
-def plans(engine: Engine, cluster: int, selection: Selection, sort: str, after: PageCursor | None = None) -> list[str]:
-    """Returns SQLite's plan of every statement of one page."""
-    ran: list[tuple[str, Any]] = []
-
-    def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
-        ran.append((statement, parameters))
-
-    with engine.connect() as connection:
-        event.listen(connection, "before_cursor_execute", keep)
-        read_page(connection, cluster, selection, sort, after, 200)
-        event.remove(connection, "before_cursor_execute", keep)
-        steps = []
-        for statement, parameters in ran:
-            if statement.startswith("SELECT"):
-                explained = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-                steps += [row[3] for row in explained]
-    assert steps
-    return steps
+def plan(mixed: SeededCluster, selection: Selection, sort: str, after: PageCursor | None = None) -> list[str]:
+    return plans(mixed.engine, lambda connection: read_page(connection, mixed.id, selection, sort, after, 200))
 
 
 AFTER = {
@@ -191,7 +176,7 @@ INDEXES = {
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("is_first", [True, False], ids=["first page", "later page"])
 def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str, is_first: bool) -> None:
-    steps = plans(mixed.engine, mixed.id, Selection(LIVE), sort, None if is_first else AFTER[sort])
+    steps = plan(mixed, Selection(LIVE), sort, None if is_first else AFTER[sort])
     assert not [step for step in steps if step.startswith("SCAN")]
     # only rows of one millisecond may be put in order ("... FOR RIGHT PART OF ORDER BY")
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
@@ -215,7 +200,7 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
 )
 def test_what_narrows_the_selection_is_looked_up(mixed: SeededCluster, sort: str, selection: Selection) -> None:
     """No walk through all ids in the order of their updates for the few that fit; those of the states at most."""
-    steps = plans(mixed.engine, mixed.id, selection, sort)
+    steps = plan(mixed, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]
     walks = [step for step in steps if "last_update_ms" in step]
     names_ids = selection.prefix or selection.producer_id is not None or selection.topic is not None

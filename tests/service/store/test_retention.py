@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine
 
 from service.access.actions import Outcome
 from service.domain.findings.finding import Observation, Subject
@@ -31,6 +31,7 @@ from tests.service.store.logs import NOW_MS, Entry, batch, entry, everything, ro
 from tests.service.store.logs import read as span
 from tests.service.store.looks import described, look
 from tests.service.store.looks import entry as open_entry
+from tests.service.store.query_plans import statements, steps_of
 
 DAY_MS = 86_400_000
 HISTORY_MS = 7 * DAY_MS
@@ -231,17 +232,7 @@ def test_who_lost_the_lease_forgets_nothing(cluster: Cluster) -> None:
 @only_on("sqlite")
 def test_everything_is_found_by_an_index(cluster: Cluster) -> None:
     seed(cluster)
-    ran: list[tuple[str, Any]] = []
-
-    def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
-        if statement.startswith(("SELECT", "DELETE")):
-            ran.append((statement, parameters))
-
-    event.listen(cluster.engine, "before_cursor_execute", keep)
-    Retention(cluster.engine, cluster.lease, rows_at_once=1).delete_old(LATER_MS)
-    event.remove(cluster.engine, "before_cursor_execute", keep)
-    with cluster.engine.connect() as connection:
-        for statement, parameters in ran:
-            steps = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)]
-            assert not [step for step in steps if step.startswith("SCAN")], (statement, steps)
-            assert not [step for step in steps if "TEMP B-TREE" in step], (statement, steps)
+    with statements(cluster.engine) as ran:
+        Retention(cluster.engine, cluster.lease, rows_at_once=1).delete_old(LATER_MS)
+    steps = steps_of(cluster.engine, ran)
+    assert not [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step], steps

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import select
 
+from service.domain.reasons.reason import Reason
+from service.domain.reasons.unread import NoTransactionLog, TransactionsSeen
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import Gap, Reject
+from service.domain.transaction_log.facts import Gap, LogBatch, RangeRead, Reject
+from service.domain.transaction_log.states import TOPIC
 from service.store import schema
 from service.store.errors import OutOfSequence
+from service.store.progress import PartitionStart, start_positions
+from service.store.queries import clusters
+from service.store.queries.clusters import StatusRow
+from service.store.queries.pipeline import APPEARS_WITHIN_MS
+from service.views.partitions import judged as judged_partitions
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, counters, entry, everything, read, row, rows, transaction
+from tests.service.store.looks import Watched, described, look
+from tests.service.store.looks import entry as open_entry
 
 TWICE = [*transaction(0, start_ms=1), *transaction(3, start_ms=2)]
 
@@ -27,29 +39,25 @@ def test_a_batch_applied_twice_counts_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lo", "hi"),
-    [(3, 9), (5, 6 + 1), (7, 9), (7, 7), (6, 5)],
-    ids=["overlap", "overlap by one", "hole", "ahead", "negative"],
+    ("span", "says"),
+    [
+        pytest.param(read(3, 9, generation=2), r"partition 0: range 3-9 .* next_offset 6", id="overlap"),
+        pytest.param(read(5, 7, generation=2), r"partition 0: range 5-7 .* next_offset 6", id="overlap by one"),
+        pytest.param(read(7, 9, generation=2), r"partition 0: range 7-9 .* next_offset 6", id="hole"),
+        pytest.param(read(7, 7, generation=2), r"partition 0: range 7-7 .* next_offset 6", id="ahead"),
+        pytest.param(read(6, 5, generation=2), r"partition 0: range 6-5 .* next_offset 6", id="negative"),
+        pytest.param(read(6, 6, generation=2, topic_id="U"), "another log", id="another topic, same generation"),
+        pytest.param(read(6, 7, generation=1), "generation 1", id="an older generation"),
+        pytest.param(read(20, 23, generation=2, gap=Gap(9, 20, "retention")), "gap 9-20", id="a gap further on"),
+    ],
 )
-def test_what_does_not_follow_is_refused_and_changes_nothing(cluster: Cluster, lo: int, hi: int) -> None:
-    cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
+def test_what_does_not_follow_is_refused_and_changes_nothing(cluster: Cluster, span: RangeRead, says: str) -> None:
+    cluster.writer.apply(batch(TWICE, read(0, 6, generation=2)), NOW_MS)
     before = everything(cluster.engine, cluster.id)
     fine = batch(transaction(0, b"other", start_ms=9), read(0, 3, partition=1))
-    with pytest.raises(OutOfSequence, match=rf"partition 0: range {lo}-{hi} .* next_offset 6"):
-        cluster.writer.apply(batch([], read(lo, hi), fine), NOW_MS)
+    with pytest.raises(OutOfSequence, match=says):
+        cluster.writer.apply(batch([], span, fine), NOW_MS)
     assert everything(cluster.engine, cluster.id) == before
-
-
-def test_another_topic_under_the_same_generation_is_refused(cluster: Cluster) -> None:
-    cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
-    with pytest.raises(OutOfSequence, match="another log"):
-        cluster.writer.apply(batch([], read(6, 6, topic_id="U")), NOW_MS)
-
-
-def test_an_older_generation_is_refused(cluster: Cluster) -> None:
-    cluster.writer.apply(batch([], read(0, 6, generation=2)), NOW_MS)
-    with pytest.raises(OutOfSequence, match="generation 1"):
-        cluster.writer.apply(batch([], read(6, 7, generation=1)), NOW_MS)
 
 
 def test_a_partition_twice_or_records_without_a_range_are_refused(cluster: Cluster) -> None:
@@ -91,12 +99,6 @@ def test_retention_passing_us_leaves_a_gap_and_reading_goes_on(cluster: Cluster)
     assert (gap["from_offset"], gap["to_offset"], gap["reason"], gap["seen_at_ms"]) == (6, 20, "retention", NOW_MS)
     assert cluster.positions()[0].next_offset == 23
     assert row(cluster.engine, cluster.id)["commits"] == 3
-
-
-def test_a_gap_that_does_not_begin_where_we_stand_is_refused(cluster: Cluster) -> None:
-    cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
-    with pytest.raises(OutOfSequence, match="gap 9-20"):
-        cluster.writer.apply(batch([], read(20, 23, gap=Gap(9, 20, "retention"))), NOW_MS)
 
 
 def test_a_recreated_topic_expires_what_was_there_and_keeps_its_counts(cluster: Cluster) -> None:
@@ -145,3 +147,91 @@ def test_a_range_across_the_border_of_counting_is_refused(cluster: Cluster) -> N
     cluster.start({0: 3})
     with pytest.raises(OutOfSequence, match="straddles counted_from 3"):
         cluster.writer.apply(batch(TWICE, read(0, 6)), NOW_MS)
+
+
+def test_the_very_first_start_counts_from_the_end_and_reads_from_the_start(cluster: Cluster) -> None:
+    cluster.start({0: 6, 1: 9}, log_start=3)
+    found = cluster.positions()
+    assert [(p.next_offset, p.counted_from) for p in found.values()] == [(3, 6), (3, 9)]
+    with cluster.engine.connect() as connection:
+        assert connection.scalar(select(schema.clusters.c.counted_since_ms)) == NOW_MS
+
+
+def test_a_later_start_keeps_what_is_known_and_counts_new_partitions_whole(cluster: Cluster) -> None:
+    cluster.start({0: 6})
+    cluster.writer.apply(batch([*transaction(0, start_ms=1), *transaction(3, start_ms=2)], read(0, 6)), NOW_MS)
+    starts = [PartitionStart(p, "T", 1, 0, 0, 100) for p in (0, 1)]
+    found = start_positions(cluster.engine, cluster.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS + 99)
+    assert [(p.next_offset, p.counted_from) for p in found.values()] == [(6, 6), (0, 0)]
+    assert found == cluster.positions()
+    with cluster.engine.connect() as connection:
+        assert connection.scalar(select(schema.clusters.c.counted_since_ms)) == NOW_MS
+
+
+def test_a_topic_that_comes_after_the_first_start_counts_whole(cluster: Cluster) -> None:
+    cluster.start({})
+    cluster.start({0: 3})
+    cluster.writer.apply(batch(transaction(0, start_ms=1), read(0, 3)), NOW_MS)
+    assert counters(cluster.engine, cluster.id)["commits"] == 1
+
+
+def test_what_lies_below_feeds_state_but_no_counter(cluster: Cluster) -> None:
+    old, new = transaction(0, start_ms=1), transaction(3, start_ms=2)
+    cluster.start({0: 5})
+    cluster.writer.apply(batch([*old, *new[:2]], read(0, 5)), NOW_MS)
+    before = row(cluster.engine, cluster.id)
+    assert (before["commits"], before["last_outcome"]) == (0, 2)
+    assert counters(cluster.engine, cluster.id) == {}
+    cluster.writer.apply(batch(new[2:], read(5, 6)), NOW_MS)  # its end lies above: counted
+    assert row(cluster.engine, cluster.id)["commits"] == 1
+    assert counters(cluster.engine, cluster.id) == {"commits": 1}
+
+
+OPEN = NoTransactionLog(TransactionsSeen.OPEN)
+LISTED = NoTransactionLog(TransactionsSeen.LISTED)
+
+
+def nothing_listed(cluster: Cluster, now_ms: int, trouble: Reason | None = None) -> StatusRow:
+    """Stores that the brokers list no log at that time. Returns what is known of the log then."""
+    cluster.writer.apply(LogBatch((), (), (), trouble), now_ms)
+    with cluster.engine.connect() as connection:
+        return clusters.statuses(connection, cluster.id)[SourceName.TRANSACTION_LOG]
+
+
+def unread(cluster: Cluster) -> Reason | None:
+    with cluster.engine.connect() as connection:
+        return judged_partitions.log_unread_reason(connection, cluster.id)
+
+
+def test_no_log_and_no_transaction_is_no_trouble(cluster: Cluster) -> None:
+    assert nothing_listed(cluster, NOW_MS) == (SourceName.TRANSACTION_LOG, NOW_MS, None)
+    assert unread(cluster) is None
+
+
+def test_an_open_transaction_shows_that_there_will_be_no_log(cluster: Cluster) -> None:
+    watched = Watched(cluster)
+    watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
+    early_ms = NOW_MS + APPEARS_WITHIN_MS - 1
+    assert nothing_listed(cluster, early_ms).error is None, "the first transaction has just created it"
+    assert nothing_listed(cluster, early_ms + 1) == (SourceName.TRANSACTION_LOG, early_ms + 1, OPEN)
+    assert unread(cluster) == OPEN
+    watched.see(look(NOW_MS + 60_000, lso=110))
+    assert watched.entries() == []
+    assert nothing_listed(cluster, NOW_MS + 60_000).error == OPEN, "a sign does not end with its transaction"
+
+
+def test_what_coordinators_list_is_kept_too_and_ends_when_the_log_appears(cluster: Cluster) -> None:
+    assert nothing_listed(cluster, NOW_MS, LISTED) == (SourceName.TRANSACTION_LOG, NOW_MS, LISTED)
+    assert nothing_listed(cluster, NOW_MS + 1_000) == (SourceName.TRANSACTION_LOG, NOW_MS + 1_000, LISTED)
+    cluster.start({0: 0})
+    cluster.writer.apply(batch([entry(0, states.ONGOING)], read(0, 1)), NOW_MS + 2_000)
+    with cluster.engine.connect() as connection:
+        assert clusters.statuses(connection, cluster.id)[SourceName.TRANSACTION_LOG].error is None
+    assert unread(cluster) is None
+
+
+def test_a_log_that_was_read_before_is_not_missing(cluster: Cluster) -> None:
+    cluster.start({0: 0})
+    watched = Watched(cluster)
+    watched.see(look(NOW_MS), described(NOW_MS, open_entry()))
+    assert nothing_listed(cluster, NOW_MS + 2 * APPEARS_WITHIN_MS).error is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,14 +13,16 @@ from sqlalchemy import Connection, Engine
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import Gap, Step
+from service.domain.transaction_log.outcomes import MARKER, bucket
 from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor, timeline_items
 from service.domain.transaction_log.transitions import REPEATED
+from service.store import schema
 from service.store.queries.history import commits_of, read_owners, read_timeline, rows_of
 from service.store.schema import transactional_ids
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.service.store.conftest import Cluster, only_on
 from tests.service.store.histories import aborted, committed, minutes_ago
-from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
+from tests.service.store.logs import NOW_MS, Entry, batch, entry, read, row, rows
 
 
 def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0) -> None:
@@ -65,18 +67,14 @@ def test_commits_are_folded_between_transitions(cluster: Cluster) -> None:
 
 
 def test_a_minutes_commits_stand_at_the_time_of_the_last(cluster: Cluster) -> None:
-    cluster.start({0: 0})
-    log = [*committed(0, minutes_ago(2) + 1_000), *aborted(3, minutes_ago(2) + 2_000)]
-    log += committed(6, minutes_ago(2) + 3_000)
-    apply(cluster, log)
+    at_ms = minutes_ago(2)
+    apply(cluster, [*committed(0, at_ms + 1_000), *aborted(3, at_ms + 2_000), *committed(6, at_ms + 3_000)])
     assert shown(walk(cluster.engine, cluster.id)) == ["2 commits", 5, 4]
 
 
 def test_a_commit_with_a_row_of_its_own_is_not_counted_again(cluster: Cluster) -> None:
-    cluster.start({0: 0})
     log = [*committed(0, minutes_ago(2) + 1_000), *committed(3, minutes_ago(2) + 30_000, markers_ms=5_000)]
-    log += [*committed(6, minutes_ago(2) + 40_000), *committed(9, minutes_ago(1), markers_ms=2_000)]
-    apply(cluster, log)
+    apply(cluster, [*log, *committed(6, minutes_ago(2) + 40_000), *committed(9, minutes_ago(1), markers_ms=2_000)])
     assert shown(walk(cluster.engine, cluster.id)) == [11, 10, "2 commits", 5, 4]
 
 
@@ -243,3 +241,110 @@ def plan(connection: Connection, statement: Any) -> list[str]:
     parameters = tuple(compiled.params[name] for name in compiled.positiontup)
     rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", parameters)
     return [row[3] for row in rows]
+
+
+AT_MS = NOW_MS - 60_000
+FIRST_MS, AGAIN_MS, COMPLETE_MS = AT_MS + 1_000, AT_MS + 9_100, AT_MS + 10_426
+TOOK_MS = COMPLETE_MS - FIRST_MS
+OUTCOMES = {
+    "abort": (states.PREPARE_ABORT, states.COMPLETE_ABORT),
+    "commit": (states.PREPARE_COMMIT, states.COMPLETE_COMMIT),
+}
+
+
+def appended(*steps: tuple[int, int], key: bytes = b"pay", start_ms: int = AT_MS) -> list[Entry]:
+    """Records of one transaction: (state, append time)."""
+    return [entry(offset, state, key, start_ms=start_ms, at_ms=at_ms) for offset, (state, at_ms) in enumerate(steps)]
+
+
+def twice(outcome: str) -> list[Entry]:
+    """A coordinator appended PrepareX, another one did so again, and had the markers written."""
+    prepared, complete = OUTCOMES[outcome]
+    return appended((states.ONGOING, AT_MS), (prepared, FIRST_MS), (prepared, AGAIN_MS), (complete, COMPLETE_MS))
+
+
+def apply_in_pieces(cluster: Cluster, log: list[Entry], cuts: Iterable[int] = ()) -> None:
+    """Read it in batches that end at `cuts`."""
+    cluster.start({0: 0})
+    for lo, hi in pairwise(sorted({0, *cuts, len(log)})):
+        cluster.writer.apply(batch(log[lo:hi], read(lo, hi, end=len(log))), NOW_MS)
+
+
+def marker_times(cluster: Cluster) -> list[int | None]:
+    """Of the rows of the timeline that complete a transaction, oldest first."""
+    found = rows(cluster.engine, schema.transitions, cluster.id)
+    return [one["marker_ms"] for one in sorted(found, key=_offset) if one["to_state"] in (4, 5)]
+
+
+def _offset(found: dict[str, Any]) -> int:
+    return int(found["offset"])
+
+
+def histogram(cluster: Cluster, outcome: str) -> dict[str, int]:
+    found = rows(cluster.engine, schema.counters, cluster.id)
+    return {one["label"]: one["value"] for one in found if one["name"] == f"marker_ms_{outcome}"}
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3), (1, 3), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_markers_take_since_the_first_of_two_prepares(cluster: Cluster, outcome: str, cuts: tuple[int, ...]) -> None:
+    apply_in_pieces(cluster, twice(outcome), cuts)
+    assert marker_times(cluster) == [TOOK_MS]
+    (minute,) = (one for one in rows(cluster.engine, schema.id_minutes, cluster.id) if one["marked"])
+    assert (minute["marked"], minute["marker_sum_ms"], minute["marker_max_ms"]) == (1, TOOK_MS, TOOK_MS)
+    assert histogram(cluster, outcome) == {"sum": TOOK_MS, str(bucket(MARKER, TOOK_MS)): 1}
+
+
+@pytest.mark.parametrize("cuts", [(), (2,)], ids=str)
+def test_an_id_is_in_prepare_since_the_first(cluster: Cluster, cuts: tuple[int, ...]) -> None:
+    apply_in_pieces(cluster, twice("abort")[:3], cuts)
+    found = row(cluster.engine, cluster.id)
+    assert (found["state_since_ms"], found["timestamp_ms"]) == (FIRST_MS, AGAIN_MS)
+
+
+@pytest.mark.parametrize("cuts", [(), (2,), (3,), (2, 3)], ids=str)
+def test_quick_markers_of_a_commit_that_was_decided_long_before_get_a_row(
+    cluster: Cluster, cuts: tuple[int, ...]
+) -> None:
+    log = twice("commit")
+    log[-1] = entry(3, states.COMPLETE_COMMIT, start_ms=AT_MS, at_ms=AGAIN_MS + 5)
+    apply_in_pieces(cluster, log, cuts)
+    assert marker_times(cluster) == [AGAIN_MS + 5 - FIRST_MS]
+
+
+@pytest.mark.parametrize("cuts", [(), (2,), (3,), (4,), (2, 3, 4)], ids=str)
+def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster, cuts: tuple[int, ...]) -> None:
+    """The client's abort seemed to fail, and the coordinator aborted at the timeout: one transaction, two epochs."""
+    log = appended(
+        (states.ONGOING, AT_MS),
+        (states.PREPARE_ABORT, FIRST_MS),
+        (states.PREPARE_ABORT, FIRST_MS + 50),
+        (states.PREPARE_ABORT, AGAIN_MS),
+        (states.COMPLETE_ABORT, COMPLETE_MS),
+    )
+    log[3:] = [one._replace(record=one.record._replace(producer_epoch=1)) for one in log[3:]]
+    apply_in_pieces(cluster, log, cuts)
+    assert marker_times(cluster) == [TOOK_MS]
+
+
+@pytest.mark.parametrize("cuts", [(), (2,), (3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("between", [states.ONGOING, states.PREPARE_COMMIT], ids=["taken back", "another outcome"])
+def test_a_prepare_that_did_not_hold_counts_for_nothing(cluster: Cluster, between: int, cuts: tuple[int, ...]) -> None:
+    """The coordinator went on as if it had not appended the first: partitions were added, or the other was decided."""
+    first = states.PREPARE_ABORT if between == states.ONGOING else between
+    steps = [(states.ONGOING, AT_MS), (first, FIRST_MS)]
+    if between == states.ONGOING:
+        steps.append((between, FIRST_MS + 100))
+    log = appended(*steps, (states.PREPARE_ABORT, AGAIN_MS), (states.COMPLETE_ABORT, COMPLETE_MS))
+    apply_in_pieces(cluster, log, cuts)
+    assert marker_times(cluster) == [COMPLETE_MS - AGAIN_MS]
+
+
+def test_the_next_transaction_counts_from_its_own(cluster: Cluster) -> None:
+    later = [
+        entry(4, states.ONGOING, start_ms=COMPLETE_MS + 1, at_ms=COMPLETE_MS + 1),
+        entry(5, states.PREPARE_ABORT, start_ms=COMPLETE_MS + 1, at_ms=COMPLETE_MS + 2),
+        entry(6, states.COMPLETE_ABORT, start_ms=COMPLETE_MS + 1, at_ms=COMPLETE_MS + 5),
+    ]
+    apply_in_pieces(cluster, [*twice("abort"), *later], [5])
+    assert marker_times(cluster) == [TOOK_MS, 3]

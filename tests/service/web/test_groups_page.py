@@ -6,28 +6,20 @@ import pytest
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.web.partitions import partition_list
 from tests.helpers.findings import observe
-from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, stalled_partition, unanswered_partition
+from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, unanswered_partition
 from tests.helpers.stores import NOW_MS, Id
+from tests.service.waiting_groups import HOME, group, wait_behind
 from tests.service.web.page_text import page_of
 
 PATH = "/clusters/orders/groups"
-HOME = offsets_partition("eos", 50)
-HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if number != HOME]
-
-
-def group(
-    name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
-) -> ObservedGroupOffset:
-    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
 def stored(cluster: WithPartitions) -> None:
-    """orders-0 and the home of the offsets of `eos` stand; orders-1 does not."""
     cluster.read([Id(b"a")])
 
 
@@ -36,17 +28,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 @pytest.fixture
 def seen(cluster: WithPartitions) -> WithPartitions:
-    cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
-    rows = [
-        group("at", LSO),
-        group("below", LSO - 5, members=None),
-        group("beyond", END),
-        group("idle", LSO, members=0),
-        group("healthy", END - 1, partition=1),
-        group("eos", 7, partition=1, is_unstable=True),
-        group("<b>" + "x" * 200, LSO),
-    ]
-    GroupWriter(cluster.engine, cluster.lease).replace(rows, NOW_MS)
+    wait_behind(cluster, group("<b>" + "x" * 200, LSO))
     return cluster
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from service.wire import batches, scalar, vectors
 from service.wire.columns import RAW_LIMIT, TOMBSTONE, UNDECODABLE, VALUE, Chunk, Reject, decode
+from service.wire.log_columns import holes
 from tests.helpers.builders import transaction_log as build
 from tests.helpers.builders.batches import COMMIT, GZIP, LOG_APPEND_TIME, Rec, batch, control_batch
 from tests.service.wire.comparing import assert_same_as_scalar
@@ -230,4 +231,19 @@ def test_checksums_of_many_batches_at_once(wrong: list[int]) -> None:
     size = np.array([len(piece) for piece in pieces])
     data = np.frombuffer(b"".join(pieces), np.uint8)
     crc = np.array([int.from_bytes(piece[17:21], "big") for piece in pieces], np.uint32)
-    assert np.flatnonzero(batches.wrong(data, np.cumsum(size) - size, size, crc)).tolist() == wrong
+    assert np.flatnonzero(batches.has_wrong_checksum(data, np.cumsum(size) - size, size, crc)).tolist() == wrong
+
+
+@pytest.mark.parametrize(
+    ("offsets", "lo", "hi", "found"),
+    [
+        ([3, 4, 5], 3, 6, []),
+        ([], 3, 6, [(3, 6)]),
+        ([4, 7], 3, 9, [(3, 4), (5, 7), (8, 9)]),
+        ([], 3, 3, []),
+    ],
+    ids=["none", "all of it", "before, between and behind", "nothing asked for"],
+)
+def test_ranges_without_a_record(offsets: list[int], lo: int, hi: int, found: list[tuple[int, int]]) -> None:
+    starts, ends = holes(np.array(offsets, dtype=np.int64), lo, hi)
+    assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == found

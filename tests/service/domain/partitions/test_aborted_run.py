@@ -8,6 +8,7 @@ import pytest
 
 from service.domain.partitions.aborted_run import AbortedRun, EndOfRun, OnlyAborted, only_aborted_text
 from service.domain.partitions.facts import BatchOffsets, MarkerType
+from service.domain.partitions.state import AnyRecords, CommittedRecords
 
 
 def data(first: int, producer_id: int, count: int = 1, records: int | None = None) -> BatchOffsets:
@@ -160,3 +161,61 @@ def test_the_sum_as_a_sentence() -> None:
         "From 5 on only aborted up to 6: 1 transaction of x, y, z and 3 more, 1 record; reading stopped at its bound:"
         " this is true up to 6, and the run may go on."
     )
+
+
+def records_at(first: int, count: int = 1, producer_id: int = 7, transactional: bool = True) -> BatchOffsets:
+    return BatchOffsets(first, first + count, producer_id, 0, transactional)
+
+
+def ended_at(at: int, outcome: MarkerType | None, producer_id: int = 7) -> BatchOffsets:
+    return BatchOffsets(at, at + 1, producer_id, 0, True, True, outcome)
+
+
+def found(offset: int, lso: int, *batches: BatchOffsets, records: int = 1) -> bool | None:
+    search = CommittedRecords(offset, lso)
+    for one in batches:
+        search.add(one, 0 if one.is_control else records)
+    return search.found
+
+
+@pytest.mark.parametrize(
+    ("expected", "batches"),
+    [
+        (False, [ended_at(5, MarkerType.COMMIT), records_at(6, producer_id=8)]),  # one ended_at short
+        (
+            False,
+            [records_at(5), ended_at(6, MarkerType.ABORT), records_at(7, producer_id=8)],
+        ),  # behind the LSO everything may be open
+        (False, [records_at(4, 2), ended_at(6, MarkerType.ABORT)]),  # a batch that begins before the offset
+        (
+            False,
+            [records_at(5), records_at(6, producer_id=8), ended_at(7, MarkerType.ABORT)],
+        ),  # the ended_at lies beyond the LSO
+        (True, [records_at(5), records_at(6, producer_id=8), ended_at(7, MarkerType.COMMIT)]),
+        (True, [records_at(5, transactional=False, producer_id=-1)]),
+        (True, [records_at(5), ended_at(6, MarkerType.COMMIT)]),
+        (True, [records_at(5), ended_at(6, MarkerType.ABORT, producer_id=9), ended_at(7, MarkerType.COMMIT)]),
+        (None, [records_at(5)]),  # a bound ended the reading
+        (None, [records_at(5), records_at(6, producer_id=8), ended_at(7, None)]),
+        (None, [records_at(4)]),  # nothing of it yet
+        (False, [records_at(9)]),  # compaction removed everything before
+    ],
+)
+def test_what_is_left_before_the_lso(expected: bool | None, batches: list[BatchOffsets]) -> None:
+    lso = 7 if len(batches) == 2 and batches[0] == records_at(4, 2) else 6
+    assert found(5, lso, *batches) is expected
+
+
+def test_a_batch_that_compaction_emptied_is_nothing_to_read() -> None:
+    assert found(5, 6, records_at(5), ended_at(6, MarkerType.COMMIT), records=0) is False
+
+
+def test_for_a_reader_of_uncommitted_records_any_record_counts() -> None:
+    search = AnyRecords(5)
+    for one in (records_at(4), ended_at(5, MarkerType.ABORT), ended_at(6, MarkerType.COMMIT)):
+        search.add(one, 1)
+    assert search.found is None
+    search.add(records_at(7), 0)
+    assert search.found is None
+    search.add(records_at(8), 1)
+    assert search.found

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from service.domain.partitions.blocked_groups import (
+    NO_GROUPS,
     OFFSETS_TOPIC,
     STALLED_AFTER_MS,
     STOPPED_AFTER_MS,
     AffectedGroup,
+    BlockedGroupIndex,
     GroupOffset,
     GroupRelation,
     IsolationLevel,
@@ -29,6 +31,10 @@ UNREAD: dict[str, Any] = {"has_records_ahead": True, "records_ahead_since_ms": N
 """Records that are there for a reader of uncommitted ones."""
 
 PLACE = "orders", 0
+STOPPED, WILL_STOP, UNKNOWN = GroupRelation.STOPPED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN
+INACTIVE, READS, UNSTABLE = GroupRelation.INACTIVE, GroupRelation.READS_UNCOMMITTED, GroupRelation.UNSTABLE_OFFSETS
+COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+LIKELY, CERTAIN = Confidence.LIKELY, Confidence.CERTAIN
 
 
 def offset(committed: int, stood_ms: int = 0, **fields: Any) -> GroupOffset:
@@ -44,95 +50,67 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
 @pytest.mark.parametrize(
     ("one", "relation", "confidence"),
     [
-        (offset(LSO), GroupRelation.STOPPED, Confidence.LIKELY),  # it may read on and not have committed yet
-        (
-            offset(LSO, 10 * STOPPED_AFTER_MS),
-            GroupRelation.STOPPED,
-            Confidence.LIKELY,
-        ),  # or it reads uncommitted, and is stuck at that record
-        (offset(LSO, STOPPED_AFTER_MS, members=None), GroupRelation.STOPPED, Confidence.LIKELY),
-        (offset(LSO - 1), GroupRelation.WILL_STOP, Confidence.LIKELY),
-        (offset(LSO - 1, STOPPED_AFTER_MS - 1), GroupRelation.WILL_STOP, Confidence.LIKELY),
-        (offset(LSO - 1, **NOTHING_LEFT), GroupRelation.STOPPED, Confidence.LIKELY),  # a marker is all that is between
-        (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), GroupRelation.STOPPED, Confidence.LIKELY),
-        (
-            offset(LSO - 1, STOPPED_AFTER_MS, has_records_ahead=False, lso=LSO - 1),
-            GroupRelation.UNKNOWN,
-            Confidence.LIKELY,
-        ),  # of another LSO
+        (offset(LSO), STOPPED, LIKELY),  # it may read on and not have committed yet
+        # or it reads uncommitted, and is stuck at that record
+        (offset(LSO, 10 * STOPPED_AFTER_MS), STOPPED, LIKELY),
+        (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, LIKELY),
+        (offset(LSO - 1), WILL_STOP, LIKELY),
+        (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, LIKELY),
+        (offset(LSO - 1, **NOTHING_LEFT), STOPPED, LIKELY),  # a marker is all that is between
+        (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), STOPPED, LIKELY),
+        # of another LSO
+        (offset(LSO - 1, STOPPED_AFTER_MS, has_records_ahead=False, lso=LSO - 1), UNKNOWN, LIKELY),
         # records are left to read, or may be: it stands for a reason of its own
-        (offset(0, STOPPED_AFTER_MS), GroupRelation.UNKNOWN, Confidence.LIKELY),
-        (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), GroupRelation.UNKNOWN, Confidence.LIKELY),
-        (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), GroupRelation.WILL_STOP, Confidence.LIKELY),
+        (offset(0, STOPPED_AFTER_MS), UNKNOWN, LIKELY),
+        (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), UNKNOWN, LIKELY),
+        (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), WILL_STOP, LIKELY),
         # above the LSO only movement there shows what it reads
-        (offset(LSO + 1), GroupRelation.UNKNOWN, Confidence.LIKELY),
-        (
-            offset(HW, 10 * STOPPED_AFTER_MS),
-            GroupRelation.UNKNOWN,
-            Confidence.LIKELY,
-        ),  # there is nothing to read for anybody
+        (offset(LSO + 1), UNKNOWN, LIKELY),
+        # there is nothing to read for anybody
+        (offset(HW, 10 * STOPPED_AFTER_MS), UNKNOWN, LIKELY),
         (
             offset(LSO + 1, lso=LSO, advances=1),
-            GroupRelation.READS_UNCOMMITTED,
-            Confidence.LIKELY,
+            READS,
+            LIKELY,
         ),  # or somebody reset it
-        (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), GroupRelation.READS_UNCOMMITTED, Confidence.CERTAIN),
-        (
-            offset(LSO + 1, lso=LSO - 9, advances=2),
-            GroupRelation.UNKNOWN,
-            Confidence.LIKELY,
-        ),  # while the LSO was elsewhere
-        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), GroupRelation.STOPPED, Confidence.LIKELY),
-        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), GroupRelation.UNKNOWN, Confidence.LIKELY),
-        (
-            offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"records_ahead_since_ms": NOW_MS - 1}),
-            GroupRelation.UNKNOWN,
-            Confidence.LIKELY,
-        ),
+        (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), READS, CERTAIN),
+        # while the LSO was elsewhere
+        (offset(LSO + 1, lso=LSO - 9, advances=2), UNKNOWN, LIKELY),
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), STOPPED, LIKELY),
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), UNKNOWN, LIKELY),
+        (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"records_ahead_since_ms": NOW_MS - 1}), UNKNOWN, LIKELY),
         # members without an offset
-        (offset(-1, STOPPED_AFTER_MS - 1), GroupRelation.UNKNOWN, Confidence.LIKELY),
-        (offset(-1, STOPPED_AFTER_MS), GroupRelation.STOPPED, Confidence.LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, members=None), GroupRelation.UNKNOWN, Confidence.LIKELY),
-        (offset(-1, STOPPED_AFTER_MS, members=0), GroupRelation.INACTIVE, Confidence.CERTAIN),
+        (offset(-1, STOPPED_AFTER_MS - 1), UNKNOWN, LIKELY),
+        (offset(-1, STOPPED_AFTER_MS), STOPPED, LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=None), UNKNOWN, LIKELY),
+        (offset(-1, STOPPED_AFTER_MS, members=0), INACTIVE, CERTAIN),
         # share groups
+        (offset(LSO, STOPPED_AFTER_MS, isolation=COMMITTED), STOPPED, CERTAIN),
+        (offset(HW, isolation=COMMITTED), STOPPED, LIKELY),
+        (offset(0, isolation=COMMITTED, **NOTHING_LEFT), STOPPED, LIKELY),
+        (offset(0, STOPPED_AFTER_MS, isolation=COMMITTED), UNKNOWN, LIKELY),
         (
-            offset(LSO, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED),
-            GroupRelation.STOPPED,
-            Confidence.CERTAIN,
-        ),
-        (offset(HW, isolation=IsolationLevel.READ_COMMITTED), GroupRelation.STOPPED, Confidence.LIKELY),
-        (offset(0, isolation=IsolationLevel.READ_COMMITTED, **NOTHING_LEFT), GroupRelation.STOPPED, Confidence.LIKELY),
-        (
-            offset(0, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED),
-            GroupRelation.UNKNOWN,
-            Confidence.LIKELY,
-        ),
-        (
-            offset(-1, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED),
-            GroupRelation.STOPPED,
-            Confidence.LIKELY,
+            offset(-1, STOPPED_AFTER_MS, isolation=COMMITTED),
+            STOPPED,
+            LIKELY,
         ),
         *(
             (
-                offset(at, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_UNCOMMITTED),
-                GroupRelation.READS_UNCOMMITTED,
-                Confidence.CERTAIN,
+                offset(at, STOPPED_AFTER_MS, isolation=UNCOMMITTED),
+                READS,
+                CERTAIN,
             )
             for at in (-1, 0, LSO, HW)
         ),
-        (
-            offset(LSO, STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED, members=0),
-            GroupRelation.INACTIVE,
-            Confidence.CERTAIN,
-        ),
-        (offset(LSO, STOPPED_AFTER_MS, members=0), GroupRelation.INACTIVE, Confidence.CERTAIN),
-        (offset(HW, members=0), GroupRelation.INACTIVE, Confidence.CERTAIN),
+        (offset(LSO, STOPPED_AFTER_MS, isolation=COMMITTED, members=0), INACTIVE, CERTAIN),
+        (offset(LSO, STOPPED_AFTER_MS, members=0), INACTIVE, CERTAIN),
+        (offset(HW, members=0), INACTIVE, CERTAIN),
     ],
 )
 def test_how_a_group_stands_to_an_lso_that_stands(one: GroupOffset, relation: str, confidence: str) -> None:
     (victim,) = seen(one)
     assert (victim.relation, victim.confidence, victim.stalled_partition) == (relation, confidence, PLACE)
-    assert victim.is_blocked == (relation in (GroupRelation.STOPPED, GroupRelation.WILL_STOP))
+    assert victim.is_blocked == (relation in (STOPPED, WILL_STOP))
     assert victim.offsets_partition is None
 
 
@@ -150,10 +128,10 @@ def test_short_transactions_make_no_victims() -> None:
 
 def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
     """Before that it may have been idle at that offset for hours."""
-    idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=IsolationLevel.READ_COMMITTED)
+    idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
-    assert [one.confidence for one in seen(idle, young)] == [Confidence.LIKELY]
-    assert [one.confidence for one in seen(idle)] == [Confidence.CERTAIN]
+    assert [one.confidence for one in seen(idle, young)] == [LIKELY]
+    assert [one.confidence for one in seen(idle)] == [CERTAIN]
 
 
 def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
@@ -163,7 +141,7 @@ def test_what_was_asked_before_the_lso_came_to_stand_says_nothing() -> None:
 
 def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
-    assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [GroupRelation.UNKNOWN]
+    assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [UNKNOWN]
     assert seen(offset(-1, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []  # it has read: its first commit is pending
 
@@ -171,8 +149,8 @@ def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
 def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
     """The group goes on as soon as the transaction ends. The next sample shows that the LSO has moved, too."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
-    assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == GroupRelation.STOPPED
-    assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == GroupRelation.UNKNOWN
+    assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
+    assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == UNKNOWN
 
 
 def unstable(**fields: Any) -> GroupOffset:
@@ -185,14 +163,14 @@ def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
     (victim,) = seen(
         unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS), "p49": LsoSample(5, 5, None)}
     )
-    assert (victim.relation, victim.is_blocked) == (GroupRelation.UNSTABLE_OFFSETS, True)
+    assert (victim.relation, victim.is_blocked) == (UNSTABLE, True)
     assert (victim.stalled_partition, victim.offsets_partition) == ((OFFSETS_TOPIC, home), home)
     assert victim.ends == LsoSample(HW, HW, None)
     assert (victim.is_pending, victim.waits_for_producer_id) == (True, None)
     (idle,) = seen(
         unstable(members=0, producer_id=7), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS)}
     )
-    assert (idle.relation, idle.is_blocked, idle.waits_for_producer_id) == (GroupRelation.INACTIVE, False, 7)
+    assert (idle.relation, idle.is_blocked, idle.waits_for_producer_id) == (INACTIVE, False, 7)
 
 
 def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
@@ -202,7 +180,7 @@ def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []
     (by_data,) = seen(unstable(producer_id=7), **{f"p{home}": LsoSample(9, 9, None)})
     assert (by_data.relation, by_data.is_pending, by_data.waits_for_producer_id) == (
-        GroupRelation.WILL_STOP,
+        WILL_STOP,
         False,
         None,
     )
@@ -232,3 +210,57 @@ def test_groups_of_many_places_come_in_order() -> None:
 def test_home_of_the_offsets_of_a_group(group: str, partitions: int, expected: int) -> None:
     """As Java itself prints `Math.abs(group.hashCode()) % partitions`."""
     assert offsets_partition(group, partitions) == expected
+
+
+# which transaction a group waits for
+
+
+AT_ORDERS, HOME = ("orders", 0), (OFFSETS_TOPIC, 9)
+PID, OTHER = 7, 8
+
+
+def behind_lso(relation: GroupRelation, group: str) -> AffectedGroup:
+    offset = GroupOffset(group, *AT_ORDERS, 100, 2, False, NOW_MS, NOW_MS)
+    return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, CERTAIN, AT_ORDERS, 100, NOW_MS)
+
+
+def pending(
+    group: str, producer_id: int | None, relation: GroupRelation = UNSTABLE, partition: int = 0
+) -> AffectedGroup:
+    offset = GroupOffset(group, "orders", partition, 5, 2, True, NOW_MS, NOW_MS, producer_id)
+    return AffectedGroup(offset, None, relation, CERTAIN, HOME, 100, NOW_MS)
+
+
+def test_behind_an_lso_a_group_waits_for_whoever_holds_it() -> None:
+    groups = BlockedGroupIndex(
+        [
+            behind_lso(STOPPED, "b"),
+            behind_lso(WILL_STOP, "a"),
+            behind_lso(INACTIVE, "idle"),
+            behind_lso(STOPPED, "b"),
+        ]
+    )
+    assert (
+        groups.behind(AT_ORDERS)
+        == groups.waiting_for([AT_ORDERS], PID)
+        == groups.waiting_for([AT_ORDERS, HOME], OTHER)
+        == ("a", "b")
+    )
+    assert groups.pending(AT_ORDERS, PID) == ()
+    assert groups.behind(HOME) == NO_GROUPS.behind(AT_ORDERS) == ()
+
+
+def test_a_pending_offset_waits_for_the_transaction_that_has_it() -> None:
+    groups = BlockedGroupIndex([pending("eos", PID), pending("other", OTHER), pending("any", None)])
+    assert groups.behind(HOME) == ("any", "eos", "other")
+    assert groups.waiting_for([HOME], PID) == ("any", "eos")
+    assert groups.waiting_for([HOME], OTHER) == ("any", "other")
+
+
+def test_pending_offsets_of_groups_without_members_block_nobody_yet() -> None:
+    idle, eos = pending("idle", PID, INACTIVE), pending("eos", PID, partition=3)
+    groups = BlockedGroupIndex([idle, eos])
+    assert groups.waiting_for([HOME], PID) == ("eos",)
+    assert groups.pending(HOME, PID) == (eos, idle)
+    assert (idle.offsets_partition, idle.waits_for_producer_id) == (HOME[1], PID)
+    assert groups.pending(HOME, OTHER) == ()

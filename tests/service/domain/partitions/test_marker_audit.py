@@ -65,38 +65,53 @@ def test_an_abort_by_hand_while_the_transaction_lives_tears_it(bump: int) -> Non
     assert len(found.used) == 3
 
 
-def test_also_when_nothing_is_written_after_it() -> None:
-    by_hand = marker(A, 3, 50, commit=False, ends=0)
-    assert words(compared([decided(1)], by_hand, marker(A, 4, 101, ends=-1), marker(B, 9, 102))) == [TORN]
+BY_HAND = marker(A, 3, 50, commit=False, ends=0)
+OWN_A, OWN_B = marker(A, 6, 101), marker(B, 9, 102)
+ABORTED_A, ABORTED_B = marker(A, 6, 101, commit=False), marker(B, 9, 102, commit=False)
+SKIPPED = [decided(1, places=(A,)), decided(2, commit=False, places=(A,))]
 
 
-def test_a_commit_by_hand_in_an_aborted_transaction_tears_it() -> None:
-    by_hand = marker(A, 3, 50, ends=0)
-    found = compared(
-        [decided(1, commit=False)], by_hand, marker(A, 6, 101, commit=False), marker(B, 9, 102, commit=False)
-    )
-    assert words(found) == [TORN]
-
-
-def test_a_marker_by_hand_that_says_the_same_tears_nothing() -> None:
-    found = compared(
-        [decided(1, 1, commit=False)],
-        *(
-            marker(A, 3, 50, commit=False, ends=0),
-            marker(A, 6, 101, 1, commit=False),
-            marker(B, 9, 102, 1, commit=False),
+@pytest.mark.parametrize(
+    ("decisions", "markers", "expected"),
+    [
+        pytest.param(
+            [decided(1)], [BY_HAND, marker(A, 4, 101, ends=-1), OWN_B], [TORN], id="nothing follows the abort"
         ),
-    )
-    assert words(found) == [UNSEEN]
-
-
-def test_a_participant_whose_only_marker_says_otherwise_is_torn() -> None:
-    assert words(compared([decided(1)], marker(A, 3, 101, commit=False), marker(B, 9, 102))) == [TORN]
-
-
-def test_a_marker_that_ended_nothing_contradicts_nothing() -> None:
-    found = compared([decided(1)], marker(A, 0, 50, commit=False, ends=-1), marker(A, 3, 101), marker(B, 9, 102))
-    assert words(found) == [WHOLE]
+        pytest.param(
+            [decided(1, commit=False)], [marker(A, 3, 50, ends=0), ABORTED_A, ABORTED_B], [TORN], id="a commit"
+        ),
+        pytest.param(
+            [decided(1, 1, commit=False)],
+            [BY_HAND, marker(A, 6, 101, 1, commit=False), marker(B, 9, 102, 1, commit=False)],
+            [UNSEEN],
+            id="an abort by hand of what is aborted",
+        ),
+        pytest.param(
+            [decided(1)], [marker(A, 3, 101, commit=False), OWN_B], [TORN], id="the only marker of a partition"
+        ),
+        pytest.param(
+            [decided(1)],
+            [marker(A, 0, 50, commit=False, ends=-1), marker(A, 3, 101), OWN_B],
+            [WHOLE],
+            id="ended nothing",
+        ),
+        # a coordinator skips a participant without leader (KAFKA-20734); its records then share the next fate
+        pytest.param(SKIPPED, [marker(A, 9, 201, commit=False, ends=0)], [UNSEEN, WHOLE], id="skipped, then an abort"),
+        pytest.param([decided(1)], [OWN_B], [UNSEEN], id="skipped"),
+        pytest.param(
+            [decided(5)],  # it begins at 410
+            [marker(A, 3, 150, commit=False, ends=0), marker(A, 6, 501), marker(B, 9, 502)],
+            [UNSEEN],
+            id="by hand for what hung before",
+        ),
+        pytest.param([decided(1, untailed=1)], [marker(A, 3, 101), OWN_B], [UNSEEN], id="a partition is not tailed"),
+        pytest.param([decided(1, untailed=1)], [BY_HAND, OWN_A, marker(B, 9, 1)], [TORN], id="not tailed, and by hand"),
+    ],
+)
+def test_only_a_marker_that_contradicts_the_decision_tears(
+    decisions: list[Decision], markers: list[SeenMarker], expected: list[Result]
+) -> None:
+    assert words(compared(decisions, *markers)) == expected
 
 
 def test_the_same_marker_again_after_a_failover_is_normal() -> None:
@@ -114,33 +129,11 @@ def test_the_same_marker_again_after_a_failover_is_normal() -> None:
     assert words(found) == [WHOLE, WHOLE, WHOLE]
 
 
-def test_a_missing_marker_is_not_torn() -> None:
-    """A coordinator skips a participant without leader (KAFKA-20734); its records then share the next fate."""
-    decisions = [decided(1, places=(A,)), decided(2, commit=False, places=(A,))]
-    found = compared(decisions, marker(A, 9, 201, commit=False, ends=0))
-    assert words(found) == [UNSEEN, WHOLE]
-    assert words(compared([decided(1)], marker(B, 9, 102))) == [UNSEEN]
-
-
-def test_a_marker_by_hand_for_what_hung_before_does_not_tear_the_next_one() -> None:
-    by_hand = marker(A, 3, 150, commit=False, ends=0)  # the next one begins at 410
-    assert words(compared([decided(5)], by_hand, marker(A, 6, 501), marker(B, 9, 502))) == [UNSEEN]
-
-
 def test_what_more_than_one_history_explains_is_not_torn() -> None:
     """Was the COMMIT of the first skipped, or was the first ABORT written by hand, and the last one skipped?"""
     decisions = [decided(n, commit=commit, places=(A,)) for n, commit in ((1, True), (2, False))]
     found = compared(decisions, marker(A, 3, 101, commit=False), marker(A, 6, 201))
     assert TORN not in words(found)
-
-
-def test_partitions_that_are_not_tailed_leave_it_unseen() -> None:
-    found = compared([decided(1, untailed=1)], marker(A, 3, 101), marker(B, 9, 102))
-    assert words(found) == [UNSEEN]
-    torn = compared(
-        [decided(1, untailed=1)], marker(A, 3, 50, commit=False, ends=0), marker(A, 6, 101), marker(B, 9, 1)
-    )
-    assert words(torn) == [TORN]
 
 
 def test_an_end_that_was_appended_twice_is_one() -> None:

@@ -56,39 +56,8 @@ def reported(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[s
     return lines
 
 
-def explained(text: str, offset: int, to: int, end: int, lso: int | None = None) -> list[str]:
-    walk = walked(parse(text), offset, to)
-    walk.finish(end, end if lso is None else lso, is_whole=True)
-    return reported(walk)
-
-
 LOG = "0+5 a, 5+2 n, 7+3 b, 10+2 a, 12 A a, 13 C b, 14+4 a, 18 C a, 19+1 c"
-
-
-@pytest.mark.parametrize(
-    ("offset", "to", "spans"),
-    [
-        (0, 1, ["0-0 aborted a 12"]),
-        (2, 5, ["2-4 aborted a 12"]),
-        (4, 8, ["4-4 aborted a 12", "5-6 non_transactional", "7-7 committed b 13"]),
-        (10, 15, ["10-11 aborted a 12", "12-12 marker a 12", "13-13 marker b 13", "14-14 committed a 18"]),
-        (17, 20, ["17-17 committed a 18", "18-18 marker a 18", "19-19 open c"]),
-        (19, 99, ["19-19 open c"]),
-    ],
-)
-def test_a_marker_ends_what_its_producer_wrote_before_it_and_no_other(offset: int, to: int, spans: list[str]) -> None:
-    assert explained(LOG, offset, to, end=20, lso=19) == spans
-
-
-def test_neighbouring_batches_are_one_span_only_in_one_transaction() -> None:
-    log = "0+2 a, 2+2 a, 4+2 b, 6+2 a, 8 C a, 9+2 a, 11 C a, 12 C b"
-    assert explained(log, 1, 10, end=13) == [
-        "1-3 committed a 8",
-        "4-5 committed b 12",
-        "6-7 committed a 8",
-        "8-8 marker a 8",
-        "9-9 committed a 11",
-    ]
+NEIGHBOURS = ["1-3 committed a 6", "4-4 committed b 9", "5-5 committed a 6", "6-6 marker a 6", "7-7 committed a 8"]
 
 
 def test_records_of_two_epochs_end_with_one_marker_but_are_two_spans() -> None:
@@ -118,45 +87,51 @@ def test_reading_passes_the_request_only_while_a_marker_is_missing() -> None:
     assert walked(pieces, 19, 20).waiting == {ord("c"): 19}
 
 
-@pytest.mark.parametrize(
-    ("log", "spans"),
-    [
-        ("3+2 a, 9 C a", ["0-2 gap", "3-4 committed a 9", "5-7 gap"]),
-        ("3+2 a, 6+2 a, 9 C a", ["0-2 gap", "3-4 committed a 9", "5-5 gap", "6-7 committed a 9"]),
-        ("20+2 n", ["0-7 gap"]),
-        ("", ["0-7 gap"]),
-    ],
-)
-def test_offsets_without_a_batch_are_gaps(log: str, spans: list[str]) -> None:
-    assert explained(log, 0, 8, end=22) == spans
+EXPLAINED = [
+    # a marker ends what its producer wrote before it, and no other
+    (LOG, (0, 1, 20, 19), ["0-0 aborted a 12"]),
+    (LOG, (2, 5, 20, 19), ["2-4 aborted a 12"]),
+    (LOG, (4, 8, 20, 19), ["4-4 aborted a 12", "5-6 non_transactional", "7-7 committed b 13"]),
+    (LOG, (10, 15, 20, 19), ["10-11 aborted a 12", "12-12 marker a 12", "13-13 marker b 13", "14-14 committed a 18"]),
+    (LOG, (17, 20, 20, 19), ["17-17 committed a 18", "18-18 marker a 18", "19-19 open c"]),
+    (LOG, (19, 99, 20, 19), ["19-19 open c"]),
+    # neighbouring batches are one span only in one transaction
+    ("0+2 a, 2+2 a, 4+1 b, 5+1 a, 6 C a, 7+1 a, 8 C a, 9 C b", (1, 8, 10, 10), NEIGHBOURS),
+    # offsets without a batch are gaps
+    ("3+2 a, 9 C a", (0, 8, 22, 22), ["0-2 gap", "3-4 committed a 9", "5-7 gap"]),
+    ("3+2 a, 6+2 a, 9 C a", (0, 8, 22, 22), ["0-2 gap", "3-4 committed a 9", "5-5 gap", "6-7 committed a 9"]),
+    ("20+2 n", (0, 8, 22, 22), ["0-7 gap"]),
+    ("", (0, 8, 22, 22), ["0-7 gap"]),
+    # a marker that compaction emptied says nothing
+    ("0+2 a, 2 E a, 3+1 a, 4 A a", (0, 4, 5, 5), ["0-1 unknown a 2", "2-2 marker a 2", "3-3 aborted a 4"]),
+    # below the LSO nothing is open: a producer whose marker compaction took was decided, nobody knows how
+    ("0+2 a, 2+2 b", (0, 4, 4, 2), ["0-1 unknown a", "2-3 open b"]),
+    # which offsets are those of broken bytes is not known, but what lies before and behind is
+    ("0+2 n, torn, 6+2 n", (0, 8, 8, 8), ["0-1 non_transactional", "2-5 unknown", "6-7 non_transactional"]),
+    ("0+2 n, torn, 2+6 n", (0, 8, 8, 8), ["0-7 non_transactional"]),
+    ("0+2 n, torn", (0, 8, 8, 8), ["0-1 non_transactional", "2-7 unknown"]),
+    # they may have been the marker of a
+    (
+        "0+2 a, torn, 3+4 a, 7 C a",
+        (0, 8, 8, 8),
+        ["0-1 unknown a", "2-2 unknown", "3-6 committed a 7", "7-7 marker a 7"],
+    ),
+    # a fetch may begin in the middle of a batch and brings all of it: a batch that comes twice counts once
+    (
+        "0+2 a, 2 C a, 2 C a, 0+2 a, 3+1 n",
+        (1, 4, 4, 4),
+        ["1-1 committed a 2", "2-2 marker a 2", "3-3 non_transactional"],
+    ),
+]
 
 
-def test_a_marker_that_compaction_emptied_says_nothing() -> None:
-    assert explained("0+2 a, 2 E a, 3+1 a, 4 A a", 0, 4, end=5) == [
-        "0-1 unknown a 2",
-        "2-2 marker a 2",
-        "3-3 aborted a 4",
-    ]
-
-
-def test_below_the_lso_nothing_is_open() -> None:
-    """An emptied batch of a producer whose marker compaction took: decided, nobody knows how."""
-    assert explained("0+2 a, 2+2 b", 0, 4, end=4, lso=2) == ["0-1 unknown a", "2-3 open b"]
-
-
-@pytest.mark.parametrize(
-    ("log", "spans"),
-    [
-        # nobody knows which offsets are those of broken bytes, but what lies before and behind is known
-        ("0+2 n, torn, 6+2 n", ["0-1 non_transactional", "2-5 unknown", "6-7 non_transactional"]),
-        ("0+2 n, torn, 2+6 n", ["0-7 non_transactional"]),
-        ("0+2 n, torn", ["0-1 non_transactional", "2-7 unknown"]),
-        # they may have been the marker of a
-        ("0+2 a, torn, 3+4 a, 7 C a", ["0-1 unknown a", "2-2 unknown", "3-6 committed a 7", "7-7 marker a 7"]),
-    ],
-)
-def test_bytes_that_cannot_be_read_make_unknown_only_what_depends_on_them(log: str, spans: list[str]) -> None:
-    assert explained(log, 0, 8, end=8) == spans
+@pytest.mark.parametrize(("log", "bounds", "spans"), EXPLAINED, ids=str)
+def test_each_offset_has_its_fate(log: str, bounds: tuple[int, int, int, int], spans: list[str]) -> None:
+    """`bounds`: the first and the next offset asked for, the log's end, its LSO."""
+    offset, to, end, lso = bounds
+    walk = walked(parse(log), offset, to)
+    walk.finish(end, lso, is_whole=True)
+    assert reported(walk) == spans
 
 
 def test_where_reading_stops_early_only_what_the_lso_proves_is_open() -> None:
@@ -200,15 +175,6 @@ def test_many_spans_end_early_and_say_where() -> None:
     assert walk.is_done
     assert walk.to == 4
     assert reported(walk) == ["1-1 committed a 8", "2-3 aborted b 9"]
-
-
-def test_a_batch_that_comes_twice_counts_once() -> None:
-    """A fetch may begin in the middle of a batch, and brings all of it."""
-    assert explained("0+2 a, 2 C a, 2 C a, 0+2 a, 3+1 n", 1, 4, end=4) == [
-        "1-1 committed a 2",
-        "2-2 marker a 2",
-        "3-3 non_transactional",
-    ]
 
 
 @pytest.mark.parametrize(

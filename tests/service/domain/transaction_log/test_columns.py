@@ -1,4 +1,4 @@
-"""The rules that executors apply to whole columns say the same of two records as of two columns."""
+"""The rules of transitions and causes over any log: of columns as of records, and with words for all that is said."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.transaction_log import outcomes, states, transitions
+from service.domain.transaction_log.abort_explanation import why_ended
+from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.states import PREPARE_ABORT
 from tests.service.domain.records import judged, log, pairs, reported
 
 TIMES = st.sampled_from([-(2**63), -1, 0, 5, 6, 1004, 1005, 2**63 - 1])
@@ -91,3 +94,15 @@ def test_no_record_is_too_strange_to_be_judged(records: list[LogRecord]) -> None
     assert min(durations, default=0) >= 0
     ends = sum(bool(outcomes.completes_abort(before, after)) for before, after in pairs(records))
     assert story.counts.total() == ends
+
+
+@given(logs())
+def test_whatever_is_said_of_an_abort_has_its_sentences(log: list[LogRecord]) -> None:
+    for row in reported(log).rows:
+        if row.to_state == PREPARE_ABORT and row.cause is not None and row.confidence is not None:
+            assert why_ended(row.cause, row.confidence)
+
+
+def test_a_commit_that_may_have_been_meant_for_another_is_explained() -> None:
+    assert why_ended(CauseCode.COMMIT, Confidence.CERTAIN) is None
+    assert "Its records are committed: that is certain." in (why_ended(CauseCode.COMMIT, Confidence.LIKELY) or "")

@@ -1,4 +1,4 @@
-"""A number that can be no time of a transaction: nothing is computed with it."""
+"""Rules that Kafka's coordinator computes: deadlines, from times that may be none, and the partition of an id."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.transaction_log import states
+from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind, java_hash
 from service.domain.transaction_log.deadlines import (
     ABORT_SLACK_MS,
     abort_due_at_ms,
@@ -46,3 +47,38 @@ def test_the_store_selects_what_is_overdue(age_ms: int, timeout_ms: int, scan_ms
     log = KnownLog(Limits(scan_ms, 1, 1, frozenset()), {4: known_ms}, {4: 1}, is_complete=True)
     selected = started_ms + timeout_ms <= overdue_timed_out_by_ms(known_ms, scan_ms)
     assert is_overdue(states.ONGOING, started_ms, timeout_ms, 4, log) == selected == (nudge_ms >= 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "hashed", "partition"),
+    [
+        ("order-tx-1", 710245959, 9),
+        ("polygenelubricants", -2147483648, 0),
+        ("café-1", -1367835771, 21),
+        ("交易-1", 624865747, 47),
+        ("😀tx", 1703759655, 5),
+        ("a", 97, 47),
+        ("", 0, 0),
+    ],
+)
+def test_hash_and_partition_of_fifty(name: str, hashed: int, partition: int) -> None:
+    """As Java printed them (kafka-transactions facts, section 6)."""
+    assert java_hash(name) == hashed
+    assert coordinator_partition(name.encode(), 50) == partition
+
+
+@pytest.mark.parametrize(
+    ("name", "of_five", "of_eight"), [(b"exp-a", 0, 1), (b"exp-b", 1, 2), (b"exp-c", 2, 3), (b"pay-1", 4, 4)]
+)
+def test_partitions_that_were_added_move_an_id(name: bytes, of_five: int, of_eight: int) -> None:
+    """As brokers of 5 and then of 8 partitions placed them."""
+    assert coordinator_partition(name, 5) == of_five
+    assert coordinator_partition(name, 8) == of_eight
+    assert is_left_behind(name, of_five, 8) == (of_five != of_eight)
+    assert not is_left_behind(name, of_eight, 8)
+
+
+@pytest.mark.parametrize(("name", "count"), [(b"bytes \xff", 50), (b"\xed\xa0\x80", 50), (b"pay", 0)])
+def test_a_partition_that_is_not_known_leaves_nothing_behind(name: bytes, count: int) -> None:
+    assert coordinator_partition(name, count) is None
+    assert not is_left_behind(name, 3, count)

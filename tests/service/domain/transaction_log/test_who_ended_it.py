@@ -224,22 +224,16 @@ def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: s
 
 
 @pytest.mark.parametrize(
-    ("after", "cause"),
-    [
-        pytest.param("Empty(7,6)", ["initialized certain"], id="re-init"),
-        pytest.param("Empty(9,0) prev=7", ["pid_rotated certain"], id="another pid, named by 4.3"),
-        pytest.param("Empty(9,0)", ["initialized certain"], id="another pid, epochs left: expired meanwhile"),
-        pytest.param("tombstone", ["expired certain"], id="tombstone"),
-    ],
-)
-def test_begins_and_expiry(after: str, cause: list[str]) -> None:
-    row = reported(f"10 CompleteCommit(7,5)\n20 {after}").rows[-1]
-    assert [f"{row.cause} {row.confidence}"] == cause
-
-
-@pytest.mark.parametrize(
     ("before", "after", "cause"),
     [
+        pytest.param("10 CompleteCommit(7,5)", "Empty(7,6)", "initialized certain", id="re-init"),
+        pytest.param(
+            "10 CompleteCommit(7,5)", "Empty(9,0) prev=7", "pid_rotated certain", id="another pid, named by 4.3"
+        ),
+        pytest.param(
+            "10 CompleteCommit(7,5)", "Empty(9,0)", "initialized certain", id="epochs left: expired meanwhile"
+        ),
+        pytest.param("10 CompleteCommit(7,5)", "tombstone", "expired certain", id="tombstone"),
         pytest.param("10 Empty(7,32766)", "Empty(9,0) prev=7", "pid_rotated certain", id="4.3"),
         pytest.param("10 Empty(7,32766)", "Empty(9,0)", "pid_rotated likely", id="before 4.3"),
         pytest.param("10 CompleteAbort(7,32767)", "Empty(9,0)", "pid_rotated likely", id="after a fence"),
@@ -249,7 +243,7 @@ def test_begins_and_expiry(after: str, cause: list[str]) -> None:
         pytest.param("", "Empty(9,0)", "initialized certain", id="first seen"),
     ],
 )
-def test_rotation_of_an_idle_id(before: str, after: str, cause: str) -> None:
+def test_a_record_of_an_idle_id_begins_rotates_or_expires_it(before: str, after: str, cause: str) -> None:
     row = reported(f"{before}\n20 {after}").rows[-1]
     assert f"{row.cause} {row.confidence}" == cause
 
@@ -285,48 +279,35 @@ def test_a_client_abort_and_an_epoch_bump_of_its_own_after_an_error() -> None:
     assert story.causes == ["PrepareAbort client_abort likely", "Empty initialized certain"]
 
 
-@pytest.mark.parametrize(
-    ("repeated", "counts"),
-    [
-        pytest.param("20 PrepareAbort(7,6) ctv=2", {"admin": 1}, id="PrepareAbort"),
-        pytest.param("23 CompleteAbort(7,6) ctv=2", {"admin": 1}, id="CompleteAbort"),
-        pytest.param("30 Empty(7,7) timeout=30000 ctv=2", {"admin": 1}, id="Empty"),
-    ],
-)
-def test_a_repeated_append_changes_neither_cause_nor_count(repeated: str, counts: dict[str, int]) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3], ids=["PrepareAbort", "CompleteAbort", "Empty"])
+def test_a_repeated_append_changes_neither_cause_nor_count(number: int) -> None:
     lines = """
         10 Ongoing(7,5) ctv=2
         20 PrepareAbort(7,6) ctv=2
         23 CompleteAbort(7,6) ctv=2
         30 Empty(7,7) timeout=30000 ctv=2"""
+    repeated = lines.strip().splitlines()[number]
     story = reported(lines.replace(repeated, f"{repeated}\n{repeated}"))
     assert story.causes == ["PrepareAbort admin likely", "Empty initialized certain"]
-    assert story.counts == counts
+    assert story.counts == {"admin": 1}
 
 
-def test_what_was_settled_stays_settled_when_the_append_is_repeated_late() -> None:
-    steps = pairs(
-        log("""
-        10 Ongoing(7,5) ctv=2
-        20 PrepareAbort(7,6) ctv=2
-        23 CompleteAbort(7,6) ctv=2
-        9000 CompleteAbort(7,6) ctv=2
-        9100 Empty(7,7) timeout=30000 ctv=2""")
-    )
+@pytest.mark.parametrize(
+    ("late", "abort"),
+    [
+        pytest.param(
+            "9000 CompleteAbort(7,6) ctv=2\n9100 Empty(7,7) timeout=30000 ctv=2",
+            "client_abort ambiguous",
+            id="a repeated append settles nothing anew",
+        ),
+        pytest.param("60000 Ongoing(7,6) ctv=2", "client_abort likely", id="the client goes on"),
+    ],
+)
+def test_what_comes_after_an_abort_was_counted_changes_no_count(late: str, abort: str) -> None:
+    begun = "10 Ongoing(7,5) ctv=2\n20 PrepareAbort(7,6) ctv=2\n23 CompleteAbort(7,6) ctv=2"
+    steps = pairs(log(f"{begun}\n{late}"))
     for story in (judged(steps), judged(steps, settles_early=True)):
-        assert (story.abort, story.counts) == ("client_abort ambiguous", {"client_abort": 1})
-
-
-def test_a_client_that_goes_on_is_recognised_after_its_abort_was_counted() -> None:
-    steps = pairs(
-        log("""
-        10 Ongoing(7,5) ctv=2
-        20 PrepareAbort(7,6) ctv=2
-        23 CompleteAbort(7,6) ctv=2
-        60000 Ongoing(7,6) ctv=2""")
-    )
-    for story in (judged(steps), judged(steps, settles_early=True)):
-        assert (story.abort, story.counts) == ("client_abort likely", {"client_abort": 1})
+        assert (story.abort, story.counts) == (abort, {"client_abort": 1})
 
 
 def test_a_commit_whose_append_failed_may_still_end_in_an_abort() -> None:

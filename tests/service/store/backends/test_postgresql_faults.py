@@ -3,17 +3,23 @@ counted twice. Restarts are in test_postgresql.py."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
 from sqlalchemy import Engine, text
 
-from service.store.engine import open_engine, open_reader
+from deploy.demo.child_process import ROOT
+from service.store.engine import open_reader
 from service.store.errors import StoreDamaged, StoreUnavailable
-from tests.helpers.migrated import migrated
-from tests.helpers.postgres import Postgres
+from tests.helpers.postgres import Postgres, PostgresError, find_programs
+from tests.helpers.processes import is_alive
 from tests.helpers.waiting import wait_until_equal
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, read, transaction
@@ -33,13 +39,6 @@ def server() -> Iterator[Postgres]:
 def url(server: Postgres) -> Iterator[str]:
     with server.database() as url:
         yield url
-
-
-@pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    engine = migrated(open_engine(url))
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -162,3 +161,58 @@ def test_damage_is_named_with_the_remedy(engine: Engine, code: str) -> None:
     says = f"DO $$ BEGIN RAISE EXCEPTION 'invalid page' USING ERRCODE = '{code}'; END $$"
     with pytest.raises(StoreDamaged, match=r"invalid page.*restore a backup"), engine.begin() as connection:
         connection.exec_driver_sql(says)
+
+
+# the server itself, as tests have it
+
+
+A_TEST_RUN = """
+import time
+from tests.helpers.postgres import Postgres
+with Postgres() as server:
+    print(server.directory, flush=True)
+    time.sleep(1000)
+"""
+
+
+def server_of(directory: Path) -> int:
+    return int((directory / "data" / "postmaster.pid").read_text().split()[0])
+
+
+def wait_until_gone(pid: int) -> None:
+    wait_until_equal(lambda: is_alive(pid), False, "that the server runs")
+
+
+def test_the_server_and_its_directory_are_gone_afterwards() -> None:
+    with Postgres() as server:
+        pid = server_of(server.directory)
+        assert server.execute("SELECT 1") == [(1,)]
+    assert not is_alive(pid)
+    assert not server.directory.exists()
+
+
+def test_a_killed_run_leaves_no_server_and_its_directory_only_for_a_while() -> None:
+    run = subprocess.Popen([sys.executable, "-c", A_TEST_RUN], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    directory = Path(run.stdout.readline().strip())
+    pid = server_of(directory)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+    wait_until_gone(pid)
+    with Postgres():
+        assert not directory.exists()
+
+
+def test_where_there_is_no_server_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PostgresError, match="make system-packages"):
+        find_programs(packaged=tmp_path)
+
+
+def test_the_newest_packaged_server_is_used(tmp_path: Path) -> None:
+    for version in ("9", "15", "17"):
+        programs = tmp_path / version / "bin"
+        programs.mkdir(parents=True)
+        (programs / "postgres").touch()
+    (tmp_path / "18" / "bin").mkdir(parents=True)  # the client alone
+    assert find_programs(packaged=tmp_path) == tmp_path / "17" / "bin"
