@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from service import web
-from service.access.passwords import StoredKey
+from service.access.credentials import StoredKey
 from service.api.http.access import Access, AccessConfig, AccessControl, check_declared, describe_access
 from service.api.http.answers import Answers, HeadAsGet
 from service.api.http.audit import record_refusals

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from service.access.configuration import AuthConfig
+from service.access.credentials import Passwords, StoredKey, digest_of
 from service.access.oidc import Tokens
-from service.access.passwords import Passwords, StoredKey, digest_of
 from service.access.principal import Grant, Principal, PrincipalKind, Role
 from service.access.refusals import BadCredentials
 

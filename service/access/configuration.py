@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, StrictBool
 
+from service.access.credentials import Hashed
 from service.access.hosts import is_loopback
-from service.access.passwords import Hashed
 from service.access.principal import Grant, grant_texts, parse_grants
 
 _NAME: Final = re.compile(r"[^\x00-\x1f\x7f:]{1,100}")

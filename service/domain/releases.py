@@ -28,7 +28,7 @@ _LAST_KNOWN: Final = 33
 FIRST_OF_38: Final = 20
 """The level of `metadata.version` that Kafka 3.8 brought."""
 _SKIPPING: Final = frozenset({"4.3", "4.4"})
-"""Releases of which a version was seen to skip markers (`service.domain.reasons.decided.SKIPPING`)."""
+"""Releases of which a version was seen to skip markers (`service.domain.reasons.hanging.SKIPPING`)."""
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:

@@ -20,7 +20,7 @@ from service.domain.reasons.unread import NoBroker
 from service.kafka.connections import REFUSALS, ServerFailure, connected_client
 from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.settings import ClientSettings
-from service.processes import working_time
+from service.processes import waiting
 
 # the library logs every retry as an error; what matters is raised as a KafkaFailure and reported once, by us
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -79,7 +79,7 @@ class KafkaClient:
             return self._ask(request, others[0], timeout_ms)
 
     def _ask(self, request: Any, node: int, timeout_ms: int) -> Any:
-        working_time.step()
+        waiting.step()
         give_up = time.monotonic() + timeout_ms / 1000
         try:
             self._wait_while_held_back(node, give_up)
@@ -101,7 +101,7 @@ class KafkaClient:
         If a broker failed here, the next calls ask it again as soon as it is connected, and do not wait for it until
         then. Send at most four requests to a broker: the library allows no more than five in flight.
         """
-        working_time.step()
+        waiting.step()
         give_up = time.monotonic() + timeout_ms / 1000
         failed_before = self._failures.keys() & requests.keys()
         reconnected = self._connected(failed_before) if failed_before else set()
@@ -173,7 +173,7 @@ class KafkaClient:
         while True:
             left_s = max(give_up - time.monotonic(), 0)
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000, future=future)
-            working_time.step()
+            waiting.step()
             if future.is_done or not left_s:
                 return
 
@@ -181,7 +181,7 @@ class KafkaClient:
         """Waits as `_wait_for`."""
         while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000)
-            working_time.step()
+            waiting.step()
 
     def _is_held_back(self, node: int) -> bool:
         """Returns True if the broker asked us to pause (quota) or has not answered older requests yet."""
@@ -250,7 +250,7 @@ def bootstrap_client(
 
 
 def _connect(config: Mapping[str, Any], latest: Callable[[], Mapping[str, Any]], timeout_ms: int) -> KafkaNetClient:
-    working_time.step()
+    waiting.step()
     client = connected_client(config, latest)
     try:
         client._manager.bootstrap(timeout_ms=timeout_ms)

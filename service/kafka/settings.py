@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from service.kafka import oauth, tls
-from service.kafka.client_properties import keys, login, providers, stores
+from service.kafka.client_properties import keys, login, reading, stores
 from service.kafka.errors import BadClientConfig
 
 FLAG: Final = "--bootstrap-servers"
@@ -61,14 +61,14 @@ class ClientSettings:
         if self.file is None:
             return self
         try:
-            return replace(self, properties=tuple(providers.read(self.file).items()))
+            return replace(self, properties=tuple(reading.read(self.file).items()))
         except ValueError as e:
             raise BadClientConfig(f"client properties {e}") from e
 
     @property
     def has_secret(self) -> bool:
         """True if a password, a client secret or a private key is among the properties as they are written."""
-        written = providers.without_variables(dict(self.properties))
+        written = reading.without_variables(dict(self.properties))
         return any(
             (key in _SECRETS and value.strip()) or (key == keys.JAAS and _SECRET_OPTION.search(value))
             for key, value in written.items()
@@ -78,7 +78,7 @@ class ClientSettings:
     def provider_files(self) -> tuple[Path, ...]:
         """The files that config providers take values from. Raises BadClientConfig."""
         with self._named():
-            return providers.resolve(dict(self.properties)).files
+            return reading.resolve(dict(self.properties)).files
 
     @property
     def pem_files(self) -> tuple[Path, ...]:
@@ -136,7 +136,7 @@ class ClientSettings:
         raise BadClientConfig(f"{FLAG} is missing{also}: give HOST:PORT[,…]")
 
     def _resolved(self) -> dict[str, str]:
-        found = providers.resolve(dict(self.properties)).properties
+        found = reading.resolve(dict(self.properties)).properties
         return {key: value.strip(_TRIMMED) for key, value in found.items()}
 
     @property
@@ -153,7 +153,7 @@ class ClientSettings:
 
     def _masked(self, text: str) -> str:
         try:
-            return providers.resolve(dict(self.properties)).masked(text)
+            return reading.resolve(dict(self.properties)).masked(text)
         except ValueError:  # what failed is a provider, whose errors hold no value
             return text
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from service.processes.identity import kill_session, stopped_children
-from service.processes.working_time import SilenceMeter
+from service.processes.waiting import SilenceMeter
 
 LIFELINE: Final = "TXNSCOPE_LIFELINE"
 """Environment variable with the number of an inherited descriptor: the child's end of the sockets."""

@@ -15,7 +15,7 @@ from typing import IO, Final
 
 from service.processes.identity import ending_of, in_session, kill_session
 from service.processes.lifeline import BEAT_EVERY_S, LIFELINE, Ours
-from service.processes.working_time import Backoff, SilenceMeter
+from service.processes.waiting import Backoff, SilenceMeter
 
 CONFIGURATION: Final = 2
 """Exit code of a child whose configuration is wrong: starting it again would not help."""

@@ -8,7 +8,7 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.markers import NEEDS, write_marker
-from service.remediation.owner import Refused
+from service.remediation.checks import Refused
 from service.remediation.way_out import WayOut
 
 _INVALID_PRODUCER_EPOCH: Final = 47

@@ -21,7 +21,7 @@ from service.domain.worlds.verdict import Decided
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader
 from service.kafka.leader_check import CheckedPartition, LeaderCheck
-from service.remediation.owner import Reading, Refused, is_fenced, nobody_owns, prove_again
+from service.remediation.checks import Reading, Refused, is_fenced, nobody_owns, prove_again
 
 REASONS: Final = {
     Decided.COMMIT: "its transaction was committed, and its marker is missing here: its coordinator decided COMMIT",

@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from service.access.configuration import AuthConfig, Table, Text
+from service.access.credentials import weakness_of
 from service.access.hosts import parse_host
-from service.access.passwords import weakness_of
 from service.domain.duration_text import span_ms
 from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT, Keep

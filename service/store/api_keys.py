@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Row, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from service.access.actions import Action, Outcome
-from service.access.passwords import StoredKey, digest_of
+from service.access.credentials import StoredKey, digest_of
 from service.access.principal import Grant, grant_texts, parse_grants
 from service.store import audit_events
 from service.store.audit_events import AuditEvent

@@ -31,7 +31,7 @@ from service.domain.findings.hanging import (
 )
 from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
-from service.domain.reasons.decided import ForeignRecords
+from service.domain.reasons.hanging import ForeignRecords
 from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample

@@ -13,7 +13,7 @@ from typing import Generic, Self, TypeVar
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.kafka.settings import ClientSettings
-from service.processes.working_time import heard_by
+from service.processes.waiting import heard_by
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import BACKGROUND_S, Liveness
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from sqlalchemy import Engine
 
 from service.processes.identity import has_ended
-from service.processes.working_time import Backoff, WorkingTime
+from service.processes.waiting import Backoff, WorkingTime
 from service.store import lease
 from service.store.errors import LeaseLost, StoreLost
 from service.store.lease import EXPIRES_AFTER_MS, Lease, Renewal

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from service.processes.working_time import QUIET_MISSES, WorkingTime
+from service.processes.waiting import QUIET_MISSES, WorkingTime
 
 START_S: Final = 120.0
 """Limit until the first step: a JVM starts, Python processes start, classes are loaded from a cold disk."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from service.clock import wall_clock_ms
 from service.kafka.errors import KafkaFailure
-from service.processes.working_time import Backoff, heard_by
+from service.processes.waiting import Backoff, heard_by
 from service.store.errors import LeaseLost, StoreUnavailable
 from spark_jobs.runtime.error_summary import error_summary
 from spark_jobs.runtime.liveness import BACKGROUND_S, Liveness, Part

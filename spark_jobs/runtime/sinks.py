@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from service.clock import wall_clock_ms
-from service.processes.working_time import Backoff, heard_by
+from service.processes.waiting import Backoff, heard_by
 from service.store.errors import StoreUnavailable
 from spark_jobs.runtime.direct_batches import DirectBatches
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from service.clock import wall_clock_ms
 from service.domain.partitions.facts import PartitionsBatch, StallClock
-from service.processes.working_time import heard_by, touch
+from service.processes.waiting import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
 from spark_jobs.fold.rows import SCHEMA
 from spark_jobs.runtime.direct_batches import DirectBatches

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from service.domain.reasons.coding import decode, encode
 from service.domain.reasons.reason import Reason
 from service.kafka.errors import KafkaFailure
-from service.processes.working_time import heard_by, touch
+from service.processes.waiting import heard_by, touch
 from spark_jobs.runtime.direct_batches import DirectBatches
 
 

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from service.access.configuration import AuthConfig, Person
+from service.access.credentials import Hashed, new_key
 from service.access.hosts import AllowedHosts
-from service.access.passwords import Hashed, new_key
 from service.access.principal import parse_grants
 from service.api.http.access import AccessConfig
 from service.app import create_app

@@ -19,7 +19,7 @@ from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.ends import Ends
 from service.kafka.leader_check import CheckedPartition
 from service.kafka.producers import ActiveProducer
-from service.remediation import marker, owner, way_out
+from service.remediation import checks, marker, way_out
 from service.store.schema import audit
 from tests.helpers.builders.entry_facts import facts_of
 from tests.helpers.partitions import END, LSO, PID, WithPartitions, hanging_finding, stalled_partition
@@ -120,9 +120,9 @@ def resolve_api(
     cluster.see(hanging_finding(**{"decision": "none", "bootstrap": "b:9092", **finding}))
     patch.setattr(way_out, "LeaderCheck", lambda *_: brokers)
     brokers.facts = facts_of(finding.get("decision"), PID, EPOCH, LSO, NOW_MS)
-    patch.setattr(owner, "read_facts", lambda *_: brokers.facts)
-    patch.setattr(owner, "topic_layout", lambda *_: brokers.layout)
-    patch.setattr(owner, "READS_WITHIN_S", 0.2)
+    patch.setattr(checks, "read_facts", lambda *_: brokers.facts)
+    patch.setattr(checks, "topic_layout", lambda *_: brokers.layout)
+    patch.setattr(checks, "READS_WITHIN_S", 0.2)
     patch.setattr(marker, "write_marker", brokers.write_marker)
     app = create_app(url, "1.2.3", None, operators)
     app.state.txnscope = replace(app.state.txnscope, remediation_kafka=_Connected())

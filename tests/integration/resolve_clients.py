@@ -20,7 +20,7 @@ from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided
 from service.kafka.settings import ClientSettings
-from service.remediation.owner import Refused
+from service.remediation.checks import Refused
 from service.remediation.way_out import way_out
 from service.store.queries import clusters, findings
 from service.store.schema import audit

@@ -12,7 +12,7 @@ import pytest
 
 from service.access.authenticator import Authenticator, _given
 from service.access.configuration import AuthConfig
-from service.access.passwords import Hashed, Passwords
+from service.access.credentials import Hashed, Passwords
 from service.api.http.kafka import Kafka
 from service.app import create_app
 from service.cli import main

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.reasons.decided import ForeignRecords, ForeignSign, RecordsGone, UnlistedWriter
+from service.domain.reasons.hanging import ForeignRecords, ForeignSign, RecordsGone, UnlistedWriter
 from service.domain.worlds.verdict import Decided, Verdict, World
 from tests.worlds.cluster import JUDGED, OTHER, Answered, Cluster, Protocol, Txn
 from tests.worlds.observer import Observer, open_entries, verdict

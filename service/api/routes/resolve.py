@@ -27,8 +27,8 @@ from service.domain.findings.finding import Finding
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure
 from service.remediation import marker
+from service.remediation.checks import Refused
 from service.remediation.marker import Unanswered
-from service.remediation.owner import Refused
 from service.remediation.way_out import WayOut, steps, way_out
 from service.store import audit_events
 from service.store.audit_events import Attempt

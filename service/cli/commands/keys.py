@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Engine
 
-from service.access.passwords import Hashed, new_key, weakness_of
+from service.access.credentials import Hashed, new_key, weakness_of
 from service.access.principal import grant_texts, parse_grants
 from service.cli.errors import FINE, CommandFailed, store_failures
 from service.cli.text import table, time_of

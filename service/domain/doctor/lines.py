@@ -10,7 +10,7 @@ from service.domain.doctor import acls
 from service.domain.doctor.acls import Acl
 from service.domain.doctor.cluster_report import BrokerReport, ClusterReport
 from service.domain.findings.formatting import duration, join_names, join_partitions, utc
-from service.domain.reasons.decided import SKIPPING
+from service.domain.reasons.hanging import SKIPPING
 from service.domain.reasons.unread import NoTransactionLog, ShareLevelNotReported, TransactionsSeen
 from service.domain.releases import FIRST_OF_38, may_skip_markers, release_of
 from service.domain.transaction_log.states import CONFIG_DEFAULTS, TOPIC

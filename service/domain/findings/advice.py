@@ -13,7 +13,7 @@ from typing import Final
 
 from service.domain.applications import NOTHING, Application, Framework, is_two_phase, may_be_two_phase
 from service.domain.findings.formatting import utc
-from service.domain.reasons.decided import SKIPPING
+from service.domain.reasons.hanging import SKIPPING
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.verdict import Decided
 

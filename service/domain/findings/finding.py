@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.partitions.facts import LogPlace
-from service.domain.reasons.decided import Contradiction, HangReason
+from service.domain.reasons.hanging import Contradiction, HangReason
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided, Proof, World

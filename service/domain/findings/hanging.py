@@ -16,7 +16,7 @@ from service.domain.findings.rules import Rule
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Owner
-from service.domain.reasons.decided import ForeignRecords, HangCause, HangReason
+from service.domain.reasons.hanging import ForeignRecords, HangCause, HangReason
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import EXPIRED, NAMES, TOPIC
 from service.domain.worlds.transactions import TV2

@@ -7,14 +7,14 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final
 
-from service.domain.reasons import decided, reason, unjudged, unread
+from service.domain.reasons import hanging, reason, unjudged, unread
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ErrorText
 
 _CODE: Final = "code"
 _KNOWN: Final = {
     cls.code: cls
-    for module in (reason, unread, unjudged, decided)
+    for module in (reason, unread, unjudged, hanging)
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Reason) and cls is not Reason
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from service.domain.reasons.decided import ForeignRecords, ForeignSign
+from service.domain.reasons.hanging import ForeignRecords, ForeignSign
 from service.domain.transaction_log.facts import NO_ID
 from service.domain.transaction_log.states import COMPLETE, EMPTY
 from service.domain.worlds.facts import EntryRead

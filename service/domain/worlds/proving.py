@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from service.domain.partitions.facts import LogPlace
-from service.domain.reasons.decided import RecordsGone, SeveralLeft, UnlistedWriter
+from service.domain.reasons.hanging import RecordsGone, SeveralLeft, UnlistedWriter
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.facts import EntryFacts, EntryQuery, EntryRead

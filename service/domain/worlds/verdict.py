@@ -22,7 +22,7 @@ from enum import Enum, StrEnum, auto
 from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import LogPlace
-from service.domain.reasons.decided import (
+from service.domain.reasons.hanging import (
     Contradiction,
     FactsNotRead,
     ForeignRecords,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from service.kafka import oauth, tls
-from service.kafka.client_properties import providers, stores
+from service.kafka.client_properties import reading, stores
 
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
@@ -174,7 +174,7 @@ def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
 def is_ignored(key: str) -> bool:
     """Returns True for a key that has no effect here, and that need not have one."""
     return key in IGNORED or not (
-        key in HONOURED or key in CLASSES or providers.is_of_provider(key) or key.startswith(_SECURITY)
+        key in HONOURED or key in CLASSES or reading.is_of_provider(key) or key.startswith(_SECURITY)
     )
 
 

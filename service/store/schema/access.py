@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, T
 
 from service.store.schema.base import ROW_ID, cluster_column, metadata, where
 
-# Keys of `txnscope keys create`. Of a key only its digest is kept (service.access.passwords). Rows stay when a key is
+# Keys of `txnscope keys create`. Of a key only its digest is kept (service.access.credentials). Rows stay when a key is
 # revoked, so that its name in the audit still means somebody.
 api_keys = Table(
     "api_keys",

@@ -15,7 +15,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import is_log_absent
 from service.domain.transaction_log.coordinator_partition import partition_count
 from service.domain.transaction_log.facts import Gap, RangeRead, Run
-from service.processes import working_time
+from service.processes import waiting
 from service.store.backends import backend_of
 from service.store.errors import OutOfSequence
 from service.store.lease import Lease, check
@@ -181,7 +181,7 @@ class SourceWriter:
             if ahead:
                 backend_of(connection).commit_early(connection)
             check(connection, self._lease)
-            working_time.step()
+            waiting.step()
             count_batch(connection, self._cluster_id, self.source, before_ms)
             yield connection
 

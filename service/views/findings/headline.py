@@ -8,7 +8,7 @@ from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import QUIET_MS
-from service.domain.reasons.decided import HangReason
+from service.domain.reasons.hanging import HangReason
 from service.domain.worlds.verdict import Decided
 from service.store.escaped_text import display_id
 from service.views import words

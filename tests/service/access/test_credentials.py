@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from service.access import passwords
+from service.access import credentials
 from service.access.actions import Action
 from service.access.authenticator import KEYS_READ_EVERY_S, Authenticator
 from service.access.configuration import AuthConfig, Person
-from service.access.passwords import KEPT_S, PREFIX, Hashed, Passwords, StoredKey, digest_of, new_key, weakness_of
+from service.access.credentials import KEPT_S, PREFIX, Hashed, Passwords, StoredKey, digest_of, new_key, weakness_of
 from service.access.principal import Principal, PrincipalKind, Role, parse_grants
 from service.access.refusals import (
     EACH_S,
@@ -98,7 +98,7 @@ def test_a_pair_that_was_right_is_not_hashed_again_for_a_while(monkeypatch: pyte
     people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
     assert people.known("ann", RIGHT, 0.0) is None
     assert people.check("ann", RIGHT, 0.0) is not None
-    monkeypatch.setattr(passwords, "_scrypt", lambda *_: pytest.fail("hashed again"))
+    monkeypatch.setattr(credentials, "_scrypt", lambda *_: pytest.fail("hashed again"))
     assert people.known("ann", RIGHT, KEPT_S - 1) is not None
     assert people.known("ann", RIGHT, KEPT_S) is None
     for name, password in (("ann", RIGHT + "x"), ("bob", RIGHT), ("an", "n" + RIGHT), ("", "")):
@@ -112,7 +112,7 @@ def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password(monkeypatch: p
         hashed.append(password)
         return b"x" * 32
 
-    monkeypatch.setattr(passwords, "_scrypt", scrypt)
+    monkeypatch.setattr(credentials, "_scrypt", scrypt)
     people = Passwords({"ann": (HASHED, Principal("ann", PrincipalKind.PASSWORD, VIEWER))})
     assert people.check("ann", "wrong", 0.0) is None
     assert people.check("nobody", "wrong", 0.0) is None

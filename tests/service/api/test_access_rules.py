@@ -13,8 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.access.configuration import AuthConfig
+from service.access.credentials import new_key
 from service.access.hosts import AllowedHosts
-from service.access.passwords import new_key
 from service.access.principal import parse_grants
 from service.access.refusals import EACH_S
 from service.api.routes.events import Listening, SentEvent, stream_events

@@ -25,7 +25,7 @@ from service.kafka.offsets import offset_at_time
 from service.kafka.producers import AT_ONCE, Producers, describe_owners, describe_producers
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import ListedId, list_transactions
-from service.processes.working_time import heard_by
+from service.processes.waiting import heard_by
 from tests.conftest import MakeBroker
 from tests.helpers.acls import BrokerWithAcls, topic
 from tests.helpers.brokers import connect

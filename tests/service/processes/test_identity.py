@@ -23,7 +23,7 @@ from service.processes.identity import (
     own_identity,
     processor_time,
 )
-from service.processes.working_time import LONGEST_STEP_S, WorkingTime
+from service.processes.waiting import LONGEST_STEP_S, WorkingTime
 from tests.helpers.paths import ROOT
 from tests.helpers.waiting import wait_for, wait_until_equal
 

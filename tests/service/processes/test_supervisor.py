@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from service.processes.working_time import Backoff
+from service.processes.waiting import Backoff
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import is_alive, send, with_environment
 from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_equal

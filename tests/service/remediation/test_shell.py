@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from service.remediation.owner import argument
+from service.remediation.checks import argument
 
 IDS = (
     b"pay-1",

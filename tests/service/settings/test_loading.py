@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service import settings
-from service.access.passwords import Hashed
+from service.access.credentials import Hashed
 from service.domain.findings.rules import Rule
 from service.domain.retention_policy import DEFAULT
 from service.settings import SettingsError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.access.passwords import Hashed
+from service.access.credentials import Hashed
 from service.settings import DOCUMENT, Settings, SettingsError, for_ingest, for_service, for_store, load
 
 KEY = "the-key-of-ann-000"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from service.access.actions import Action, Outcome
-from service.access.passwords import digest_of, new_key
+from service.access.credentials import digest_of, new_key
 from service.access.principal import parse_grants
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind

@@ -8,7 +8,7 @@ from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.partitions.facts import LogPlace
-from service.domain.reasons.decided import HangCause, HangReason
+from service.domain.reasons.hanging import HangCause, HangReason
 from service.domain.reasons.unread import ErrorText
 from service.domain.transaction_log.states import TOPIC
 from tests.helpers.partitions import LSO, PID

@@ -17,7 +17,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import RoundResult, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import Owner
-from service.domain.reasons.decided import HasGrown
+from service.domain.reasons.hanging import HasGrown
 from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryQuery
 from service.domain.worlds.verdict import Decided, Verdict, World, undecided

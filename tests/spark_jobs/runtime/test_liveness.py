@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.processes.identity import ProcessorTime
-from service.processes.working_time import WorkingTime, touch
+from service.processes.waiting import WorkingTime, touch
 from spark_jobs.runtime import liveness
 from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from service.processes.identity import own_identity
-from service.processes.working_time import WorkingTime
+from service.processes.waiting import WorkingTime
 from service.store import clusters, lease
 from service.store.engine import open_engine
 from service.store.errors import LeaseLost, StoreUnavailable

@@ -8,9 +8,9 @@ from dataclasses import fields
 import pytest
 
 from service.domain.doctor.acls import Acl, grant_for
-from service.domain.reasons import decided, unjudged, unread
+from service.domain.reasons import hanging, unjudged, unread
 from service.domain.reasons.coding import decode, encode
-from service.domain.reasons.decided import Contradiction, HangCause, HangReason, Proven, RecordsGone, SeveralLeft
+from service.domain.reasons.hanging import Contradiction, HangCause, HangReason, Proven, RecordsGone, SeveralLeft
 from service.domain.reasons.reason import Reason, Several, combined, parts
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, NotAllRead, NotReadYet, OwnerUndecodable
 from service.domain.reasons.unread import (
@@ -32,7 +32,7 @@ from tests.helpers.reasons import denied
 
 EVERY_KIND = [
     cls
-    for module in (unread, unjudged, decided)
+    for module in (unread, unjudged, hanging)
     for cls in vars(module).values()
     if isinstance(cls, type) and issubclass(cls, Reason) and cls.__module__ == module.__name__
 ]

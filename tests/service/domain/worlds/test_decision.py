@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.reasons.decided import Contradiction, SeveralLeft
+from service.domain.reasons.hanging import Contradiction, SeveralLeft
 from service.domain.reasons.unread import ErrorText
 from service.domain.worlds.verdict import (
     NEXT,

@@ -1,4 +1,5 @@
-"""Values that client.properties takes from elsewhere: `${file:/run/secrets/kafka.properties:password}` (KIP-297).
+"""Reads client.properties as java.util.Properties does, and the values that it takes from elsewhere:
+`${file:/run/secrets/kafka.properties:password}` (KIP-297).
 
 Providers: FileConfigProvider, DirectoryConfigProvider (KIP-421) and EnvVarConfigProvider (KIP-887) of Kafka's clients;
 the syntax is that of ConfigTransformer.java. Java leaves a variable as it is if its key is missing, and then sends it
