@@ -24,7 +24,7 @@ def acknowledge(
 ) -> Acknowledgement:
     """Adds the acknowledgement of all that the finding has counted so far, and `event` to the audit."""
     given = Acknowledgement(event.at_ms, event.who, printable(reason))
-    values = {"finding_id": finding.id, "count": finding.count, **given._asdict()}
+    values = {"finding_id": finding.id, "count": finding.life.count, **given._asdict()}
     connection.execute(insert(acknowledgements).values(cluster_id=cluster_id, **values))
     audit_events.add(connection, cluster_id, event)
     return given
@@ -43,7 +43,7 @@ def read_acknowledgements(
     The comparison is of numbers, never of two machines' clocks."""
     if not found:
         return {}
-    counts = {one.id: one.count for one in found}
+    counts = {one.id: one.life.count for one in found}
     rows = connection.execute(
         select(_A.finding_id, _A["count"], _A.at_ms, _A.by, _A.reason)
         .where(_A.cluster_id == cluster_id, _A.finding_id.in_(counts))

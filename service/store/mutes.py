@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
@@ -40,7 +39,7 @@ class Wish(NamedTuple):
 
     def fits(self, finding: Finding) -> bool:
         """Returns whether the mute is for the finding. It is not for one that opened after it was over."""
-        if self.until_ms <= finding.opened_at_ms:
+        if self.until_ms <= finding.life.opened_at_ms:
             return False
         if self.finding_id is not None:
             return finding.id == self.finding_id
@@ -96,15 +95,15 @@ def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]
     operator."""
     if not found:
         return []
-    wishes = [one.wish for one in read_mutes(connection, cluster_id, min(one.opened_at_ms for one in found))]
+    wishes = [one.wish for one in read_mutes(connection, cluster_id, min(one.life.opened_at_ms for one in found))]
     return [_muted(one, wishes) for one in found] if wishes else list(found)
 
 
 def _muted(finding: Finding, wishes: Iterable[Wish]) -> Finding:
     until_ms = max((wish.until_ms for wish in wishes if wish.fits(finding)), default=None)
-    if until_ms is None or (finding.muted_until_ms or 0) >= until_ms:
+    if until_ms is None or (finding.observation.muted_until_ms or 0) >= until_ms:
         return finding
-    return replace(finding, muted_until_ms=until_ms)
+    return finding.with_observed(muted_until_ms=until_ms)
 
 
 def _mute(row: Row[tuple[object, ...]]) -> Mute:
