@@ -182,9 +182,9 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     for finding in facts.hanging:
         subject = finding.subject
         name = "" if subject.transactional_id is None else display_id(subject.transactional_id)
-        labels = (finding.id, subject.topic or "", str(subject.partition), name, finding.owner or "")
+        labels = (finding.id, subject.topic or "", str(subject.partition), name, finding.observation.owner or "")
         yield Series(catalogue.HANGING_INFO, labels, 1)
-        muted_until_ms = finding.muted_until_ms or 0
+        muted_until_ms = finding.observation.muted_until_ms or 0
         if muted_until_ms > now_ms:
             yield Series(catalogue.HANGING_MUTED_UNTIL, (finding.id,), muted_until_ms / 1000)
     is_fresh = now_ms - (facts.coverage.observed_at_ms or 0) <= SAMPLE_FRESH_MS

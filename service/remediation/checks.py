@@ -181,10 +181,10 @@ def prove_again(
     verdict = verdict_on(ask, facts, hidden)
     if not verdict.is_known:
         raise Refused(f"the decision can no longer be proven: {verdict.why}", "find out from the application")
-    if (verdict.decision == Decided.COMMIT) != (finding.decision == Decided.COMMIT):
+    if (verdict.decision == Decided.COMMIT) != (finding.observation.decision == Decided.COMMIT):
         raise Refused(
-            f"the decision of the finding is {finding.decision}, that of the brokers' logs {verdict.decision}:"
-            f" {verdict.why}",
+            f"the decision of the finding is {finding.observation.decision}, that of the brokers' logs"
+            f" {verdict.decision}: {verdict.why}",
             "find out from the application",
         )
     return verdict

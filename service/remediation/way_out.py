@@ -71,7 +71,7 @@ def way_out(
     seen = _look(bracket, finding)
     again = _entry(finding, seen)
     return WayOut(
-        finding.decision == Decided.COMMIT,
+        finding.observation.decision == Decided.COMMIT,
         entry.topic,
         entry.partition,
         seen.leader,
@@ -100,15 +100,15 @@ def _reason(finding: Finding) -> str:
     if finding.kind != Kind.HANGING:
         raise Refused(f"the finding is no hanging transaction but {finding.kind}: a marker cannot end it")
     if finding.status == Status.RESOLVED:
-        raise Refused(f"the finding has ended already: {finding.resolution}")
+        raise Refused(f"the finding has ended already: {finding.life.resolution}")
     if finding.status != Status.CONFIRMED:
         raise Refused("the finding is not confirmed: only a confirmed hanging transaction may be ended by hand")
-    if finding.decision not in REASONS:
+    if finding.observation.decision not in REASONS:
         raise Refused(
             "whether its transaction was committed is not known, and the wrong marker would lose data",
             "find out from the application",
         )
-    return REASONS[finding.decision]
+    return REASONS[finding.observation.decision]
 
 
 def _look(bracket: LeaderCheck, finding: Finding) -> CheckedPartition:
@@ -142,6 +142,6 @@ def _entry(finding: Finding, seen: CheckedPartition) -> Entry:
         last_timestamp_ms=active.last_timestamp_ms,
         records=None,
         bytes=None,
-        first_seen_ms=finding.opened_at_ms,
+        first_seen_ms=finding.life.opened_at_ms,
         seen_at_ms=seen.asked_at_ms,
     )

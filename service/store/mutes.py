@@ -46,7 +46,7 @@ class Wish(NamedTuple):
 
     def fits(self, finding: Finding) -> bool:
         """Returns whether the mute is for the finding. It is not for one that opened after it was over."""
-        if self.until_ms <= finding.opened_at_ms:
+        if self.until_ms <= finding.life.opened_at_ms:
             return False
         if self.finding_id is not None:
             return finding.id == self.finding_id
@@ -102,15 +102,15 @@ def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]
     operator."""
     if not found:
         return []
-    wishes = [one.wish for one in read_mutes(connection, cluster_id, min(one.opened_at_ms for one in found))]
+    wishes = [one.wish for one in read_mutes(connection, cluster_id, min(one.life.opened_at_ms for one in found))]
     return [_muted(one, wishes) for one in found] if wishes else list(found)
 
 
 def _muted(finding: Finding, wishes: Iterable[Wish]) -> Finding:
     until_ms = max((wish.until_ms for wish in wishes if wish.fits(finding)), default=None)
-    if until_ms is None or (finding.muted_until_ms or 0) >= until_ms:
+    if until_ms is None or (finding.observation.muted_until_ms or 0) >= until_ms:
         return finding
-    return replace(finding, muted_until_ms=until_ms)
+    return finding.with_observed(muted_until_ms=until_ms)
 
 
 def _mute(row: Row[tuple[object, ...]]) -> Mute:
@@ -127,7 +127,7 @@ def acknowledge(
 ) -> Acknowledgement:
     """Adds the acknowledgement of all that the finding has counted so far, and `event` to the audit."""
     given = Acknowledgement(event.at_ms, event.who, printable(reason))
-    values = {"finding_id": finding.id, "count": finding.count, **given._asdict()}
+    values = {"finding_id": finding.id, "count": finding.life.count, **given._asdict()}
     connection.execute(insert(acknowledgements).values(cluster_id=cluster_id, **values))
     audit_events.add(connection, cluster_id, event)
     return given
@@ -146,7 +146,7 @@ def read_acknowledgements(
     The comparison is of numbers, never of two machines' clocks."""
     if not found:
         return {}
-    counts = {one.id: one.count for one in found}
+    counts = {one.id: one.life.count for one in found}
     rows = connection.execute(
         select(_A.finding_id, _A["count"], _A.at_ms, _A.by, _A.reason)
         .where(_A.cluster_id == cluster_id, _A.finding_id.in_(counts))

@@ -33,8 +33,8 @@ def grant_of_groups(denied: Iterable[Finding]) -> Grant | None:
     permission is missing. `denied`: coverage gaps of groups."""
     wanted: dict[str, list[str]] = {}
     for one in denied:
-        if one.subject.group is not None and not isinstance(one.reason, ShareOffsetsNotReported):
-            operation = "DescribeConfigs" if isinstance(one.reason, ShareLevelNotReported) else "Describe"
+        if one.subject.group is not None and not isinstance(one.observation.reason, ShareOffsetsNotReported):
+            operation = "DescribeConfigs" if isinstance(one.observation.reason, ShareLevelNotReported) else "Describe"
             wanted.setdefault(operation, []).append(one.subject.group)
     if not wanted:
         return None

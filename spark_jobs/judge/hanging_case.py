@@ -326,10 +326,10 @@ class HangingCase:
         """Takes over a known decision, or a contradiction, from a finding of before a restart."""
         if finding.contradiction is not None:
             self.decision = self.decision.recalled(undecided(finding.contradiction))
-        elif finding.decision not in (None, Decided.UNKNOWN) and finding.possible:
-            possible = frozenset(map(World, finding.possible))
+        elif finding.observation.decision not in (None, Decided.UNKNOWN) and finding.observation.possible:
+            possible = frozenset(map(World, finding.observation.possible))
             self.decision = self.decision.recalled(
-                Verdict(possible, finding.decision, finding.proofs, None, leader_changed=True)
+                Verdict(possible, finding.observation.decision, finding.observation.proofs, None, leader_changed=True)
             )
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:

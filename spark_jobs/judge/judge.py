@@ -192,7 +192,7 @@ class Judge:
             self._truncated = truncated
         forgotten_ms = now_ms - REOPENS_WITHIN_MS
         if changes:
-            self._known = {k: f for k, f in known.items() if f.is_open or (f.resolved_at_ms or 0) >= forgotten_ms}
+            self._known = {k: f for k, f in known.items() if f.is_open or (f.life.resolved_at_ms or 0) >= forgotten_ms}
 
     def _detected(self, changes: Iterable[Change]) -> list[int]:
         """Returns, for each entry confirmed as hanging in this round, when (ms) the LSO began to stall at it."""

@@ -147,8 +147,8 @@ class OpenEntryObserver:
         self._ask(current)
         unread = _unread(connection, self._cluster_id, partitions)
         for subject, one in hanging.items():
-            if one.decision == Decided.COMMIT and (owned := current.owned.get(key_of(subject))) is not None:
-                self._fates.follow(owned, one.proofs)
+            if one.observation.decision == Decided.COMMIT and (owned := current.owned.get(key_of(subject))) is not None:
+                self._fates.follow(owned, one.observation.proofs)
         return [
             self._hanging(current, ends, unread),
             self._fates.adopted(current.shown, current.context, unread),

@@ -131,7 +131,7 @@ class SharedFates:
         """Follows the entries of open findings from before a restart. `findings`: about adopted records."""
         for one in findings:
             if one.severity == Severity.CRITICAL:
-                self._follow(key_of(one.subject), one.subject, one.evidence)
+                self._follow(key_of(one.subject), one.subject, one.observation.evidence)
 
     def follow(self, owned: OwnedEntry, proofs: Sequence[Proof], last_offset: int | None = None) -> None:
         """Follows an entry that is proven to hold committed records."""

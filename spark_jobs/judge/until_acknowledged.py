@@ -35,7 +35,9 @@ class TornObserver:
         counted = []
         for one in self._seen:
             finding = known.get((one.kind, one.subject))
-            counted += [o.sequence for o in one.occurrences if finding is not None and o.sequence <= finding.counted_to]
+            counted += [
+                o.sequence for o in one.occurrences if finding is not None and o.sequence <= finding.life.counted_to
+            ]
         self._seen = ()
         return counted
 

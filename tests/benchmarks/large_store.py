@@ -6,11 +6,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Engine, LargeBinary, String, insert, literal, null, select, update
 
-from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.findings.finding import Evidence, Finding, Life, Observation, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import Change
 from service.domain.source_state import SourceName
@@ -206,30 +207,20 @@ def _findings(store: LargeStore) -> Iterator[Finding]:
         kind = tuple(Kind)[number % len(tuple(Kind))]
         opened_ms, is_over = NOW_MS - number * 600_000, number % 3 == 0
         about = Subject(transactional_id=store.ids[number * 37 % len(store.ids)], topic=TOPICS[number % 3])
-        yield Finding(
-            id=f"{number:016x}",
-            kind=kind,
-            severity=tuple(Severity)[number % 3],
-            status=Status.RESOLVED if is_over else Status.CONFIRMED,
-            confidence=Confidence.CERTAIN,
-            subject=about,
-            opened_at_ms=opened_ms,
-            confirmed_at_ms=opened_ms,
-            resolved_at_ms=opened_ms + 300_000 if is_over else None,
-            last_seen_ms=NOW_MS,
-            count=1,
-            reopened=False,
-            resolution=Resolution.HEALED if is_over else None,
-            owner=None,
-            muted_until_ms=None,
-            title="A transaction is open for longer than its timeout allows",
-            detail="",
-            advice="See whether the coordinator is alive; its log says nothing since.",
-            evidence=tuple(Evidence(opened_ms, f"{TOPIC}-3@{number}", "Ongoing, 60 s timeout") for _ in range(3)),
-            self_heals_at_ms=None,
+        observation = Observation(
+            kind,
+            tuple(Severity)[number % 3],
+            about,
+            "A transaction is open for longer than its timeout allows",
+            "See whether the coordinator is alive; its log says nothing since.",
+            tuple(Evidence(opened_ms, f"{TOPIC}-3@{number}", "Ongoing, 60 s timeout") for _ in range(3)),
             log_partition=number % PARTITIONS,
-            counted_to=-1,
         )
+        life = Life(Status.CONFIRMED, opened_ms, opened_ms, NOW_MS, count=1)
+        if is_over:
+            ended_ms = opened_ms + 300_000
+            life = replace(life, status=Status.RESOLVED, resolved_at_ms=ended_ms, resolution=Resolution.HEALED)
+        yield Finding(f"{number:016x}", observation, life)
 
 
 def settle(engine: Engine) -> None:

@@ -100,7 +100,7 @@ class JudgedRun(Run):
         if self.cluster.is_foreign(batches) and key in self.decided and not self.is_over:
             return  # an orphan so far: its producer id was assigned a moment ago, and is being read
         if not (self.will_be_closed(key[0], batches) or self._is_being_added(batches)):
-            self.check(batches, finding.decision or Decided.UNKNOWN, finding)
+            self.check(batches, finding.observation.decision or Decided.UNKNOWN, finding)
 
     def _is_being_added(self, batches: list[Batch]) -> bool:
         """Returns whether an old client has just written, and its AddPartitionsToTxn is on the way. A finding of before

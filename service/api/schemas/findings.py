@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -20,6 +20,11 @@ SeverityWord = Annotated[Severity, OneOf(*Severity)]
 StatusWord = Annotated[Status, OneOf(*Status)]
 DecisionWord = Annotated[Decided, OneOf(*Decided)]
 WorldWord = Annotated[World, OneOf(*World)]
+
+
+_OF_OBSERVATION: Final = ("kind", "severity", "confidence", "owner", "decision", "summary", "advice")
+_OF_LIFE: Final = ("status", "count", "reopened", "resolution")
+"""Fields of a finding that are fields of its body as they are."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,17 +44,8 @@ class FindingSubject(Shape):
     @staticmethod
     def of(subject: domain.Subject) -> FindingSubject:
         transactional_id, id_b64 = id_fields(subject.transactional_id)
-        return FindingSubject(
-            topic=subject.topic,
-            partition=subject.partition,
-            transactional_id=transactional_id,
-            producer_id=subject.producer_id,
-            producer_epoch=subject.producer_epoch,
-            start_offset=subject.start_offset,
-            group=subject.group,
-            prefix=subject.prefix,
-            transactional_id_b64=id_b64,
-        )
+        shown = {"transactional_id": transactional_id, "transactional_id_b64": id_b64}
+        return FindingSubject(**subject._asdict() | shown)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,34 +128,25 @@ class Finding(Shape):
     @staticmethod
     def of(finding: domain.Finding, cluster: str) -> Finding:
         """Returns the body of a finding. `cluster`: the cluster's name."""
+        seen, life = finding.observation, finding.life
+        given = finding.acknowledgement
         return Finding(
+            **{name: getattr(seen, name) for name in _OF_OBSERVATION},
+            **{name: getattr(life, name) for name in _OF_LIFE},
             id=finding.id,
             cluster=cluster,
-            kind=finding.kind,
-            severity=finding.severity,
-            status=finding.status,
-            confidence=finding.confidence,
-            subject=FindingSubject.of(finding.subject),
-            opened_at=text_of_clock(finding.opened_at_ms),
-            confirmed_at=text_of_time(finding.confirmed_at_ms),
-            resolved_at=text_of_time(finding.resolved_at_ms),
-            last_seen_at=text_of_clock(finding.last_seen_ms),
-            count=finding.count,
-            reopened=finding.reopened,
-            resolution=finding.resolution,
-            acknowledgement=None
-            if finding.acknowledgement is None
-            else FindingAcknowledgement.of(finding.acknowledgement),
-            owner=finding.owner,
-            muted_until=text_of_time(finding.muted_until_ms),
-            summary=finding.summary,
-            evidence=[FindingEvidence.of(one) for one in finding.evidence],
-            blocked_groups=list(finding.blocked_groups),
-            self_heals_at=text_of_time(finding.self_heals_at_ms),
-            decision=finding.decision,
-            possible=list(finding.possible),
-            proofs=[FindingProof.of(one) for one in finding.proofs],
-            advice=finding.advice,
+            subject=FindingSubject.of(seen.subject),
+            opened_at=text_of_clock(life.opened_at_ms),
+            confirmed_at=text_of_time(life.confirmed_at_ms),
+            resolved_at=text_of_time(life.resolved_at_ms),
+            last_seen_at=text_of_clock(life.last_seen_ms),
+            acknowledgement=None if given is None else FindingAcknowledgement.of(given),
+            muted_until=text_of_time(seen.muted_until_ms),
+            evidence=[FindingEvidence.of(one) for one in seen.evidence],
+            blocked_groups=list(seen.blocked_groups),
+            self_heals_at=text_of_time(seen.self_heals_at_ms),
+            possible=list(seen.possible),
+            proofs=[FindingProof.of(one) for one in seen.proofs],
             command=finding.command,
             href=f"{cluster_link(cluster)}/findings/{finding.id}",
         )

@@ -3,8 +3,8 @@ are ms since the epoch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.partitions.facts import LogPlace
@@ -95,49 +95,61 @@ class Observation(NamedTuple):
 
     @property
     def summary(self) -> str:
-        return _joined(self.title, self.detail)
+        return f"{self.title}; {self.detail}" if self.detail else self.title
+
+    @property
+    def kept(self) -> Observation:
+        """Returns the part that a finding keeps: without what is counted, and the newest of the evidence."""
+        return self._replace(ids=1, occurrences=(), waiting=(), confirmed=True, evidence=self.evidence[-EVIDENCE_KEPT:])
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The course of one episode: its times, its status, and what it has counted. `counted_to`: the sequence of the
+    newest event that was counted (-1: none). `passed_over`: sequences below it that were not counted, and may yet
+    be."""
+
+    status: Status
+    opened_at_ms: int
+    confirmed_at_ms: int | None
+    last_seen_ms: int
+    count: int
+    counted_to: int = -1
+    passed_over: tuple[int, ...] = ()
+    reopened: bool = False
+    resolved_at_ms: int | None = None
+    resolution: Resolution | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row of the store. `counted_to`: the sequence of the newest event that was counted (-1: none). `passed_over`:
-    sequences below it that were not counted, and may yet be. `acknowledgement`: from a table of its own; None where
-    the finding is judged."""
+    """An observation that is kept, and its life: a row of the store. `acknowledgement`: from a table of its own; None
+    where the finding is judged."""
 
     id: str
-    kind: Kind
-    severity: Severity
-    status: Status
-    confidence: Confidence
-    subject: Subject
-    opened_at_ms: int
-    confirmed_at_ms: int | None
-    resolved_at_ms: int | None
-    last_seen_ms: int
-    count: int
-    reopened: bool
-    resolution: Resolution | None
-    owner: str | None
-    muted_until_ms: int | None
-    title: str
-    detail: str
-    advice: str
-    evidence: tuple[Evidence, ...]
-    self_heals_at_ms: int | None
-    log_partition: int | None
-    counted_to: int
-    passed_over: tuple[int, ...] = ()
-    decision: Decided | None = None
-    bootstrap: str | None = None
-    blocked_groups: tuple[str, ...] = ()
-    possible: tuple[World, ...] = ()
-    proofs: tuple[Proof, ...] = ()
-    reason: Reason | None = None
+    observation: Observation
+    life: Life
     acknowledgement: Acknowledgement | None = None
 
     @property
+    def kind(self) -> Kind:
+        return self.observation.kind
+
+    @property
+    def subject(self) -> Subject:
+        return self.observation.subject
+
+    @property
+    def severity(self) -> Severity:
+        return self.observation.severity
+
+    @property
+    def status(self) -> Status:
+        return self.life.status
+
+    @property
     def summary(self) -> str:
-        return _joined(self.title, self.detail)
+        return self.observation.summary
 
     @property
     def command(self) -> str | None:
@@ -151,24 +163,26 @@ class Finding:
         return self._kafka_transactions("describe-producers", "")
 
     def _kafka_transactions(self, action: str, more: str) -> str | None:
-        if self.bootstrap is None:
+        bootstrap = self.observation.bootstrap
+        if bootstrap is None:
             return None
         place = f"--topic {self.subject.topic} --partition {self.subject.partition}"
-        return f"kafka-transactions.sh --bootstrap-server {self.bootstrap} {action} {place}{more}"
+        return f"kafka-transactions.sh --bootstrap-server {bootstrap} {action} {place}{more}"
 
     @property
     def contradiction(self) -> Contradiction | None:
         """Returns how two readings contradict each other, if the decision is unknown because of that."""
-        decided_by = self.reason.decided_by if isinstance(self.reason, HangReason) else None
+        reason = self.observation.reason
+        decided_by = reason.decided_by if isinstance(reason, HangReason) else None
         return decided_by if isinstance(decided_by, Contradiction) else None
 
     @property
     def is_open(self) -> bool:
         return self.status != Status.RESOLVED
 
-
-def _joined(title: str, detail: str) -> str:
-    return f"{title}; {detail}" if detail else title
+    def with_observed(self, **fields: Any) -> Finding:
+        """Returns the finding with these fields of its observation."""
+        return replace(self, observation=self.observation._replace(**fields))
 
 
 Key = tuple[Kind, Subject]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from service.domain.findings.catalogue import CATALOGUE, EVENTS, UNTIL_ACKNOWLEDGED
-from service.domain.findings.finding import EVIDENCE_KEPT, Finding, Key, Observation, Occurrence, Subject
+from service.domain.findings.finding import Finding, Key, Life, Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
@@ -58,7 +58,7 @@ class RoundResult(NamedTuple):
             return False
         if self.resolutions is not None:
             return finding.subject in self.resolutions
-        return self.covers(finding.subject, finding.log_partition)
+        return self.covers(finding.subject, finding.observation.log_partition)
 
     def covers(self, subject: Subject, log_partition: int | None) -> bool:
         if self.ids is not None and subject.transactional_id not in self.ids:
@@ -91,7 +91,7 @@ def reconcile(stored: Mapping[Key, Finding], result: RoundResult, now_ms: int, c
     for key in _in_order(observed):
         observation, fresh = observed[key]
         found = stored.get(key)
-        if found is None or (not found.is_open and now_ms - (found.resolved_at_ms or 0) > REOPENS_WITHIN_MS):
+        if found is None or (not found.is_open and now_ms - (found.life.resolved_at_ms or 0) > REOPENS_WITHIN_MS):
             if open_of[key[0]] < MOST_OPEN:
                 open_of[key[0]] += 1
                 changes.append(Change(_opened(observation, fresh, now_ms, cluster), OPENED))
@@ -135,8 +135,8 @@ def _uncounted(
             seen[key] = observation, ()
             continue
         found = stored.get(key)
-        known = -1 if found is None else found.counted_to
-        passed_over = frozenset(() if found is None else found.passed_over)
+        known = -1 if found is None else found.life.counted_to
+        passed_over = frozenset(() if found is None else found.life.passed_over)
         occurrences = {o for one in of_key for o in one.occurrences}
         fresh = tuple(sorted(o for o in occurrences if o.sequence > known or o.sequence in passed_over))
         if fresh:
@@ -155,26 +155,21 @@ def finding_id(cluster: str, kind: Kind, subject: object, opened_at_ms: int) -> 
 
 
 def _opened(one: Observation, fresh: tuple[Occurrence, ...], now_ms: int, cluster: str) -> Finding:
-    return Finding(
-        id=finding_id(cluster, one.kind, tuple(one.subject), now_ms),
-        kind=one.kind,
+    id_ = finding_id(cluster, one.kind, tuple(one.subject), now_ms)
+    life = Life(
         status=Status.CONFIRMED if one.confirmed else Status.CANDIDATE,
-        subject=one.subject,
         opened_at_ms=now_ms,
         confirmed_at_ms=now_ms if one.confirmed else None,
-        resolved_at_ms=None,
         last_seen_ms=_last_seen(fresh, now_ms),
-        count=len(fresh) or one.ids,
-        reopened=False,
-        resolution=None,
-        **_observed(one, fresh, -1),
+        count=0,
     )
+    return Finding(id_, one.kept, _counted(life, one, fresh))
 
 
 def _reopened(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Finding:
     """Returns the finding under its old id; earlier occurrences still count."""
-    return replace(
-        _described(old, one, fresh),
+    life = replace(
+        _counted(old.life, one, fresh),
         status=Status.CONFIRMED if one.confirmed else Status.CANDIDATE,
         confirmed_at_ms=now_ms if one.confirmed else None,
         resolved_at_ms=None,
@@ -182,50 +177,30 @@ def _reopened(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now
         reopened=True,
         last_seen_ms=_last_seen(fresh, now_ms),
     )
+    return Finding(old.id, one.kept, life)
 
 
 def _seen_again(old: Finding, one: Observation, fresh: tuple[Occurrence, ...], now_ms: int) -> Change | None:
-    new = _described(old, one, fresh)
-    is_confirmed_now = one.confirmed and old.status == Status.CANDIDATE
+    life = _counted(old.life, one, fresh)
+    is_confirmed_now = one.confirmed and life.status == Status.CANDIDATE
     if is_confirmed_now:
-        new = replace(new, status=Status.CONFIRMED, confirmed_at_ms=now_ms)
-    if new == old and now_ms - old.last_seen_ms < SEEN_AGAIN_MS:
+        life = replace(life, status=Status.CONFIRMED, confirmed_at_ms=now_ms)
+    if one.kept == old.observation and life == old.life and now_ms - life.last_seen_ms < SEEN_AGAIN_MS:
         return None
-    event = CONFIRMED if is_confirmed_now else UPDATED if new.severity != old.severity else None
-    return Change(replace(new, last_seen_ms=max(old.last_seen_ms, _last_seen(fresh, now_ms))), event)
+    event = CONFIRMED if is_confirmed_now else UPDATED if one.severity != old.severity else None
+    life = replace(life, last_seen_ms=max(life.last_seen_ms, _last_seen(fresh, now_ms)))
+    return Change(Finding(old.id, one.kept, life), event)
 
 
-def _described(old: Finding, one: Observation, fresh: tuple[Occurrence, ...]) -> Finding:
+def _counted(life: Life, one: Observation, fresh: tuple[Occurrence, ...]) -> Life:
+    """Returns the life with what the observation adds: fresh occurrences of an event, or the number of ids now."""
+    counted_to = max([life.counted_to, *(o.sequence for o in fresh)])
     return replace(
-        old,
-        count=old.count + len(fresh) if one.kind in EVENTS else one.ids,
-        **_observed(one, fresh, old.counted_to),
+        life,
+        count=life.count + len(fresh) if one.kind in EVENTS else one.ids,
+        counted_to=counted_to,
+        passed_over=tuple(sequence for sequence in one.waiting if sequence < counted_to),
     )
-
-
-def _observed(one: Observation, fresh: tuple[Occurrence, ...], counted_to: int) -> dict[str, Any]:
-    """Returns the fields of a finding that are as they were last observed. `counted_to`: of the finding so far."""
-    counted_to = max([counted_to, *(o.sequence for o in fresh)])
-    return {
-        "severity": one.severity,
-        "confidence": one.confidence,
-        "owner": one.owner,
-        "muted_until_ms": one.muted_until_ms,
-        "title": one.title,
-        "detail": one.detail,
-        "advice": one.advice,
-        "evidence": one.evidence[-EVIDENCE_KEPT:],
-        "self_heals_at_ms": one.self_heals_at_ms,
-        "log_partition": one.log_partition,
-        "counted_to": counted_to,
-        "passed_over": tuple(sequence for sequence in one.waiting if sequence < counted_to),
-        "decision": one.decision,
-        "bootstrap": one.bootstrap,
-        "blocked_groups": one.blocked_groups,
-        "possible": one.possible,
-        "proofs": one.proofs,
-        "reason": one.reason,
-    }
 
 
 def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:
@@ -236,11 +211,12 @@ def _last_seen(fresh: tuple[Occurrence, ...], now_ms: int) -> int:
 def _is_over(finding: Finding, result: RoundResult, now_ms: int) -> bool:
     if finding.kind not in EVENTS or result.resolutions is not None:
         return True
-    return finding.kind not in UNTIL_ACKNOWLEDGED and now_ms - finding.last_seen_ms >= QUIET_MS
+    return finding.kind not in UNTIL_ACKNOWLEDGED and now_ms - finding.life.last_seen_ms >= QUIET_MS
 
 
 def _resolved(finding: Finding, how: Resolution | None, now_ms: int) -> Finding:
     is_withdrawn = finding.status == Status.CANDIDATE
     resolution = Resolution.NOT_HANGING if is_withdrawn else how or CATALOGUE[finding.kind].ended_by
-    ended = replace(finding, status=Status.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
-    return replace(ended, self_heals_at_ms=None, bootstrap=None)  # a finding that is over needs no remediation
+    life = replace(finding.life, status=Status.RESOLVED, resolved_at_ms=now_ms, resolution=resolution)
+    # a finding that is over needs no remediation
+    return replace(finding.with_observed(self_heals_at_ms=None, bootstrap=None), life=life)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select, tuple_
@@ -55,7 +54,7 @@ def read_page(
     if len(found) <= limit:
         return found, None
     last = found[limit - 1]
-    return found[:limit], FindingCursor(last.opened_at_ms, last.id)
+    return found[:limit], FindingCursor(last.life.opened_at_ms, last.id)
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
@@ -78,7 +77,7 @@ def with_full_ids(connection: Connection, cluster_id: int, found: Iterable[Findi
     return [
         one
         if (key := one.subject.transactional_id) is None or ids[key] == key
-        else replace(one, subject=one.subject._replace(transactional_id=ids[key]))
+        else one.with_observed(subject=one.subject._replace(transactional_id=ids[key]))
         for one in found
     ]
 

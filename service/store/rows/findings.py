@@ -1,13 +1,15 @@
-"""Converts a finding to a row of `findings`, and back."""
+"""Converts a finding to a row of `findings`, and back: a column for each field of its observation, subject and life."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import JSON, Connection
 
 from service.domain.findings import kinds
-from service.domain.findings.finding import Evidence, Finding, Subject
+from service.domain.findings.finding import Evidence, Finding, Life, Observation, Subject
 from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.transaction_log.causes import Confidence
@@ -15,73 +17,52 @@ from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
 from service.store.many_rows import json_for
 from service.store.schema import findings
 
-_SUBJECT: Final = tuple(Subject._fields)
-_SHAPED: Final = (
-    "subject",
-    "evidence",
-    "blocked_groups",
-    "possible",
-    "proofs",
-    "reason",
-    "passed_over",
-    "acknowledgement",
-)
-
-
-_WORDS: Final = {
-    "kind": kinds.Kind,
-    "severity": kinds.Severity,
-    "status": kinds.Status,
-    "confidence": Confidence,
-    "resolution": kinds.Resolution,
-    "decision": Decided,
-}
-
-
-def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
-    """Returns the finding as a row, in the order of the table's columns."""
-    subject = dict(zip(_SUBJECT, finding.subject, strict=True))
-    bind = json_for(connection)
-    values = {
-        "cluster_id": cluster_id,
-        "evidence": bind([list(one) for one in finding.evidence]),
-        "blocked_groups": bind(list(finding.blocked_groups)),
-        "possible": bind(list(finding.possible)),
-        "proofs": bind([list(one) for one in finding.proofs]),
-        "reason": encode_if(finding.reason),
-        "passed_over": bind(list(finding.passed_over)),
-    }
-    return tuple(
-        values[name] if name in values else subject[name] if name in subject else getattr(finding, name)
-        for name in findings.c.keys()  # noqa: SIM118 - a collection of columns
-    )
-
-
-def finding_of(row: Any) -> Finding:
-    """Returns the finding in a row that has all columns of the table."""
-    columns = row._mapping
-    plain = {name: columns[name] for name in Finding.__dataclass_fields__ if name not in _SHAPED}
-    words = {name: word(plain[name]) for name, word in _WORDS.items() if plain[name] is not None}
-    return Finding(
-        **plain | words,
-        subject=Subject(*(columns[name] for name in _SUBJECT)),
-        evidence=tuple(Evidence(at_ms, _source(source), text) for at_ms, source, text in columns["evidence"]),
-        blocked_groups=tuple(columns["blocked_groups"] or ()),
-        possible=tuple(World(one) for one in columns["possible"] or ()),
-        proofs=tuple(
-            Proof(ProofKind(kind), at_ms, _source(source), text)
-            for kind, at_ms, source, text in columns["proofs"] or ()
-        ),
-        reason=decode_if(columns["reason"]),
-        passed_over=tuple(columns["passed_over"]),
-    )
+_COLUMNS: Final = tuple(column.name for column in findings.c)
+_LIFE: Final = tuple(field.name for field in fields(Life))
+_JSON: Final = frozenset(column.name for column in findings.c if isinstance(column.type, JSON))
+_OBSERVATION: Final = tuple(name for name in Observation._fields if name in _COLUMNS)
 
 
 def _source(stored: str | list[Any]) -> LogPlace | str:
     return stored if isinstance(stored, str) else LogPlace(*stored)
 
 
-def _bind_json(connection: Connection) -> Any:
-    """Returns the function that turns a JSON value into what the database's driver takes: `Upsert` bypasses
-    SQLAlchemy's own conversion."""
-    return findings.c.evidence.type.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda v: v)
+_READ: Final[dict[str, Callable[[Any], Any]]] = {
+    "kind": kinds.Kind,
+    "severity": kinds.Severity,
+    "status": kinds.Status,
+    "confidence": Confidence,
+    "resolution": kinds.Resolution,
+    "decision": Decided,
+    "evidence": lambda stored: tuple(Evidence(at_ms, _source(source), text) for at_ms, source, text in stored),
+    "blocked_groups": tuple,
+    "possible": lambda stored: tuple(map(World, stored)),
+    "proofs": lambda stored: tuple(
+        Proof(ProofKind(kind), at_ms, _source(source), text) for kind, at_ms, source, text in stored
+    ),
+    "reason": decode_if,
+    "passed_over": tuple,
+}
+"""By column, what makes its field of a value that is not null. Other values are fields as they are."""
+
+
+def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[Any, ...]:
+    """Returns the finding as a row, in the order of the table's columns."""
+    bind = json_for(connection)
+    life = {name: getattr(finding.life, name) for name in _LIFE}
+    values = {"cluster_id": cluster_id, "id": finding.id, **finding.subject._asdict(), **life}
+    values |= finding.observation._asdict()
+    values["reason"] = encode_if(finding.observation.reason)
+    return tuple(bind(values[name]) if name in _JSON else values[name] for name in _COLUMNS)
+
+
+def finding_of(row: Any) -> Finding:
+    """Returns the finding in a row that has all columns of the table."""
+    stored = row._mapping
+    values = {
+        name: value if (value := stored[name]) is None or name not in _READ else _READ[name](value)
+        for name in (*_OBSERVATION, *_LIFE)
+    }
+    subject = Subject(*(stored[name] for name in Subject._fields))
+    observation = Observation(subject=subject, **{name: values[name] for name in _OBSERVATION})
+    return Finding(stored["id"], observation, Life(**{name: values[name] for name in _LIFE}))

@@ -51,11 +51,11 @@ class Story(NamedTuple):
 def story_of(finding: Finding) -> Story:
     if finding.kind == Kind.HANGING:
         return _hanging(finding)
-    text = as_sentence(finding.detail)
+    text = as_sentence(finding.observation.detail)
     if finding.status == Status.RESOLVED:
-        return Story(finding.title, f"This is over: {how_it_ended(finding)}.", text, "info")
+        return Story(finding.observation.title, f"This is over: {how_it_ended(finding)}.", text, "info")
     lead = "Seen once; a second check has to confirm it." if finding.status == Status.CANDIDATE else ""
-    return Story(finding.title, lead, text, _TONES[finding.severity])
+    return Story(finding.observation.title, lead, text, _TONES[finding.severity])
 
 
 def title_of(finding: Finding) -> str:
@@ -77,42 +77,43 @@ def as_sentence(clause: str) -> str:
 
 
 def how_it_ended(finding: Finding) -> str:
+    resolution = finding.life.resolution
     if (given := finding.acknowledgement) is not None:
         return f"{given.by} acknowledged it: {given.reason}"
-    if finding.resolution == Resolution.HEALED and finding.kind == Kind.HANGING:
+    if resolution == Resolution.HEALED and finding.kind == Kind.HANGING:
         return "it ended, and how is not known"
-    if finding.resolution == Resolution.HEALED and finding.kind in EVENTS:
+    if resolution == Resolution.HEALED and finding.kind in EVENTS:
         return f"it has not happened again for {words.duration(QUIET_MS)}"
-    if finding.resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.STUCK_COMPLETION:
+    if resolution == Resolution.COORDINATOR_MARKER and finding.kind == Kind.STUCK_COMPLETION:
         return "its markers were written, and its coordinator completed it"
-    return "" if finding.resolution is None else _ENDINGS.get(finding.resolution, finding.resolution)
+    return "" if resolution is None else _ENDINGS[resolution]
 
 
 def lost_data(finding: Finding) -> bool:
     """Returns True if committed records were thrown away."""
-    return finding.decision == Decided.COMMIT and finding.resolution == Resolution.FOREIGN_ABORT
+    return finding.observation.decision == Decided.COMMIT and finding.life.resolution == Resolution.FOREIGN_ABORT
 
 
 def cause_of(finding: Finding) -> tuple[str, str]:
     """Returns why the transaction hangs, and how its decision is known; "" for each that is not known."""
-    why = finding.reason
+    why = finding.observation.reason
     return (str(why), str(why.decided_by)) if isinstance(why, HangReason) else ("", "")
 
 
 def _hanging(finding: Finding) -> Story:
     place = f"{finding.subject.topic}-{finding.subject.partition}"
     who = who_of(finding)
-    is_behind = isinstance(finding.reason, HangReason) and finding.reason.is_behind
+    is_behind = isinstance(finding.observation.reason, HangReason) and finding.observation.reason.is_behind
     if finding.status == Status.RESOLVED:
         verb = (
             f"A transaction of {who} hung on {place}"
             if is_behind
             else f"{place} was blocked by a hanging" + (f" transaction of {who}")
         )
-        if finding.resolution == Resolution.NOT_HANGING:
+        if finding.life.resolution == Resolution.NOT_HANGING:
             return Story(
                 f"A transaction of {who} on {place} did not hang",
-                *_WITHDRAWN[finding.confirmed_at_ms is not None],
+                *_WITHDRAWN[finding.life.confirmed_at_ms is not None],
                 "info",
             )
         if lost_data(finding):
@@ -141,17 +142,17 @@ def _hanging(finding: Finding) -> Story:
 def _of_decision(finding: Finding) -> tuple[str, str]:
     cause, _ = cause_of(finding)
     because = f" {cause[0].upper()}{cause[1:]}." if cause else ""
-    if finding.decision == Decided.COMMIT:
+    if finding.observation.decision == Decided.COMMIT:
         return (
             "Do not abort it: its transaction was committed, and aborting loses half of a committed transaction.",
             f"It will not heal by itself. Write the missing COMMIT marker with txnscope resolve.{because}",
         )
-    if finding.decision == Decided.ABORT:
+    if finding.observation.decision == Decided.ABORT:
         return (
             "It will not heal by itself:",
             f"no committed transaction can have written it, and no coordinator will write the missing marker.{because}",
         )
-    if finding.decision == Decided.UNKNOWN or finding.decision is None:
+    if finding.observation.decision == Decided.UNKNOWN or finding.observation.decision is None:
         return (
             "It will not heal by itself, and which marker is right is not known yet:",
             f"its transaction may have been committed, and the wrong marker loses data.{because}",

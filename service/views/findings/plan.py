@@ -45,7 +45,7 @@ def plan_of(finding: Finding, cluster: str, grant: GrantLines | None = None, *, 
     if finding.kind == Kind.HANGING:
         return plan_of_hanging(finding, can_resolve=can_resolve)
     entry, look = CATALOGUE[finding.kind], _look(finding, cluster)
-    act = [Step("Do this.", finding.advice)] if grant is None else _give(finding, grant)
+    act = [Step("Do this.", finding.observation.advice)] if grant is None else _give(finding, grant)
     expect = Step("Then expect", entry.follows)
     steps = tuple(step for step in (look, *act, expect) if step is not None and step.text)
     has_trouble = finding.kind != Kind.CHURN or finding.severity != Severity.INFO
@@ -56,7 +56,7 @@ def _give(finding: Finding, grant: GrantLines) -> list[Step]:
     text = "Fill in that principal. " if grant.lines else ""
     first, *others = grant.lines or (None,)
     return [
-        Step(f"Grant {grant.what}", f"to txnscope's principal. {text}{finding.advice}", first),
+        Step(f"Grant {grant.what}", f"to txnscope's principal. {text}{finding.observation.advice}", first),
         *(Step("And", "this:", line) for line in others),
     ]
 
@@ -64,7 +64,7 @@ def _give(finding: Finding, grant: GrantLines) -> list[Step]:
 def _look(finding: Finding, cluster: str) -> Step | None:
     """Returns the step that links to the page with more about the finding; None if there is no such page."""
     subject, seen_on = finding.subject, CATALOGUE[finding.kind].seen_on
-    missing = next((e.text for e in finding.evidence if e.source == "DescribeTransactions"), None)
+    missing = next((e.text for e in finding.observation.evidence if e.source == "DescribeTransactions"), None)
     if finding.kind == Kind.STUCK_COMPLETION and missing is not None:
         href = addresses.transaction_page(cluster, subject.transactional_id or b"")
         return Step("Missing:", f"{missing}.", href=href, link="the id's timeline")
@@ -108,16 +108,20 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
     subject = finding.subject
     if finding.status == Status.CANDIDATE:
         return Plan((Step("Wait for the next check.", "A candidate is confirmed, or withdrawn, within seconds."),))
-    if finding.decision == Decided.COMMIT:
+    if finding.observation.decision == Decided.COMMIT:
         return _commit(finding, can_resolve=can_resolve)
-    if finding.decision not in (Decided.ABORT, Decided.NONE) or finding.command is None:
+    if finding.observation.decision not in (Decided.ABORT, Decided.NONE) or finding.command is None:
         return _unknown(finding)
     who = who_of(finding)
     place = f"{subject.topic}-{subject.partition}"
     return Plan(
         steps=(
             _look_once_more(finding),
-            Step("Abort it.", f"Writes one ABORT marker to {place}, nothing else. {finding.advice}", finding.command),
+            Step(
+                "Abort it.",
+                f"Writes one ABORT marker to {place}, nothing else. {finding.observation.advice}",
+                finding.command,
+            ),
             _expect(),
         ),
         needs="Needs ALTER on the cluster (or CLUSTER_ACTION)",
@@ -125,7 +129,7 @@ def plan_of_hanging(finding: Finding, *, can_resolve: bool) -> Plan:
         " consumers. "
         + (
             "No committed transaction can have written it."
-            if finding.decision == Decided.ABORT
+            if finding.observation.decision == Decided.ABORT
             else "It belongs to no transaction that was committed."
         ),
         no_help=_never_helps(who, place),
@@ -151,7 +155,7 @@ def _commit(finding: Finding, *, can_resolve: bool) -> Plan:
             ),
             Step(
                 "Write the COMMIT marker.",
-                f"One marker to {place}, nothing else. {finding.advice}",
+                f"One marker to {place}, nothing else. {finding.observation.advice}",
                 f"txnscope resolve {finding.id} --execute",
             ),
             _expect(),
@@ -170,7 +174,9 @@ def _unknown(finding: Finding) -> Plan:
     _, why = cause_of(finding)
     return Plan(
         steps=(
-            Step("Find out from the application", "whether its transaction was committed. " + finding.advice),
+            Step(
+                "Find out from the application", "whether its transaction was committed. " + finding.observation.advice
+            ),
             Step(
                 "No command is offered:",
                 f"the decision is unknown{': ' + why if why else ''}. An ABORT marker throws committed records away"

@@ -25,11 +25,11 @@ class About(NamedTuple):
 def outlook_of_finding(finding: Finding) -> Outlook:
     """Returns the outlook of an open finding."""
     heal = CATALOGUE[finding.kind].outlook
-    if finding.self_heals_at_ms is not None and heal.order:
-        return Outlook(4, Heals.SELF, "clock", "ends by itself", finding.self_heals_at_ms)
+    if finding.observation.self_heals_at_ms is not None and heal.order:
+        return Outlook(4, Heals.SELF, "clock", "ends by itself", finding.observation.self_heals_at_ms)
     if finding.kind == Kind.CHURN and finding.severity == Severity.INFO:
         return Outlook(5, Heals.SELF, "info", "is normal", more="for as long as the job runs")
-    if finding.kind == Kind.COVERAGE_GAP and is_denied(finding.reason):
+    if finding.kind == Kind.COVERAGE_GAP and is_denied(finding.observation.reason):
         return heal._replace(text="unknown until that is granted", more="the command is on the Pipeline page")
     return heal
 
@@ -55,7 +55,7 @@ def about(finding: Finding, cluster: str) -> About:
 
 def is_muted(finding: Finding, now_ms: int) -> bool:
     """Returns True if the finding is muted until some later moment."""
-    return finding.muted_until_ms is not None and finding.muted_until_ms > now_ms
+    return finding.observation.muted_until_ms is not None and finding.observation.muted_until_ms > now_ms
 
 
 class Other(NamedTuple):
@@ -81,11 +81,11 @@ def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: 
 
 
 def _other(finding: Finding, cluster: str, now_ms: int) -> Other:
-    muted_until_ms = finding.muted_until_ms if is_muted(finding, now_ms) else None
+    muted_until_ms = finding.observation.muted_until_ms if is_muted(finding, now_ms) else None
     about_ = about(finding, cluster)
     return Other(finding, CATALOGUE[finding.kind].word, about_, outlook_of_finding(finding), muted_until_ms)
 
 
 def _worst_first(one: Other) -> tuple[bool, int, int, int]:
     severity = tuple(Severity).index(one.finding.severity)
-    return one.muted_until_ms is not None, one.heal.order, severity, one.finding.opened_at_ms
+    return one.muted_until_ms is not None, one.heal.order, severity, one.finding.life.opened_at_ms

@@ -159,7 +159,7 @@ def _link(
     heal = OF_UNKNOWN._replace(more=str(judged.why or ""))
     if blocker is not None:
         heal = outlook_of(blocker.relation, limits, row.leader)
-    muted_until_ms = None if finding is None else finding.muted_until_ms
+    muted_until_ms = None if finding is None else finding.observation.muted_until_ms
     return Link(
         topic=row.topic,
         partition=row.partition,
@@ -179,7 +179,7 @@ def _link(
         why=text_of(judged.why),
         leader=row.leader,
         state=_state(owner, finding) if relation == RelationKind.COMPLETING else None,
-        decision=None if finding is None else finding.decision,
+        decision=None if finding is None else finding.observation.decision,
         has_command=finding is not None and finding.command is not None,
         is_muted=muted_until_ms is not None and muted_until_ms > now_ms,
     )

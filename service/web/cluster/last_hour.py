@@ -118,4 +118,4 @@ def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding |
     explains the aborts; else None."""
     selection = FindingSelection(kinds=frozenset({Kind.CORRELATED_TIMEOUTS}))
     found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
-    return found[0] if found and found[0].last_seen_ms >= since_ms else None
+    return found[0] if found and found[0].life.last_seen_ms >= since_ms else None

@@ -142,7 +142,7 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         lost=lost[0] if lost else None,
         first=loud[0] if loud and not heads else None,
         beside=[link for link in chain if link is not top and not link.is_muted],
-        committed=sum(one.decision == Decided.COMMIT for one in loud),
+        committed=sum(one.observation.decision == Decided.COMMIT for one in loud),
         muted=len(hanging) - len(loud),
         chain=chain[:SHOWN],
         minis={

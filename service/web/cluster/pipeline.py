@@ -82,7 +82,7 @@ def unknown_rows(unknown: Iterable[Unknown], denied: Sequence[Finding], brokers:
     bootstrap = bootstrap_of(brokers)
     by_reason: dict[Reason | None, list[Finding]] = {}
     for one in denied:
-        by_reason.setdefault(one.reason, []).append(one)
+        by_reason.setdefault(one.observation.reason, []).append(one)
     of_groups = [_row_of_groups(some, reason, bootstrap) for reason, some in by_reason.items()]
     return [_row(one, bootstrap) for one in unknown] + of_groups
 

@@ -156,8 +156,8 @@ def _lately(connection: Connection, frame: Frame) -> list[Finding]:
     """Returns the findings resolved in the last 24 hours, the last resolved first."""
     selection = FindingSelection(statuses=frozenset({Status.RESOLVED}))
     found, _ = findings.read_page(connection, frame.cluster.id, selection, None, _RESOLVED_READ)
-    lately = [one for one in found if frame.now_ms - (one.resolved_at_ms or 0) <= _DAY_MS]
-    return sorted(lately, key=lambda one: -(one.resolved_at_ms or 0))
+    lately = [one for one in found if frame.now_ms - (one.life.resolved_at_ms or 0) <= _DAY_MS]
+    return sorted(lately, key=lambda one: -(one.life.resolved_at_ms or 0))
 
 
 def _row(one: Finding) -> Row:
@@ -173,9 +173,9 @@ def _worst_first(row: Row, now_ms: int) -> tuple[bool, int, int, int, int]:
     return (
         is_muted(row.finding, now_ms),
         order,
-        -len(row.finding.blocked_groups),
+        -len(row.finding.observation.blocked_groups),
         _NEVER_MS if at_ms is None else at_ms,
-        row.finding.opened_at_ms,
+        row.finding.life.opened_at_ms,
     )
 
 

@@ -70,8 +70,8 @@ def show_finding(connection: Connection, frame: Frame, finding: Finding, *, can_
         where=where,
         place=_place_of(finding),
         about=about(finding, frame.name),
-        evidence=[_line(one, frame.name) for one in sorted(finding.evidence, key=lambda one: one.at_ms)],
-        unwatched_groups=() if where.groups else finding.blocked_groups,
+        evidence=[_line(one, frame.name) for one in sorted(finding.observation.evidence, key=lambda one: one.at_ms)],
+        unwatched_groups=() if where.groups else finding.observation.blocked_groups,
     )
 
 
@@ -91,7 +91,7 @@ def _grant(finding: Finding, brokers: Sequence[Broker]) -> GrantLines | None:
     if finding.kind != Kind.COVERAGE_GAP:
         return None
     bootstrap = bootstrap_of(brokers)
-    if (missing := grant_for(finding.reason)) is not None:
+    if (missing := grant_for(finding.observation.reason)) is not None:
         return GrantLines(missing.text, tuple(lines_of(missing, bootstrap)))
     of_group = grant_of_groups([finding])
     return None if of_group is None else GrantLines(of_group.text, tuple(lines_of(of_group, bootstrap)))
@@ -101,10 +101,10 @@ def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
     tone = "critical" if finding.kind == Kind.HANGING and finding.status == Status.CONFIRMED else ""
     found = [_age(finding, where, frame.now_ms, tone)]
     if finding.kind in EVENTS:
-        last = f"last at {words.clock(finding.last_seen_ms, frame.now_ms)}"
-        found.append(Fact("Happened", "once" if finding.count == 1 else f"{finding.count:,} times", last))
-    elif finding.count > 1:
-        found.append(Fact("Concerns", words.plural(finding.count, "id"), "ids in this finding now"))
+        last = f"last at {words.clock(finding.life.last_seen_ms, frame.now_ms)}"
+        found.append(Fact("Happened", "once" if finding.life.count == 1 else f"{finding.life.count:,} times", last))
+    elif finding.life.count > 1:
+        found.append(Fact("Concerns", words.plural(finding.life.count, "id"), "ids in this finding now"))
     found += _waiting(finding, where)
     if where.judged is not None:
         found += _of_partition(where)
@@ -113,14 +113,16 @@ def _facts(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
 
 
 def _age(finding: Finding, where: Where, now_ms: int, tone: str) -> Fact:
-    if finding.resolved_at_ms is not None:
-        lasted = words.duration(finding.resolved_at_ms - finding.opened_at_ms)
-        return Fact("Lasted", lasted, f"{words.exact(finding.opened_at_ms)} to {words.exact(finding.resolved_at_ms)}")
+    if finding.life.resolved_at_ms is not None:
+        lasted = words.duration(finding.life.resolved_at_ms - finding.life.opened_at_ms)
+        return Fact(
+            "Lasted", lasted, f"{words.exact(finding.life.opened_at_ms)} to {words.exact(finding.life.resolved_at_ms)}"
+        )
     stands_ms = None if where.judged is None else where.judged.row.stalled_since_ms
     if stands_ms is not None and finding.kind != Kind.ADOPTED:
         return Fact("Blocked for", "", f"since {words.clock(stands_ms, now_ms)}", stands_ms, tone)
-    opened = words.clock(finding.opened_at_ms, now_ms)
-    return Fact("Known for", "", f"since {opened}", finding.opened_at_ms)
+    opened = words.clock(finding.life.opened_at_ms, now_ms)
+    return Fact("Known for", "", f"since {opened}", finding.life.opened_at_ms)
 
 
 def _waiting(finding: Finding, where: Where) -> list[Fact]:
@@ -133,8 +135,8 @@ def _waiting(finding: Finding, where: Where) -> list[Fact]:
             part for part in (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will)) if part
         )
         return [Fact("Who waits", words.plural(names, "group"), text)]
-    if finding.blocked_groups:
-        return [Fact("Who waits", words.plural(len(finding.blocked_groups), "group"), "at the last sample")]
+    if finding.observation.blocked_groups:
+        return [Fact("Who waits", words.plural(len(finding.observation.blocked_groups), "group"), "at the last sample")]
     if where.judged is not None or where.held:
         return [Fact("Who waits", "nobody", "no group is known to wait")]
     return []

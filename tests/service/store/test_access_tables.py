@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine, select
@@ -110,7 +109,7 @@ def test_all_of_it_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
 
 def finding(**more: object) -> Finding:
     (change,) = reconcile({}, RoundResult((observe(Kind.OVERDUE),), frozenset()), NOW_MS, "kafka")
-    return replace(change.finding, **more)  # type: ignore[arg-type]
+    return change.finding.with_observed(**more)
 
 
 def test_the_longest_mute_that_is_for_a_finding_counts(cluster: Cluster) -> None:
@@ -131,7 +130,7 @@ def test_the_longest_mute_that_is_for_a_finding_counts(cluster: Cluster) -> None
         (by_rule,) = mutes.with_mutes(connection, cluster.id, [finding(muted_until_ms=NOW_MS + 60)])
         assert mutes.with_mutes(connection, cluster.id + 1, [one]) == [one]
         assert mutes.with_mutes(connection, cluster.id, []) == []
-    assert (muted.muted_until_ms, by_rule.muted_until_ms) == (NOW_MS + 9, NOW_MS + 60)
+    assert (muted.observation.muted_until_ms, by_rule.observation.muted_until_ms) == (NOW_MS + 9, NOW_MS + 60)
 
 
 ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7, 2, 5, 100, Outcome.DRY_RUN, None)

@@ -155,7 +155,11 @@ def test_findings_of_what_hung_and_how_it_ended(cluster: Cluster) -> None:
     observed = tuple(observe(Kind.HANGING)._replace(subject=subject) for subject in (*subjects, *others))
     look = RoundResult(observed, frozenset({Kind.HANGING}), frozenset({0}), True)
     changes = [
-        change._replace(finding=replace(change.finding, status=Status.CONFIRMED, confirmed_at_ms=NOW_MS))
+        change._replace(
+            finding=replace(
+                change.finding, life=replace(change.finding.life, status=Status.CONFIRMED, confirmed_at_ms=NOW_MS)
+            )
+        )
         for change in reconcile({}, look, NOW_MS, "kafka")
     ]
     FindingWriter(cluster.engine, cluster.lease).save(changes, NOW_MS)

@@ -174,7 +174,11 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     about = Observation(Kind.OVERDUE, Severity.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
     (opened,) = reconcile({}, RoundResult((about,), frozenset()), NOW_MS, "kafka")
     (still_open,) = reconcile({}, RoundResult((about._replace(kind=Kind.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
-    over = opened._replace(finding=replace(opened.finding, status=Status.RESOLVED, resolved_at_ms=NOW_MS))
+    over = opened._replace(
+        finding=replace(
+            opened.finding, life=replace(opened.finding.life, status=Status.RESOLVED, resolved_at_ms=NOW_MS)
+        )
+    )
     FindingWriter(cluster.engine, cluster.lease).save([over, still_open], NOW_MS)
     retention = Retention(cluster.engine, cluster.lease, keep=Keep(rejects=DAY_MS, findings=2 * DAY_MS))
     reported = [retention.delete_old(NOW_MS + days * DAY_MS + 1)[5:7] for days in (0, 1, 2, 60)]

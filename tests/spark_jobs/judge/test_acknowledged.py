@@ -82,8 +82,8 @@ def test_it_survives_restarts_and_retention_until_it_is_acknowledged(
     assert shown(cluster, finding).acknowledgement == (NOW_MS + 5, "ann", "sent again")
     judge_of(cluster, reader).round(YEARS_LATER_MS + 2 * DAY_MS)
     ended = shown(cluster, finding)
-    assert (ended.status, ended.resolution) == (Status.RESOLVED, Resolution.ACKNOWLEDGED)
-    assert ended.resolved_at_ms == YEARS_LATER_MS + 2 * DAY_MS
+    assert (ended.status, ended.life.resolution) == (Status.RESOLVED, Resolution.ACKNOWLEDGED)
+    assert ended.life.resolved_at_ms == YEARS_LATER_MS + 2 * DAY_MS
     assert ended.acknowledgement == (NOW_MS + 5, "ann", "sent again")
 
 
@@ -91,7 +91,7 @@ def test_an_acknowledgement_covers_what_was_counted_and_no_more(cluster: Cluster
     cluster.start({0: 0})
     finding = see(cluster, lost(1))
     acknowledge(cluster, finding)
-    assert see(cluster, lost(1, 2)).count == 2
+    assert see(cluster, lost(1, 2)).life.count == 2
     assert shown(cluster, finding).acknowledgement is None
     judge = judge_of(cluster, reader)
     judge.round(NOW_MS + 1_000)
@@ -99,7 +99,10 @@ def test_an_acknowledgement_covers_what_was_counted_and_no_more(cluster: Cluster
     acknowledge(cluster, shown(cluster, finding), "bob")
     judge.round(NOW_MS + 3_000)
     ended = shown(cluster, finding)
-    assert (ended.resolution, ended.acknowledgement and ended.acknowledgement.by) == (Resolution.ACKNOWLEDGED, "bob")
+    assert (ended.life.resolution, ended.acknowledgement and ended.acknowledgement.by) == (
+        Resolution.ACKNOWLEDGED,
+        "bob",
+    )
 
 
 def test_old_acknowledgements_are_forgotten_with_their_audit(cluster: Cluster, reader: Engine) -> None:

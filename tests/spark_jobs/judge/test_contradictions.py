@@ -52,7 +52,11 @@ def test_none_is_counted_before_there_is_one(lab: Lab, url: str) -> None:
 def test_a_contradiction_is_told_in_one_line_and_counted(lab: Lab, url: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = contradicted(lab)
-    assert (found.decision, found.command, found.possible) == ("unknown", None, ("commit", "abort", "none"))
+    assert (found.observation.decision, found.command, found.observation.possible) == (
+        "unknown",
+        None,
+        ("commit", "abort", "none"),
+    )
     (line,) = [one.getMessage() for one in caplog.records if "contradict" in one.getMessage()]
     assert line.startswith("orders-0@100: two readings contradict each other: first its transaction was committed")
     assert "\n" not in line
@@ -69,8 +73,8 @@ def test_it_stays_over_a_restart_and_counts_once(
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         found = reads(lab, decision, NOW_MS + 20_000)
-    assert (found.id, found.decision, found.command) == (before.id, "unknown", None)
-    assert found.evidence[-1].text == before.evidence[-1].text
+    assert (found.id, found.observation.decision, found.command) == (before.id, "unknown", None)
+    assert found.observation.evidence[-1].text == before.observation.evidence[-1].text
     assert not [one for one in caplog.records if "contradict" in one.getMessage()]
     assert counted(url) == (1, 1)
 
@@ -85,7 +89,7 @@ def test_a_producer_that_wrote_again_under_a_higher_epoch_does_not_flip_it(lab: 
     reads(lab, "commit", NOW_MS + 20_000)
     with lab.reader.connect() as connection:
         found = load(connection, lab.cluster.id, NOW_MS + 30_000).values()
-    assert {one.subject.producer_epoch: one.decision for one in found} == {0: "commit", 1: "unknown"}
+    assert {one.subject.producer_epoch: one.observation.decision for one in found} == {0: "commit", 1: "unknown"}
     assert counted(url) == (1, 1)
 
 
@@ -104,5 +108,5 @@ def test_where_the_store_did_not_take_it_it_is_counted_with_the_finding(
         reads(lab, "abort", NOW_MS + 10_000)
     monkeypatch.setattr(FindingWriter, "save", save)
     found = reads(lab, "abort", NOW_MS + 20_000)
-    assert found.decision == "unknown"
+    assert found.observation.decision == "unknown"
     assert counted(url) == (1, 1)

@@ -80,7 +80,7 @@ def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(clust
     assert r"the hanging transaction of p\u{0}y" in one.summary
     cluster.look(moving_partition(at_ms=LATER_MS + 1), at_ms=LATER_MS + 1)
     one = judge(cluster, LATER_MS + 2)[BILLING]
-    assert (one.status, one.resolution) == (Status.RESOLVED, Resolution.HEALED)
+    assert (one.status, one.life.resolution) == (Status.RESOLVED, Resolution.HEALED)
 
 
 def test_a_group_that_goes_on_by_itself_is_no_victim_any_more(cluster: WithPartitions) -> None:

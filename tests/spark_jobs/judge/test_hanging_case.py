@@ -208,7 +208,7 @@ def test_whatever_is_read_the_marker_never_flips(readings: Sequence[tuple[Verdic
                 case.continue_without_log(())
         if (facts := case.facts_to_read(NOW_MS)) is not None:
             case.apply_verdict(found, facts, NOW_MS)
-        markers.append({"commit": "COMMIT", "unknown": None}.get(stored(case).decision or "", "ABORT"))
+        markers.append({"commit": "COMMIT", "unknown": None}.get(stored(case).observation.decision or "", "ABORT"))
     phases = [marker for marker, _ in groupby(markers)]
     assert [marker for marker in phases if marker is not None] in ([], ["ABORT"], ["COMMIT"])
 

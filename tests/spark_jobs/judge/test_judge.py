@@ -108,15 +108,22 @@ def test_an_overdue_transaction_opens_and_ends_with_its_abort(judged: Judged) ->
     judged.log([open_one(0, start_ms)], NOW_MS)
     assert judged.judge.round(NOW_MS) == 1
     found = judged.found()[Kind.OVERDUE]
-    assert (found.severity, found.subject.transactional_id, found.log_partition) == (Severity.WARNING, b"pay", 0)
+    assert (found.severity, found.subject.transactional_id, found.observation.log_partition) == (
+        Severity.WARNING,
+        b"pay",
+        0,
+    )
     assert "orders-0 and orders-3" in found.summary
-    assert "transaction.abort.timed.out.transaction.cleanup.interval.ms could not be read" in found.evidence[1].text
+    assert (
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms could not be read"
+        in found.observation.evidence[1].text
+    )
     later = NOW_MS + 5_000
     path = (states.PREPARE_ABORT, states.COMPLETE_ABORT)
     judged.log([open_one(1 + n, start_ms, state, later) for n, state in enumerate(path)], later)
     judged.judge.round(later)
-    assert judged.found()[Kind.OVERDUE].resolution == Resolution.HEALED
-    assert judged.found()[Kind.OVERDUE].resolved_at_ms == later
+    assert judged.found()[Kind.OVERDUE].life.resolution == Resolution.HEALED
+    assert judged.found()[Kind.OVERDUE].life.resolved_at_ms == later
 
 
 def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> None:
@@ -143,8 +150,8 @@ def test_rules_of_people_count(cluster: Cluster, reader: Engine) -> None:
     judged.log([open_one(0, NOW_MS - 6_000)], NOW_MS)
     judged.judge.round(NOW_MS)
     found = judged.found()[Kind.LONG_RUNNING]
-    assert (found.severity, found.owner) == (Severity.WARNING, "payments")
-    assert found.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000 + ABORT_SLACK_MS
+    assert (found.severity, found.observation.owner) == (Severity.WARNING, "payments")
+    assert found.observation.self_heals_at_ms == NOW_MS - 6_000 + 60_000 + 10_000 + ABORT_SLACK_MS
 
 
 def test_timeouts_are_counted_once_whoever_judges(judged: Judged) -> None:
@@ -155,12 +162,16 @@ def test_timeouts_are_counted_once_whoever_judges(judged: Judged) -> None:
     judged.judge = judged.new_judge()  # the driver was restarted
     judged.at(NOW_MS + MINUTE_MS + ALONE_MS)
     found = judged.found()[Kind.TIMED_OUT]
-    assert (found.count, found.last_seen_ms, found.subject.transactional_id) == (2, NOW_MS + MINUTE_MS, b"pay")
+    assert (found.life.count, found.life.last_seen_ms, found.subject.transactional_id) == (
+        2,
+        NOW_MS + MINUTE_MS,
+        b"pay",
+    )
     quiet_ms = NOW_MS + MINUTE_MS + QUIET_MS
     judged.at(quiet_ms - 1)
     assert judged.found()[Kind.TIMED_OUT].is_open
     judged.at(quiet_ms + 1_000)
-    assert judged.found()[Kind.TIMED_OUT].resolved_at_ms == quiet_ms + 1_000
+    assert judged.found()[Kind.TIMED_OUT].life.resolved_at_ms == quiet_ms + 1_000
 
 
 def test_the_history_of_a_first_read_raises_no_alarm(cluster: Cluster, reader: Engine) -> None:
@@ -188,8 +199,8 @@ def test_an_outage_names_the_partitions_of_its_victims(judged: Judged) -> None:
     judged.judge.round(NOW_MS)
     assert judged.found().keys() == {Kind.CORRELATED_TIMEOUTS}
     found = judged.found()[Kind.CORRELATED_TIMEOUTS]
-    assert found.count == 8
-    assert found.evidence[2].text == "partitions that most of them wrote to: orders-0 and orders-3"
+    assert found.life.count == 8
+    assert found.observation.evidence[2].text == "partitions that most of them wrote to: orders-0 and orders-3"
 
 
 RESTART_MS = 20_000
@@ -208,7 +219,7 @@ def test_new_ids_churn_unless_those_before_go_on(judged: Judged, goes_on: bool) 
     judged.at(NOW_MS + 5 * RESTART_MS + UNUSED_MS)
     assert judged.found() == {}, "too early to be sure"
     judged.at(NOW_MS + 5 * RESTART_MS + 5_000 + UNUSED_MS + SKEW_MS)
-    assert {kind: one.count for kind, one in judged.found().items()} == ({} if goes_on else {Kind.CHURN: 6})
+    assert {kind: one.life.count for kind, one in judged.found().items()} == ({} if goes_on else {Kind.CHURN: 6})
 
 
 def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
@@ -294,7 +305,7 @@ def test_undecodable_records_are_reported_until_the_id_is_known_again(judged: Ju
     assert "pay" in judged.found()[Kind.UNDECODABLE].summary
     judged.log([entry(1, states.EMPTY, at_ms=NOW_MS)], NOW_MS + 1_000)
     judged.judge.round(NOW_MS + 1_000)
-    assert judged.found()[Kind.UNDECODABLE].resolution == Resolution.HEALED
+    assert judged.found()[Kind.UNDECODABLE].life.resolution == Resolution.HEALED
 
 
 def test_a_source_that_fails(judged: Judged) -> None:
@@ -304,7 +315,7 @@ def test_a_source_that_fails(judged: Judged) -> None:
     judged.judge.round(NOW_MS + 30_000)
     assert "grant READ" in judged.found()[Kind.COVERAGE_GAP].summary
     judged.at(NOW_MS + 40_000)
-    assert judged.found()[Kind.COVERAGE_GAP].resolution == Resolution.HEALED
+    assert judged.found()[Kind.COVERAGE_GAP].life.resolution == Resolution.HEALED
 
 
 def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
@@ -318,7 +329,7 @@ def test_partitions_that_are_not_looked_at(judged: Judged) -> None:
     assert "grant DESCRIBE" in judged.found()[Kind.COVERAGE_GAP].summary
     partitions.apply(PartitionsBatch(NOW_MS + 31_000), NOW_MS + 31_000)
     judged.at(NOW_MS + 31_000)
-    assert judged.found()[Kind.COVERAGE_GAP].resolution == Resolution.HEALED
+    assert judged.found()[Kind.COVERAGE_GAP].life.resolution == Resolution.HEALED
 
 
 def test_ids_that_expire_soon_and_epochs_that_run_out(judged: Judged) -> None:
@@ -332,7 +343,7 @@ def test_ids_that_expire_soon_and_epochs_that_run_out(judged: Judged) -> None:
     judged.judge.round(NOW_MS)
     found = judged.found()
     assert found[Kind.EXPIRING].subject.transactional_id == b"idle"
-    assert found[Kind.EXPIRING].confidence == Confidence.CERTAIN
+    assert found[Kind.EXPIRING].observation.confidence == Confidence.CERTAIN
     assert found[Kind.EPOCH_EXHAUSTION].subject.transactional_id == b"worn"
     judged.log([entry(3, states.EXPIRED, b"idle", at_ms=NOW_MS + 99_000)], NOW_MS + 100_000)
     judged.judge.round(NOW_MS + 100_000)
@@ -348,6 +359,6 @@ def test_every_field_of_a_finding_comes_back_from_the_store(judged: Judged) -> N
     with judged.reader.connect() as connection:
         row = connection.execute(select(schema.findings)).mappings().one()
         (found,) = load(connection, judged.cluster.id, NOW_MS).values()
-    assert row["evidence"] == json.loads(json.dumps(found.evidence))
-    assert found.evidence[0].source == LogPlace("__transaction_state", 0, 0)
+    assert row["evidence"] == json.loads(json.dumps(found.observation.evidence))
+    assert found.observation.evidence[0].source == LogPlace("__transaction_state", 0, 0)
     assert (row["transactional_id"], row["group"], row["count"]) == (b"pay", None, 1)

@@ -99,14 +99,14 @@ def test_one_finding_for_the_cluster_and_no_mismatch(cluster: Cluster, reader: E
     judged = Judged(cluster, reader, Coordinators())
     found = judged.at(NOW_MS)
     one = found[Kind.LOG_EXPANDED]
-    assert one.title == (
+    assert one.observation.title == (
         "the transaction log has 8 partitions now; 3 ids have records in a partition where no coordinator looks for"
         " them"
     )
-    assert (one.severity, one.count) == (Severity.CRITICAL, 3)
-    assert one.detail == "1 of them has a transaction open there that no timeout ends"
-    assert [e.text.partition(" ")[0] for e in one.evidence] == ["exp-a", "exp-b", "exp-c"]
-    assert one.evidence[0].text == "exp-a is Ongoing here; of 8 partitions, its coordinator looks in 1"
+    assert (one.severity, one.life.count) == (Severity.CRITICAL, 3)
+    assert one.observation.detail == "1 of them has a transaction open there that no timeout ends"
+    assert [e.text.partition(" ")[0] for e in one.observation.evidence] == ["exp-a", "exp-b", "exp-c"]
+    assert one.observation.evidence[0].text == "exp-a is Ongoing here; of 8 partitions, its coordinator looks in 1"
     for round_ in range(1, 40):
         found = judged.at(NOW_MS + 1_000 * round_)
         assert Kind.COORDINATOR_MISMATCH not in found
@@ -125,4 +125,4 @@ def test_an_id_that_a_former_coordinator_knows_is_overdue_with_the_reason(cluste
     judged = Judged(cluster, reader, Coordinators(knows=True))
     for round_ in range(3):
         found = judged.at(NOW_MS + 1_000 * round_)
-    assert "the id's coordinator looks in 1" in found[Kind.OVERDUE].advice
+    assert "the id's coordinator looks in 1" in found[Kind.OVERDUE].observation.advice

@@ -195,10 +195,10 @@ def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited
     assert audited.beat(rounds=6) == {TORN: 1}
     assert (audited.counted(), audited.waiting()) == ({"torn": 1}, 0)
     (finding,) = audited.judged()
-    assert (finding.severity, finding.status, finding.count) == (Severity.CRITICAL, Status.CONFIRMED, 1)
+    assert (finding.severity, finding.status, finding.life.count) == (Severity.CRITICAL, Status.CONFIRMED, 1)
     assert finding.subject == Subject("a", 0, b"pay", 7, bump, 3)
     assert finding.summary == "a transaction of pay was committed, and its part on a-0 is aborted; committed on b-0"
-    assert [one.source for one in finding.evidence] == [
+    assert [one.source for one in finding.observation.evidence] == [
         LogPlace("__transaction_state", 0, 1),
         LogPlace("a", 0, 3),
         LogPlace("b", 0, 1),

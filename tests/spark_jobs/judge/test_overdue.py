@@ -55,12 +55,12 @@ def neighbour(at_ms: int) -> list[Entry]:
 def test_what_its_neighbours_show_is_not_blamed(cluster: Cluster, reader: Engine) -> None:
     """After transaction.version was lowered with the transaction open (C4)."""
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], LOWERED)
-    assert "other ids of __transaction_state-0 were written after its abort was due" in found.advice
-    assert "written under transaction.version 2, and 0 is finalized now" in found.advice
-    assert "Move the leadership of __transaction_state-0 to another broker and back" in found.advice
+    assert "other ids of __transaction_state-0 were written after its abort was due" in found.observation.advice
+    assert "written under transaction.version 2, and 0 is finalized now" in found.observation.advice
+    assert "Move the leadership of __transaction_state-0 to another broker and back" in found.observation.advice
     for blamed in ("min.insync.replicas", "clock", "Causes"):
-        assert blamed not in found.advice
-    reported = [(one.source, one.text) for one in found.evidence[2:]]
+        assert blamed not in found.observation.advice
+    reported = [(one.source, one.text) for one in found.observation.evidence[2:]]
     assert reported == [
         ("__transaction_state-0", "another id was written then, after the abort was due"),
         ("features", "written under transaction.version 2; finalized is 0"),
@@ -69,12 +69,12 @@ def test_what_its_neighbours_show_is_not_blamed(cluster: Cluster, reader: Engine
 
 def test_a_neighbour_of_before_shows_nothing(cluster: Cluster, reader: Engine) -> None:
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 10_000)], PRESENT)
-    assert "pending in its memory" not in found.advice
-    assert "transaction.version" not in found.advice
-    assert "why is not known" in found.advice
+    assert "pending in its memory" not in found.observation.advice
+    assert "transaction.version" not in found.observation.advice
+    assert "why is not known" in found.observation.advice
 
 
 def test_features_that_are_not_known_are_not_lower(cluster: Cluster, reader: Engine) -> None:
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], None)
-    assert "pending in its memory" in found.advice
-    assert "transaction.version" not in found.advice
+    assert "pending in its memory" in found.observation.advice
+    assert "transaction.version" not in found.observation.advice

@@ -204,12 +204,12 @@ def lab(cluster: Cluster, reader: Engine) -> Lab:
 
 def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
     found = lab.confirmed()
-    assert (found.status, found.severity, found.confidence) == ("confirmed", "critical", "likely")
+    assert (found.status, found.severity, found.observation.confidence) == ("confirmed", "critical", "likely")
     s = found.subject
     assert (s.topic, s.partition, s.transactional_id, s.producer_id, s.start_offset) == ("orders", 0, b"pay", 7, 100)
-    assert found.owner == "payments"
-    assert (found.decision, found.possible) == ("none", ("none",))
-    assert [one.kind for one in found.proofs] == ["completeness"]
+    assert found.observation.owner == "payments"
+    assert (found.observation.decision, found.observation.possible) == ("none", ("none",))
+    assert [one.kind for one in found.observation.proofs] == ["completeness"]
     with lab.reader.connect() as connection:
         counted = connection.execute(
             select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
@@ -223,11 +223,11 @@ def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -
     lab.restart(NOW_MS + 4_000, mirrored=("ord*",))
     found = lab.round(NOW_MS + 4_500)
     assert found is not None
-    assert (found.status, found.resolution) == (Status.RESOLVED, Resolution.NOT_HANGING)
+    assert (found.status, found.life.resolution) == (Status.RESOLVED, Resolution.NOT_HANGING)
     lab.ends(NOW_MS + 5_000)
     found = lab.round(NOW_MS + 5_500)
     assert found is not None
-    assert (found.status, found.reopened) == (Status.RESOLVED, 0)
+    assert (found.status, found.life.reopened) == (Status.RESOLVED, 0)
 
 
 def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> None:
@@ -236,7 +236,7 @@ def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> N
     assert lab.round(NOW_MS + 500) is None
     found = lab.confirmed(NOW_MS + 1_000)
     assert (found.status, found.subject.transactional_id) == ("confirmed", b"pay")
-    assert found.owner == "payments"
+    assert found.observation.owner == "payments"
 
 
 def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab) -> None:
@@ -247,7 +247,7 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
     lab.ends(NOW_MS + 1_500)
     found = lab.round(NOW_MS + 2_000)
     assert found is not None
-    assert (found.status, found.confirmed_at_ms) == ("candidate", None)
+    assert (found.status, found.life.confirmed_at_ms) == ("candidate", None)
 
 
 def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: Lab) -> None:
@@ -300,7 +300,7 @@ def test_a_candidate_that_its_producer_adds_after_all_does_not_hang(lab: Lab) ->
     lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
     found = lab.round(NOW_MS + 2_800)
     assert found is not None
-    assert (found.status, found.resolution, found.confirmed_at_ms) == ("resolved", "not_hanging", None)
+    assert (found.status, found.life.resolution, found.life.confirmed_at_ms) == ("resolved", "not_hanging", None)
 
 
 def test_the_third_step_is_requested_only_once_the_log_is_read(lab: Lab) -> None:
@@ -453,10 +453,10 @@ def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
     lab.seen(NOW_MS + 2_600, is_open=False, markers=(Marker(110, 0, NOW_MS + 2_500, False),))
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "not_hanging")
+    assert (found.status, found.life.resolution) == ("resolved", "not_hanging")
     again = lab.round(NOW_MS + 4_000)  # the store still shows what was seen before that
     assert again is not None
-    assert (again.status, again.reopened) == ("resolved", False)
+    assert (again.status, again.life.reopened) == ("resolved", False)
 
 
 def test_an_orphan_needs_all_of_the_log(lab: Lab) -> None:
@@ -467,8 +467,12 @@ def test_an_orphan_needs_all_of_the_log(lab: Lab) -> None:
     lab.seen(NOW_MS + 2_100)
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
-    assert (found.status, found.confidence, found.subject.transactional_id) == ("confirmed", "certain", None)
-    assert found.decision == "none"
+    assert (found.status, found.observation.confidence, found.subject.transactional_id) == (
+        "confirmed",
+        "certain",
+        None,
+    )
+    assert found.observation.decision == "none"
     assert found.command == (
         "kafka-transactions.sh --bootstrap-server broker:9092 abort --topic orders --partition 0 --start-offset 100"
     )
@@ -490,29 +494,33 @@ def test_an_orphan_may_be_of_an_id_that_the_cleaner_has_removed(lab: Lab) -> Non
     lab.cluster.writer.apply(batch((), span), NOW_MS - 1)
     lab.next_offset = 9
     found = orphan(lab)
-    assert (found.status, found.decision, found.command) == ("confirmed", "unknown", None)
-    assert found.possible == ("commit", "abort", "none")
+    assert (found.status, found.observation.decision, found.command) == ("confirmed", "unknown", None)
+    assert found.observation.possible == ("commit", "abort", "none")
     assert "whose transactional.id is not known" in found.summary
-    assert "records of __transaction_state-0 in [0, 6) are gone" in found.evidence[-1].text
+    assert "records of __transaction_state-0 in [0, 6) are gone" in found.observation.evidence[-1].text
 
 
 def test_an_orphan_may_be_of_an_id_that_cannot_be_decoded(lab: Lab) -> None:
     lab.log(NOW_MS - 1, entry(0, states.UNKNOWN, b"odd"))
     found = orphan(lab)
-    assert (found.status, found.confidence) == ("confirmed", "likely")
-    assert (found.decision, found.command) == ("unknown", None)
+    assert (found.status, found.observation.confidence) == ("confirmed", "likely")
+    assert (found.observation.decision, found.command) == ("unknown", None)
 
 
 def test_decisions_outlive_a_restart_while_the_logs_cannot_be_read(lab: Lab) -> None:
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
-    assert lab.confirmed().decision == "commit"
+    assert lab.confirmed().observation.decision == "commit"
     lab.restart()
     now_ms = NOW_MS + 10_000
     lab.opened(now_ms)
     found = lab.round(now_ms + 1_000)
     assert found is not None
-    assert (found.status, found.decision, found.possible) == ("confirmed", "commit", ("commit",))
-    assert found.proofs
+    assert (found.status, found.observation.decision, found.observation.possible) == (
+        "confirmed",
+        "commit",
+        ("commit",),
+    )
+    assert found.observation.proofs
     assert found.command is None
 
 
@@ -522,8 +530,8 @@ def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
     lab.restart()
     lab.facts = facts_of("abort", 7, 0, 100, NOW_MS)
     found = lab.confirmed(NOW_MS + 10_000)
-    assert (found.decision, found.command) == ("unknown", None)
-    assert "contradict each other" in found.evidence[-1].text
+    assert (found.observation.decision, found.command) == ("unknown", None)
+    assert "contradict each other" in found.observation.evidence[-1].text
 
 
 def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
@@ -536,7 +544,7 @@ def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -
     lab.round(began_ms + 1_000)
     taken = lab.kinds(began_ms + 1_000)[Kind.ADOPTED]
     assert (taken.status, taken.severity) == ("confirmed", "critical")
-    assert "An abort of the present transaction destroys them" in taken.advice
+    assert "An abort of the present transaction destroys them" in taken.observation.advice
 
 
 def taken_over(lab: Lab) -> int:
@@ -563,7 +571,7 @@ def test_an_abort_of_a_transaction_that_took_committed_records_loses_them(lab: L
     lost = lab.kinds(at_ms + 1_100)[Kind.LOST_RECORDS]
     assert (lost.status, lost.severity, lost.subject.transactional_id) == ("confirmed", "critical", b"pay")
     assert lost.subject.start_offset == 100
-    assert "another transaction of its producer id" in lost.detail
+    assert "another transaction of its producer id" in lost.observation.detail
 
 
 def test_its_commit_loses_nothing(lab: Lab) -> None:
@@ -634,7 +642,7 @@ def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: 
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, is_commit),))
     found = lab.round(NOW_MS + 5_000)
     assert found is not None
-    assert (found.status, found.resolution, found.severity) == ("resolved", how, "critical")
+    assert (found.status, found.life.resolution, found.severity) == ("resolved", how, "critical")
 
 
 def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab) -> None:
@@ -655,7 +663,7 @@ def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, True),))
     found = lab.round(NOW_MS + 5_000)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "foreign_commit")
+    assert (found.status, found.life.resolution) == ("resolved", "foreign_commit")
 
 
 def closed_while_the_log_is_behind(lab: Lab) -> int:
@@ -679,7 +687,7 @@ def test_whose_a_marker_was_is_said_when_the_log_is_read_past_it(lab: Lab) -> No
     lab.seen(closed_ms + 1_000, is_open=False, markers=(Marker(110, 0, closed_ms - 100, True),))
     found = lab.round(closed_ms + 1_100)
     assert found is not None
-    assert (found.status, found.resolution, found.severity) == ("resolved", "adopted", "critical")
+    assert (found.status, found.life.resolution, found.severity) == ("resolved", "adopted", "critical")
 
 
 def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
@@ -688,7 +696,7 @@ def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
     lab.judge.round(at_ms + 100)
     found = lab.found(at_ms + 100)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "healed")
+    assert (found.status, found.life.resolution) == ("resolved", "healed")
 
 
 @pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
@@ -703,7 +711,7 @@ def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: La
     lab.seen(NOW_MS + 5_000, is_open=False, markers=its_end, log_start=log_start)
     found = lab.round(NOW_MS + 5_500)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+    assert (found.status, found.life.resolution) == ("resolved", "foreign_abort")
 
 
 @pytest.mark.parametrize(("log_start", "resolution"), [(10, "healed"), (105, "retention")])
@@ -713,7 +721,7 @@ def test_what_ends_without_a_marker_lost_its_records_or_has_healed(lab: Lab, log
         lab.seen(NOW_MS + at_ms, is_open=False, log_start=log_start)
         found = lab.round(NOW_MS + at_ms + 100)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", resolution)
+    assert (found.status, found.life.resolution) == ("resolved", resolution)
 
 
 def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
@@ -725,7 +733,7 @@ def test_a_marker_that_we_wrote_is_known(lab: Lab) -> None:
     lab.seen(NOW_MS + 4_000, is_open=False, markers=(Marker(110, 0, NOW_MS + 3_900, False),))
     resolved = lab.round(NOW_MS + 5_000)
     assert resolved is not None
-    assert resolved.resolution == "our_marker"
+    assert resolved.life.resolution == "our_marker"
 
 
 def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
@@ -734,7 +742,7 @@ def test_a_transaction_of_the_same_producer_takes_it_over(lab: Lab) -> None:
     lab.log(began_ms, entry(lab.next_offset, states.ONGOING, start_ms=began_ms, at_ms=began_ms))
     found = lab.round(began_ms + 1_000)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "adopted")
+    assert (found.status, found.life.resolution) == ("resolved", "adopted")
     assert Kind.ADOPTED not in lab.kinds(began_ms + 1_000), "it was not seen since: its end may have been missed"
     seen_ms = began_ms + ADOPTED_AFTER_MS + 1
     lab.opened(seen_ms)
@@ -747,7 +755,7 @@ def test_a_deleted_topic_ends_it(lab: Lab) -> None:
     lab.watched.see(look(NOW_MS + 4_000, -1, -1, is_gone=True, stalled_since_ms=None), now_ms=NOW_MS + 4_000)
     found = lab.round(NOW_MS + 5_000)
     assert found is not None
-    assert found.resolution == "topic_deleted"
+    assert found.life.resolution == "topic_deleted"
 
 
 def test_a_restart_neither_forgets_nor_takes_anything_back(lab: Lab) -> None:
@@ -758,7 +766,7 @@ def test_a_restart_neither_forgets_nor_takes_anything_back(lab: Lab) -> None:
     lab.ends(NOW_MS + 10_500)
     found = lab.round(NOW_MS + 11_000)
     assert found is not None
-    assert (found.id, found.status, found.confirmed_at_ms) == (before.id, "confirmed", before.confirmed_at_ms)
+    assert (found.id, found.status, found.life.confirmed_at_ms) == (before.id, "confirmed", before.life.confirmed_at_ms)
 
 
 def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) -> None:
@@ -770,7 +778,7 @@ def test_what_ended_while_nobody_looked_is_resolved_after_a_restart(lab: Lab) ->
     lab.seen(NOW_MS + 10_100, is_open=False, markers=(Marker(110, 0, NOW_MS + 8_000, False),))
     found = lab.round(NOW_MS + 11_000)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "foreign_abort")
+    assert (found.status, found.life.resolution) == ("resolved", "foreign_abort")
 
 
 def test_where_the_log_stands_still_nothing_hangs(lab: Lab) -> None:

@@ -36,8 +36,8 @@ def cause(lab: Lab, decision: str, brokers: list[dict[str, Any]] | None) -> str:
         describe(lab.cluster.engine, lab.cluster.id, described, NOW_MS)
     lab.facts = facts_of(decision, 7, 0, 100, NOW_MS)
     found = lab.confirmed()
-    assert found.decision == decision
-    text, _, _ = found.evidence[-1].text.partition(" Decision:")
+    assert found.observation.decision == decision
+    text, _, _ = found.observation.evidence[-1].text.partition(" Decision:")
     return text
 
 
@@ -87,11 +87,13 @@ def test_what_the_logs_do_not_tell_has_no_cause(lab: Lab, coordinator_epoch: int
     lab.facts = NO_TRANSACTION._replace(history=LogHistory(0, 10, (), (Range(0, 5),)))
     lab.entry = open_entry(coordinator_epoch=coordinator_epoch)
     found = lab.confirmed()
-    assert found.decision == "unknown"
-    assert found.evidence[-1].text.startswith("why it hangs is not known.")
+    assert found.observation.decision == "unknown"
+    assert found.observation.evidence[-1].text.startswith("why it hangs is not known.")
 
 
 def test_what_no_transaction_wrote_was_never_added_or_came_late(lab: Lab) -> None:
     found = lab.confirmed()
-    assert found.decision == "none"
-    assert found.evidence[-1].text.startswith("written after the marker of its transaction, or without adding the")
+    assert found.observation.decision == "none"
+    assert found.observation.evidence[-1].text.startswith(
+        "written after the marker of its transaction, or without adding the"
+    )

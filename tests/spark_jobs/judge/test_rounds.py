@@ -96,7 +96,7 @@ class Watched:
         """Returns the count of every finding there ever was. The ids lie in whatever partition a test puts them, as if
         partitions had been added to the log: that finding is left out."""
         with self.reader.connect() as connection:
-            found = {key: one.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
+            found = {key: one.life.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
         return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}
 
     def reported(self) -> set[tuple[str, str | None]]:
@@ -290,4 +290,4 @@ def test_a_finding_does_not_end_while_more_of_it_waits_to_be_told(watch: Watch) 
     watched.wait(15 * 60 - 4, 30)
     with watched.reader.connect() as connection:
         (found,) = load(connection, watched.cluster.id, NOW_MS).values()
-    assert (found.is_open, found.reopened, found.count) == (True, False, 2)
+    assert (found.is_open, found.life.reopened, found.life.count) == (True, False, 2)

@@ -85,9 +85,9 @@ def test_a_job_that_is_gone_has_a_deadline_and_is_warned_of_it(
     replay(judged, log, until_ms)
     judged.at(NOW_MS + 61_000)
     found = long_running(judged, name)
-    assert (found.severity, found.self_heals_at_ms) == (Severity.INFO, None)
-    assert "restore it from its last checkpoint or savepoint before" in found.advice
-    assert "Do not start another producer with this transactional.id" in found.advice
+    assert (found.severity, found.observation.self_heals_at_ms) == (Severity.INFO, None)
+    assert "restore it from its last checkpoint or savepoint before" in found.observation.advice
+    assert "Do not start another producer with this transactional.id" in found.observation.advice
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
     found = long_running(judged, name)
     assert found.severity == Severity.WARNING
@@ -101,7 +101,7 @@ def test_a_rule_for_long_transactions_does_not_hide_the_deadline(cluster: Cluste
     judged.at(NOW_MS + TIMEOUT_MS // 2)
     assert judged.found() == {}
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
-    assert long_running(judged, b"flink-0-9").owner == "etl"
+    assert long_running(judged, b"flink-0-9").observation.owner == "etl"
 
 
 def test_an_id_of_that_form_alone_is_told_both(judged: Judged) -> None:
@@ -109,8 +109,8 @@ def test_an_id_of_that_form_alone_is_told_both(judged: Judged) -> None:
     judged.at(NOW_MS + TIMEOUT_MS * 3 // 4)
     found = long_running(judged, b"flink-0-1")
     assert found.severity == Severity.INFO
-    assert "Its application has to commit or abort it." in found.advice
-    assert "it may be of a two-phase sink" in found.advice
+    assert "Its application has to commit or abort it." in found.observation.advice
+    assert "it may be of a two-phase sink" in found.observation.advice
 
 
 def test_a_prepared_transaction_without_timeout_is_told_what_a_start_does(judged: Judged) -> None:
@@ -119,8 +119,8 @@ def test_a_prepared_transaction_without_timeout_is_told_what_a_start_does(judged
     judged.judge.round(NOW_MS)
     found = long_running(judged, b"pay")
     assert found.severity == Severity.INFO
-    assert "that discards the transaction at once" in found.advice
-    assert "The abort at the timeout" not in found.advice
+    assert "that discards the transaction at once" in found.observation.advice
+    assert "The abort at the timeout" not in found.observation.advice
 
 
 def abort(judged: Judged, name: bytes, start_ms: int) -> None:
@@ -143,8 +143,8 @@ def test_a_job_that_was_away_for_too_long_may_have_lost_records(judged: Judged) 
     found = judged.found()[Kind.TIMED_OUT]
     assert found.severity == Severity.WARNING
     assert "records that a checkpoint counts as delivered may be lost" in found.summary
-    assert '"Unable to commit transaction" and names the id' in found.advice
-    assert "the log does not show whether they are" in found.advice
+    assert '"Unable to commit transaction" and names the id' in found.observation.advice
+    assert "the log does not show whether they are" in found.observation.advice
 
 
 def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Judged) -> None:
@@ -154,8 +154,8 @@ def test_ids_of_one_job_that_time_out_together_are_no_outage_of_kafka(judged: Ju
         abort(judged, f"flink-{subtask}-9".encode(), NOW_MS - 80)
     judged.at(NOW_MS + TIMEOUT_MS + 1_000 + ALONE_MS + 60_000)
     found = judged.found()[Kind.CORRELATED_TIMEOUTS]
-    assert "all of them are of Apache Flink's two-phase sinks (flink): their job was away" in found.advice
-    assert "trace of an outage" not in found.advice
+    assert "all of them are of Apache Flink's two-phase sinks (flink): their job was away" in found.observation.advice
+    assert "trace of an outage" not in found.observation.advice
 
 
 CHECKPOINT_MS = 10_000
@@ -181,6 +181,6 @@ def test_an_id_for_each_checkpoint_is_information_with_the_strategy(judged: Judg
     found = judged.found()[Kind.CHURN]
     assert (found.severity, found.subject.prefix) == (Severity.INFO, "orders-sink-")
     assert "Apache Flink's naming strategy INCREMENTING" in found.summary
-    assert "some 60,000 ids are kept" in found.advice
-    assert "POOLING" in found.advice
-    assert "Give each instance" not in found.advice
+    assert "some 60,000 ids are kept" in found.observation.advice
+    assert "POOLING" in found.observation.advice
+    assert "Give each instance" not in found.observation.advice

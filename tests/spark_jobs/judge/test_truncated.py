@@ -60,7 +60,7 @@ def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
     assert open_now(judged.cluster, Kind.OVERDUE, NOW_MS) == 31
     with judged.reader.connect() as connection:
         found = load(connection, judged.cluster.id, NOW_MS)
-    reported = sum(one.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
+    reported = sum(one.life.count for (kind, _), one in found.items() if kind == Kind.OVERDUE)
     assert (reported, stored(judged.cluster)[Kind.OVERDUE]) == (judge_inputs.IDS_READ, 200)
 
 

@@ -117,7 +117,7 @@ def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind
     assert other.at(NOW_MS + 2 * S + 100) == "confirmed"
     found = other.found(NOW_MS + 3 * S)
     assert found is not None
-    assert (found.confidence, found.decision, found.command) == ("likely", "unknown", None)
+    assert (found.observation.confidence, found.observation.decision, found.command) == ("likely", "unknown", None)
 
 
 @pytest.mark.parametrize(
@@ -140,16 +140,16 @@ def test_a_coordinator_that_twice_will_not_end_it_makes_it_likely(lab: Blind) ->
     lab.told_likely()
     found = lab.found(NOW_MS + 3 * S)
     assert found is not None
-    assert (found.confidence, found.decision, found.command) == ("likely", "unknown", None)
+    assert (found.observation.confidence, found.observation.decision, found.command) == ("likely", "unknown", None)
     assert found.subject.transactional_id == b"pay"
-    assert found.owner == "payments"
-    texts = [(one.source, one.text) for one in found.evidence]
+    assert found.observation.owner == "payments"
+    texts = [(one.source, one.text) for one in found.observation.evidence]
     assert (
         "DescribeTransactions, broker 1",
         "pay is CompleteAbort and does not list the partition, asked twice",
     ) in texts
-    assert "find out from the application" in found.advice
-    assert "orphan" not in repr(found.evidence)
+    assert "find out from the application" in found.observation.advice
+    assert "orphan" not in repr(found.observation.evidence)
     assert lab.relation(NOW_MS + 4 * S) == ("hanging", None)
 
 
@@ -287,7 +287,7 @@ def test_a_transaction_of_the_same_producer_takes_it_over(lab: Blind) -> None:
     lab.at(NOW_MS + 10 * S)
     found = lab.found(NOW_MS + 10 * S)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "adopted")
+    assert (found.status, found.life.resolution) == ("resolved", "adopted")
     lab.heard_and_seen(NOW_MS + 16 * S, ONGOING)
     assert lab.at(NOW_MS + 17 * S) == "resolved"
 
@@ -298,7 +298,7 @@ def test_whose_the_marker_was_that_ends_it_is_not_said(lab: Blind) -> None:
     lab.at(NOW_MS + 5 * S)
     found = lab.found(NOW_MS + 5 * S)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "healed")
+    assert (found.status, found.life.resolution) == ("resolved", "healed")
 
 
 def test_a_restart_goes_on_with_it_also_when_the_id_is_hidden_by_then(lab: Blind) -> None:
@@ -334,8 +334,8 @@ def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
     found = lab.round(now_ms + S)
     assert before is not None
     assert found is not None
-    assert (found.id, found.status, found.confidence) == (before.id, "confirmed", "certain")
-    assert found.decision == "none"
+    assert (found.id, found.status, found.observation.confidence) == (before.id, "confirmed", "certain")
+    assert found.observation.decision == "none"
     assert found.command is not None
 
 
@@ -346,7 +346,7 @@ def test_a_log_that_may_be_read_again_and_lists_it_ends_the_finding(lab: Blind) 
     lab.opened(now_ms)
     found = lab.round(now_ms + 100)
     assert found is not None
-    assert (found.status, found.resolution) == ("resolved", "adopted")
+    assert (found.status, found.life.resolution) == ("resolved", "adopted")
 
 
 def test_what_is_missing_is_the_log_and_no_topic_that_stands(lab: Blind) -> None:

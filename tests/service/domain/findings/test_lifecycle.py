@@ -67,10 +67,10 @@ def test_a_condition_opens_and_ends_with_what_is_seen() -> None:
     story = Story()
     assert [c.event for c in story.see(look(observe()), NOW_MS)] == ["opened"]
     found = story.one()
-    assert (found.status, found.opened_at_ms, found.confirmed_at_ms) == (Status.CONFIRMED, NOW_MS, NOW_MS)
+    assert (found.status, found.life.opened_at_ms, found.life.confirmed_at_ms) == (Status.CONFIRMED, NOW_MS, NOW_MS)
     assert story.see(look(observe()), NOW_MS + 1) == []
     assert [c.event for c in story.see(look(), NOW_MS + 2)] == ["resolved"]
-    assert (story.one().status, story.one().resolution) == (Status.RESOLVED, Resolution.HEALED)
+    assert (story.one().status, story.one().life.resolution) == (Status.RESOLVED, Resolution.HEALED)
     assert story.see(look(), NOW_MS + 3) == []
 
 
@@ -78,7 +78,7 @@ def test_how_a_stuck_completion_ends_is_told() -> None:
     story = Story()
     story.see(look(observe(Kind.STUCK_COMPLETION)), NOW_MS)
     story.see(look(), NOW_MS + 1)
-    assert story.one().resolution == Resolution.COORDINATOR_MARKER
+    assert story.one().life.resolution == Resolution.COORDINATOR_MARKER
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,18 @@ def test_it_reopens_within_a_day_and_is_a_new_one_later() -> None:
     story.see(look(), NOW_MS + 1)
     assert [c.event for c in story.see(look(observe()), NOW_MS + 1 + REOPENS_WITHIN_MS)] == ["reopened"]
     found = story.one()
-    assert (found.id, found.reopened, found.opened_at_ms, found.resolved_at_ms) == (first, True, NOW_MS, None)
-    assert found.resolution is None
+    assert (found.id, found.life.reopened, found.life.opened_at_ms, found.life.resolved_at_ms) == (
+        first,
+        True,
+        NOW_MS,
+        None,
+    )
+    assert found.life.resolution is None
     later = NOW_MS + 2 * REOPENS_WITHIN_MS
     story.see(look(), later)
     assert [c.event for c in story.see(look(observe()), later + REOPENS_WITHIN_MS + 1)] == ["opened"]
     assert story.one().id != first
-    assert not story.one().reopened
+    assert not story.one().life.reopened
 
 
 @pytest.mark.parametrize("kind", sorted(UNTIL_ACKNOWLEDGED))
@@ -126,7 +131,7 @@ def test_what_stays_until_acknowledged_is_ended_by_nothing_else(kind: Kind) -> N
     assert story.see(look(happened(5, kind=kind)), NOW_MS + 400 * 24 * H) == [], "seen again is not counted again"
     given = RoundResult((), frozenset({kind}), resolutions={story.one().subject: Resolution.ACKNOWLEDGED})
     assert [c.event for c in story.see(given, NOW_MS + 401 * 24 * H)] == ["resolved"]
-    assert (story.one().resolution, story.one().count) == (Resolution.ACKNOWLEDGED, 1)
+    assert (story.one().life.resolution, story.one().life.count) == (Resolution.ACKNOWLEDGED, 1)
     assert story.see(look(happened(5, kind=kind)), NOW_MS + 401 * 24 * H) == [], "seen again does not reopen it"
 
 
@@ -134,16 +139,20 @@ def test_a_candidate_is_confirmed_or_withdrawn() -> None:
     story = Story()
     seen = observe(Kind.COORDINATOR_MISMATCH, confirmed=False)
     story.see(look(seen), NOW_MS)
-    assert (story.one().status, story.one().confirmed_at_ms) == (Status.CANDIDATE, None)
+    assert (story.one().status, story.one().life.confirmed_at_ms) == (Status.CANDIDATE, None)
     confirmed = story.see(look(seen._replace(confirmed=True)), NOW_MS + 1)
-    assert [(c.event, c.finding.status, c.finding.confirmed_at_ms) for c in confirmed] == [
+    assert [(c.event, c.finding.status, c.finding.life.confirmed_at_ms) for c in confirmed] == [
         ("confirmed", Status.CONFIRMED, NOW_MS + 1)
     ]
     withdrawn = Story()
     withdrawn.see(look(seen), NOW_MS)
     withdrawn.see(look(), NOW_MS + 1)
     found = withdrawn.one()
-    assert (found.status, found.resolution, found.confirmed_at_ms) == (Status.RESOLVED, Resolution.NOT_HANGING, None)
+    assert (found.status, found.life.resolution, found.life.confirmed_at_ms) == (
+        Status.RESOLVED,
+        Resolution.NOT_HANGING,
+        None,
+    )
 
 
 def test_listeners_hear_of_a_severity_that_changes_and_not_of_every_word() -> None:
@@ -158,7 +167,7 @@ def test_what_is_still_there_is_written_down_once_a_minute() -> None:
     story.see(look(observe()), NOW_MS)
     assert story.see(look(observe()), NOW_MS + SEEN_AGAIN_MS - 1) == []
     (change,) = story.see(look(observe()), NOW_MS + SEEN_AGAIN_MS)
-    assert (change.finding.last_seen_ms, change.event) == (NOW_MS + SEEN_AGAIN_MS, None)
+    assert (change.finding.life.last_seen_ms, change.event) == (NOW_MS + SEEN_AGAIN_MS, None)
 
 
 def test_events_are_one_finding_that_counts_each_once_and_ends_in_quiet() -> None:
@@ -166,12 +175,12 @@ def test_events_are_one_finding_that_counts_each_once_and_ends_in_quiet() -> Non
     story.see(look(happened(1, 2)), NOW_MS)
     assert story.see(look(happened(1, 2)), NOW_MS + 1) == []
     story.see(look(happened(1, 2, 5, at_ms=NOW_MS + M)), NOW_MS + M)
-    assert (story.one().count, story.one().last_seen_ms) == (3, NOW_MS + M)
+    assert (story.one().life.count, story.one().life.last_seen_ms) == (3, NOW_MS + M)
     assert story.see(look(), NOW_MS + M + QUIET_MS - 1) == []
     assert [c.event for c in story.see(look(), NOW_MS + M + QUIET_MS)] == ["resolved"]
     assert story.see(look(happened(1, 2, 5)), NOW_MS + M + QUIET_MS + 1) == []  # old news
     story.see(look(happened(6)), NOW_MS + H)
-    assert (story.one().count, story.one().reopened) == (4, True)
+    assert (story.one().life.count, story.one().life.reopened) == (4, True)
 
 
 def test_a_clock_ahead_of_ours_does_not_keep_it_open() -> None:
@@ -221,4 +230,4 @@ def test_order_and_repetition_make_no_difference_and_everything_ends(
     for minute in range(17):
         straight.see(look(), NOW_MS + 10 * S + minute * M)
     assert not any(found.is_open for found in straight.stored.values())
-    assert all(found.resolution for found in straight.stored.values())
+    assert all(found.life.resolution for found in straight.stored.values())

@@ -75,7 +75,7 @@ class Judged:
         return Context(known_log(LIMITS, views, now_ms), Rules(()))
 
     def counts(self) -> dict[Key, int]:
-        return {key: one.count for key, one in self.findings.items()}
+        return {key: one.life.count for key, one in self.findings.items()}
 
 
 def follow(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from service.domain.findings.finding import Finding, Key, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.lifecycle import RoundResult, reconcile
@@ -29,7 +27,7 @@ def after(stored: Finding | None, *seen: Observation) -> Finding:
 
 
 def way_out(finding: Finding) -> tuple[str | None, str | None, tuple[str, ...]]:
-    return finding.decision, finding.command, finding.blocked_groups
+    return finding.observation.decision, finding.command, finding.observation.blocked_groups
 
 
 def test_a_finding_has_the_newest_way_out() -> None:
@@ -46,4 +44,4 @@ def test_what_is_over_has_no_command_to_be_pasted() -> None:
     resolved = after(after(None, SEEN))
     assert resolved.status == Status.RESOLVED
     assert way_out(resolved) == ("abort", None, ("readers",)), "what it was stays to be read"
-    assert way_out(after(replace(resolved, bootstrap=None), SEEN)) == way_out(after(None, SEEN))
+    assert way_out(after(resolved.with_observed(bootstrap=None), SEEN)) == way_out(after(None, SEEN))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from service.domain.findings.finding import Finding, Subject
+from service.domain.findings.finding import Finding, Life, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.findings.outlook import outlook_of
 from service.domain.partitions.open_entries import Owner, Relation, RelationKind
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.views.findings.plan import plan_of
@@ -32,32 +30,12 @@ def owner(state: int = states.ONGOING, timeout_ms: int = 60_000) -> Owner:
     return Owner(b"pay", 0, 0, 7, started, 5, state, 7, 3, *times, None, None, None)
 
 
-def finding(kind: str, **more: Any) -> Finding:
-    reported: dict[str, Any] = {
-        "id": "f",
-        "kind": kind,
-        "severity": Severity.WARNING,
-        "status": Status.CONFIRMED,
-        "confidence": Confidence.CERTAIN,
-        "subject": Subject(transactional_id=b"pay"),
-        "opened_at_ms": NOW_MS,
-        "confirmed_at_ms": NOW_MS,
-        "resolved_at_ms": None,
-        "last_seen_ms": NOW_MS,
-        "count": 1,
-        "reopened": False,
-        "resolution": None,
-        "owner": None,
-        "muted_until_ms": None,
-        "title": "it is so",
-        "detail": "",
-        "advice": "look",
-        "evidence": (),
-        "self_heals_at_ms": None,
-        "log_partition": 0,
-        "counted_to": -1,
-    }
-    return Finding(**{**reported, **more})
+OWN: Final = Subject(transactional_id=b"pay")
+
+
+def finding(kind: str, subject: Subject = OWN, **more: Any) -> Finding:
+    seen = Observation(Kind(kind), Severity.WARNING, subject, "it is so", "look", (), **more)
+    return Finding("f", seen, Life(Status.CONFIRMED, NOW_MS, NOW_MS, NOW_MS, count=1))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +99,7 @@ def test_a_time_that_is_known_is_counted_down_unless_it_never_heals() -> None:
 
 
 def test_ids_that_flink_numbers_are_normal() -> None:
-    of_flink = replace(finding(Kind.CHURN), severity=Severity.INFO)
+    of_flink = finding(Kind.CHURN).with_observed(severity=Severity.INFO)
     assert outlook_of_finding(of_flink).text == "is normal"
     assert plan_of(of_flink, "c").no_help == ()
 
