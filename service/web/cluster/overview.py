@@ -38,7 +38,6 @@ from service.store.queries.transaction_pages import Selection
 from service.views.addresses import cluster_page
 from service.views.findings.subject import is_muted, other_findings
 from service.views.partitions.blocking_chain import Link, by_id, by_key, links
-from service.web.charts.ruler import mini
 from service.web.cluster.last_hour import read_last_hour
 from service.web.cluster.verdict import Seen, verdict_of
 from service.web.shared.frame import Frame, Verdict, framed, read_frame
@@ -145,10 +144,6 @@ def _overview(connection: Connection, frame: Frame) -> Response:
         committed=sum(one.decision == Decided.COMMIT for one in loud),
         muted=len(hanging) - len(loud),
         chain=chain[:SHOWN],
-        minis={
-            link.place: mini(link.log_start, link.last_stable_offset, link.high_watermark, link.relation)
-            for link in chain[:SHOWN]
-        },
         more=max(frame.covered.blocked - SHOWN, 0),
         covered=frame.covered,
         others=others[:OTHERS_SHOWN],
@@ -233,6 +228,6 @@ def left_ms(frame: Frame) -> int | None:
 
 def _groups(chain: Sequence[Link]) -> dict[str, Any]:
     """Returns the number of groups that have stopped, and of those that will stop, each group counted once."""
-    stopped = {one.group for link in chain for one in link.waiting if one.to_go is None}
-    will_stop = {one.group for link in chain for one in link.waiting if one.to_go is not None}
+    stopped = {one.offset.group for link in chain for one in link.waiting if one.to_go is None}
+    will_stop = {one.offset.group for link in chain for one in link.waiting if one.to_go is not None}
     return {"stopped": len(stopped), "will_stop": len(will_stop - stopped)}

@@ -126,8 +126,8 @@ def _age(finding: Finding, where: Where, now_ms: int, tone: str) -> Fact:
 def _waiting(finding: Finding, where: Where) -> list[Fact]:
     blocked = [one for one in where.groups if one.is_blocked]
     if blocked:
-        names = len({one.group for one in blocked})
-        stopped = len({one.group for one in blocked if one.to_go is None})
+        names = len({one.offset.group for one in blocked})
+        stopped = len({one.offset.group for one in blocked if one.to_go is None})
         will = names - stopped
         text = ", ".join(
             part for part in (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will)) if part
