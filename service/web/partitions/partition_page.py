@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
@@ -27,10 +28,10 @@ from service.views import words
 from service.views.addresses import transaction_page
 from service.views.partitions.blocking_chain import Link, waiting_first
 from service.views.partitions.judged import JudgedEntry, JudgedPartition, judge
+from service.views.partitions.offsets import ExplainedOffsets
 from service.web.charts.ruler import Ruler, draw
 from service.web.charts.ruler_scale import FREE, HANGING, OPEN, SOON, Pin, Span
 from service.web.charts.ruler_scale import STOPPED as STANDS
-from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
 from service.web.partitions.partition_list import read_links
 from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed
 from service.web.shared.render import render
@@ -95,6 +96,7 @@ def _pin(one: AffectedGroup, offset: int) -> Pin:
 FINDINGS_SHOWN: Final = 20
 ENTRIES_SHOWN: Final = 200
 GROUPS_SHOWN: Final = 200
+SPANS_SHOWN: Final = 200
 
 router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
@@ -127,8 +129,8 @@ def get_partition(
         name = f"{printable(topic)[:249]}-{partition}"
         raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {frame.name!r} is not watched")
     # Kafka is asked when somebody opens the page: not when the page refreshes itself, nor while the store is held
-    explanation = None if REFRESH in request.headers else _explanation(request, frame, (topic, partition), wanted)
-    return _page(frame, (topic, partition), seen, explanation, wanted)
+    answer = None if REFRESH in request.headers else _explanation(request, frame, (topic, partition), wanted)
+    return _page(frame, (topic, partition), seen, answer, wanted)
 
 
 def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _Seen:
@@ -149,19 +151,25 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
     return _Seen(judged, link, waiting_first(felt), findings, ruler)
 
 
-def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: Asked) -> Explanation | None:
+class Answer(NamedTuple):
+    """The answer to a question about offsets. `problem`: one sentence on why there is none; else None."""
+
+    explained: ExplainedOffsets | None = None
+    problem: str | None = None
+
+
+def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: Asked) -> Answer | None:
     if wanted.mistake is not None:
-        return Explanation(wanted.offset, wanted.to, problem=wanted.mistake)
+        return Answer(problem=wanted.mistake)
     if wanted.offset is None or wanted.to is None:
         return None
     try:
-        told = explained(state_of(request), frame.cluster, *place, wanted.offset, wanted.to)
+        return Answer(explained(state_of(request), frame.cluster, *place, wanted.offset, wanted.to))
     except ProblemError as problem:
-        return Explanation(wanted.offset, wanted.to, problem=problem.detail)
-    return explanation_of(wanted.offset, wanted.to, told, frame.name)
+        return Answer(problem=problem.detail)
 
 
-def _page(frame: Frame, place: TopicPartition, seen: _Seen, explanation: Explanation | None, wanted: Asked) -> Response:
+def _page(frame: Frame, place: TopicPartition, seen: _Seen, answer: Answer | None, wanted: Asked) -> Response:
     topic, partition = place
     open_ = () if seen.judged is None else seen.judged.entries
     name = f"{printable(topic)}-{partition}"
@@ -181,10 +189,11 @@ def _page(frame: Frame, place: TopicPartition, seen: _Seen, explanation: Explana
         "will_stop": sum(row.to_go is not None for row in seen.groups),
         "findings": seen.findings,
         "drawing": seen.ruler,
-        "explanation": explanation,
+        "answer": answer,
+        "spans_shown": SPANS_SHOWN,
         "wanted": wanted,
     }
-    status = 422 if explanation is not None and wanted.mistake is not None else 200
+    status = 422 if wanted.mistake is not None else 200
     return render("one_partition.html", frame, page="partitions", status=status, **values)
 
 
@@ -218,3 +227,37 @@ def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition 
         return Verdict(READING, "unknown", f"{hides} What holds them is not judged yet.")
     tone, says = _SAYS[link.relation]
     return Verdict(link.relation, tone, f"{hides} {says}")
+
+
+LAST: Final = 2**63 - 1
+
+_NUMBER: Final = re.compile(r"[0-9]{1,3}(?:[, _][0-9]{3})+|[0-9]{1,19}", re.ASCII)
+
+
+class Asked(NamedTuple):
+    """The offsets [offset, to) that were asked for. `mistake`: what is wrong with them, one sentence."""
+
+    offset: int | None = None
+    to: int | None = None
+    mistake: str | None = None
+
+
+def asked(offset: str, to: str) -> Asked:
+    """Parses the offsets that were typed. Nothing is asked for if both are empty; `offset` without `to` means one
+    record."""
+    offset, to = offset.strip(), to.strip()
+    if not offset:
+        return Asked(mistake="Type the first offset.") if to else Asked()
+    first = _number(offset)
+    if first is None or first >= LAST:
+        return Asked(mistake=f"{offset[:40]!r} is no offset: type a number, 0 or above.")
+    if not to:
+        return Asked(first, first + 1)
+    end = _number(to)
+    if end is None or not first < end <= LAST:
+        return Asked(first, None, f"{to[:40]!r} is no end: type a number above the offset.")
+    return Asked(first, end)
+
+
+def _number(text: str) -> int | None:
+    return int(re.sub("[, _]", "", text)) if _NUMBER.fullmatch(text) else None
