@@ -19,9 +19,10 @@ from service.store.queries import findings
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import GROUPS_READ, read_affected_groups
 from service.store.queries.pipeline import UNANSWERED_READ, read_unanswered
+from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import Link, by_id, by_key, links, waiting_first
 from service.views.partitions.judged import MOST_JUDGED, JudgedPartition
-from service.web.shared.frame import Frame, framed
+from service.web.shared.frame import framed
 from service.web.shared.render import PageNumber, paged, render
 
 _SORT_TEXTS: Final = (("worst", "worst first"), ("hidden", "hidden records"), ("since", "stalled for"))

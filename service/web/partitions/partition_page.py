@@ -26,6 +26,8 @@ from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups
 from service.views import words
 from service.views.addresses import transaction_page
+from service.views.cluster.frame import NEVER, READING, UNKNOWN, Frame, Freshness
+from service.views.cluster.verdict import Verdict
 from service.views.partitions.blocking_chain import Link, waiting_first
 from service.views.partitions.judged import JudgedEntry, JudgedPartition, judge
 from service.views.partitions.offsets import ExplainedOffsets
@@ -33,7 +35,7 @@ from service.web.charts.ruler import Ruler, draw
 from service.web.charts.ruler_scale import FREE, HANGING, OPEN, SOON, Pin, Span
 from service.web.charts.ruler_scale import STOPPED as STANDS
 from service.web.partitions.partition_list import read_links
-from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed
+from service.web.shared.frame import framed
 from service.web.shared.render import render
 
 RELATION_WORDS: Final = {

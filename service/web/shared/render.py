@@ -20,8 +20,8 @@ from service.api.http.problems import Problem, ProblemError
 from service.store.errors import StoreError
 from service.store.escaped_text import display_id
 from service.views import addresses, words
+from service.views.cluster.frame import Frame
 from service.web.charts.ruler import mini_of
-from service.web.shared.frame import Frame
 
 ROWS: Final = 100
 

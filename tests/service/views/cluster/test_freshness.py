@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.web.shared.frame import Freshness
+from service.views.cluster.frame import Freshness
 
 NOW_MS = 1_790_000_000_000
 

@@ -9,10 +9,10 @@ import pytest
 from service.domain.findings.outlook import HANGS, Heals, Outlook
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind
 from service.domain.partitions.state import PartitionState
+from service.views.cluster.frame import Freshness
+from service.views.cluster.verdict import Seen, verdict_of
 from service.views.partitions.blocking_chain import Link
 from service.views.partitions.judged import Coverage, JudgedEntry, JudgedPartition, UnjudgedPartitions
-from service.web.cluster.verdict import Seen, verdict_of
-from service.web.shared.frame import Freshness
 from tests.helpers.reasons import denied
 
 NOW_MS = 1_790_000_000_000
