@@ -81,6 +81,10 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def place(topic_partition: tuple[str, int]) -> str:
+    return f"{topic_partition[0]}-{topic_partition[1]}"
+
+
 def clock(ms: int, now_ms: int) -> str:
     """Formats the time of day, UTC, with its date if that is another day than now."""
     at, now = (_EPOCH + timedelta(milliseconds=one) for one in (ms, now_ms))

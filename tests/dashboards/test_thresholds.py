@@ -9,8 +9,8 @@ from dashboards.rules import aborts, hanging, partitions, pipeline, producers, s
 from dashboards.rules.rule import SERVICE, Alert
 from service.domain.findings import ids_running_out, kinds, open_too_long
 from service.domain.transaction_log.transitions import LAST_EPOCH
+from service.views.cluster import frame
 from service.views.cluster.metric_facts import EXPIRES_WITHIN_MS
-from service.web.shared import frame
 from tests.dashboards.boards import FILES, Json, load, panels
 
 

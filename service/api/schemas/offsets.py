@@ -14,7 +14,8 @@ from service.domain.partitions.aborted_run import EndOfRun
 from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.offset_spans import SpanKind
 from service.domain.partitions.own_transactions import OwnDecision
-from service.views.partitions.offsets import ExplainedOffsets, ExplainedRun, ExplainedSpan, RunOwner
+from service.views.partitions.explained_span import ExplainedSpan
+from service.views.partitions.offsets import ExplainedOffsets, ExplainedRun, RunOwner
 
 SpanWord = Annotated[SpanKind, OneOf(*SpanKind)]
 MarkerWord = Annotated[MarkerType, OneOf(*MarkerType)]

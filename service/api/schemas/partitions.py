@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field
 
@@ -20,11 +20,10 @@ from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
 from service.domain.partitions.facts import MarkerType
-from service.domain.partitions.open_entries import Owner, RelationKind
+from service.domain.partitions.open_entries import RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log.causes import Confidence
-from service.domain.transaction_log.states import is_time
 from service.views.partitions.judged import JudgedEntry, JudgedPartition
 
 RelationWord = Annotated[RelationKind, OneOf(*RelationKind)]
@@ -33,9 +32,6 @@ IsolationWord = Annotated[IsolationLevel, OneOf(*IsolationLevel)]
 
 Ids = Mapping[bytes, bytes]
 """Transactional ids by the keys of owners."""
-
-_OWN: Final = frozenset({RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING})
-"""Relations of an entry that belongs to its owner's present transaction."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,14 +64,13 @@ class OpenTransaction(Shape):
         transactional_id, id_b64 = id_fields(raw_id)
         first = row.first if entry.start_offset == row.read_lso else None
         first_ms = first.first_timestamp_ms if first is not None and first.producer_id == entry.producer_id else None
-        started_ms = _started_at_ms(one, owner)
         return OpenTransaction(
             producer_id=entry.producer_id,
             producer_epoch=entry.producer_epoch,
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
             start_offset=entry.start_offset,
-            started_at=moment(started_ms),
+            started_at=moment(one.started_ms),
             first_record_timestamp=past_moment(first_ms, entry.seen_at_ms),
             last_write_at=past_moment(entry.last_timestamp_ms, entry.seen_at_ms),
             records=entry.records,
@@ -85,15 +80,6 @@ class OpenTransaction(Shape):
             why=text_of(relation.why),
             href=None if raw_id is None else transaction_link(cluster, raw_id),
         )
-
-
-def _started_at_ms(one: JudgedEntry, owner: Owner | None) -> int:
-    """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the entry
-    was first seen. A producer's clock is not used.
-    """
-    if owner is not None and one.relation.kind in _OWN and is_time(owner.start_ms):
-        return owner.start_ms
-    return one.entry.first_seen_ms
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,18 +210,15 @@ class Group(Shape):
     @staticmethod
     def of(one: AffectedGroup) -> Group:
         group, topic, partition = one.key
-        committed = None if one.offset.committed_offset < 0 else one.offset.committed_offset
-        last_stable_offset = None if one.ends is None else one.ends.last_stable_offset
-        high_watermark = None if one.ends is None else one.ends.high_watermark
         return Group(
             group=group,
             topic=topic,
             partition=partition,
-            committed_offset=committed,
-            last_stable_offset=last_stable_offset,
-            high_watermark=high_watermark,
-            lag_to_lso=_lag(committed, last_stable_offset),
-            lag_to_hw=_lag(committed, high_watermark),
+            committed_offset=one.committed,
+            last_stable_offset=None if one.ends is None else one.ends.last_stable_offset,
+            high_watermark=None if one.ends is None else one.ends.high_watermark,
+            lag_to_lso=one.lag_to_lso,
+            lag_to_hw=one.lag_to_hw,
             members=one.offset.members,
             relation=one.relation,
             confidence=one.confidence,
@@ -244,10 +227,6 @@ class Group(Shape):
             producer_id=one.waits_for_producer_id,
             observed_at=text_of_time(one.offset.observed_at_ms),
         )
-
-
-def _lag(committed: int | None, end: int | None) -> int | None:
-    return None if committed is None or end is None else end - committed
 
 
 class Groups(Page[Group]): ...

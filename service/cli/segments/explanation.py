@@ -16,7 +16,8 @@ from service.domain.partitions.marker_causes import cause_of_marker
 from service.domain.partitions.offset_spans import HEAD, Span, SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import LoggedTransaction, OwnDecision, own_decisions
 from service.partition_log import walk_through
-from service.views.partitions.offsets import ExplainedRun, ExplainedSpan
+from service.views.partitions.explained_span import ExplainedSpan
+from service.views.partitions.offsets import ExplainedRun
 from service.wire.batches import read_batches
 
 _NO_LSO: Final = -1

@@ -99,6 +99,10 @@ class GroupOffset(NamedTuple):
     records_ahead_since_ms: int | None = None
 
     @property
+    def topic_partition(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
     def unchanged_ms(self) -> int:
         return self.observed_at_ms - self.unchanged_since_ms
 
@@ -134,6 +138,28 @@ class AffectedGroup(NamedTuple):
         return self.relation in BLOCKED
 
     @property
+    def committed(self) -> int | None:
+        """Returns the committed offset; None if the group has committed none, or it is not reported."""
+        return None if self.offset.committed_offset < 0 else self.offset.committed_offset
+
+    @property
+    def lag_to_lso(self) -> int | None:
+        """Returns the lag that clients measure, below 0 beyond the LSO; None if nothing is committed, or the partition
+        is not watched."""
+        return None if self.committed is None or self.ends is None else self.ends.last_stable_offset - self.committed
+
+    @property
+    def lag_to_hw(self) -> int | None:
+        return None if self.committed is None or self.ends is None else self.ends.high_watermark - self.committed
+
+    @property
+    def to_go(self) -> int | None:
+        """Returns the number of offsets until the group stops; None if it has, or will not."""
+        if self.relation != GroupRelation.WILL_STOP:
+            return None
+        return max(self.stalled_lso - self.offset.committed_offset, 0)
+
+    @property
     def waits_ms(self) -> int:
         """Returns for how long the offset has not moved since the partition stalled. Before that the group may have
         been idle, with nothing to read."""
@@ -143,7 +169,7 @@ class AffectedGroup(NamedTuple):
     def is_pending(self) -> bool:
         """Returns whether the offset is part of an open transaction on `stalled_partition`. A member that starts waits
         for that transaction."""
-        return self.offset.is_unstable and self.stalled_partition != (self.offset.topic, self.offset.partition)
+        return self.offset.is_unstable and self.stalled_partition != self.offset.topic_partition
 
     @property
     def offsets_partition(self) -> int | None:
@@ -190,7 +216,7 @@ def affected_groups(
 def _affected_group(
     one: GroupOffset, all_ends: Mapping[TopicPartition, LsoSample], offsets_partitions: int | None, as_of_ms: int
 ) -> AffectedGroup | None:
-    place = one.topic, one.partition
+    place = one.topic_partition
     own = all_ends.get(place)
     if one.is_unstable and offsets_partitions is not None:
         stalled_partition = OFFSETS_TOPIC, offsets_partition(one.group, offsets_partitions)

@@ -58,6 +58,10 @@ class PartitionObservation:
     is_gone: bool = False
     samples: str | None = None
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.topic, self.partition
+
 
 OBSERVED: Final = tuple(field.name for field in fields(PartitionObservation))
 """The names of the fields of an observation, which are also those of its columns in Arrow and in the store."""

@@ -11,7 +11,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerLeftBehind, OwnerUndecodable
 from service.domain.transaction_log.deadlines import is_overdue
 from service.domain.transaction_log.known_log import KnownLog
-from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, is_time
+from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, is_time, past_time
 
 
 class RelationKind(StrEnum):
@@ -51,6 +51,11 @@ class Entry(NamedTuple):
     @property
     def topic_partition(self) -> tuple[str, int]:
         return self.topic, self.partition
+
+    @property
+    def last_write_ms(self) -> int | None:
+        """Returns the time of its newest batch, by its producer's clock; None if that is no time, or yet to come."""
+        return past_time(self.last_timestamp_ms, self.seen_at_ms)
 
 
 class Relation(NamedTuple):

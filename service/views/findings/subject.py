@@ -70,12 +70,12 @@ class Other(NamedTuple):
 
 def other_findings(findings: Iterable[Finding], chain: Sequence[Link], cluster: str, now_ms: int) -> list[Other]:
     """Returns the findings that the chain does not show already, the worst first."""
-    told = {link.finding for link in chain}
-    waiting = {one.group for link in chain for one in link.waiting}
+    shown = {link.finding.id for link in chain if link.finding is not None}
+    waiting = {one.offset.group for link in chain for one in link.waiting}
     found = [
         _other(one, cluster, now_ms)
         for one in findings
-        if one.id not in told and not (one.kind == Kind.BLOCKED_GROUP and one.subject.group in waiting)
+        if one.id not in shown and not (one.kind == Kind.BLOCKED_GROUP and one.subject.group in waiting)
     ]
     return sorted(found, key=_worst_first)
 

@@ -14,18 +14,24 @@ from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.findings.outlook import OF_UNKNOWN, Outlook, outlook_of
 from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex, GroupRelation
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.open_entries import Owner, RelationKind
-from service.domain.reasons.reason import text_of
+from service.domain.partitions.open_entries import RelationKind
+from service.domain.partitions.state import PartitionState
 from service.domain.transaction_log import states
 from service.domain.transaction_log.known_log import Limits
-from service.domain.worlds.verdict import Decided
 from service.store.escaped_text import display_id, id_key
 from service.store.queries import findings, partitions
 from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups
 from service.views.partitions.judged import JudgedPartition, judge
 
-STOPPED_FIRST: Final = (GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS, GroupRelation.WILL_STOP)
+WAITING_FIRST: Final = (
+    GroupRelation.STOPPED,
+    GroupRelation.UNSTABLE_OFFSETS,
+    GroupRelation.WILL_STOP,
+    GroupRelation.UNKNOWN,
+    GroupRelation.READS_UNCOMMITTED,
+    GroupRelation.INACTIVE,
+)
 
 Key = tuple[str, int, int | None]
 """Topic, partition and start offset of an entry."""
@@ -34,66 +40,61 @@ _OF_PLACE: Final = frozenset(kind for kind in REPORTING.values() if CATALOGUE[ki
 _OF_ID: Final = tuple(kind for kind in REPORTING.values() if kind not in _OF_PLACE)
 
 
-class Waiting(NamedTuple):
-    """A group that a partition blocks, or will block. `to_go`: offsets until the group stops; None if it has."""
-
-    group: str
-    relation: GroupRelation
-    to_go: int | None
-
-
 class Link(NamedTuple):
-    """A stalled partition with its blocker. `name`, `transactional_id`: of the blocker, None if no id is known.
-    `finding`: the id of the finding that has more about the blocker.
+    """A stalled partition with its blocker. `waiting`: the groups that it blocks, or will block. `finding`: has more
+    about the blocker. `is_muted`: the owner of the finding has muted it for now."""
 
-    `leader`: of the partition, below 0 if there is none. `state`: set if the coordinator is completing the blocker's
-    transaction, one of Kafka's states after "in" or "stuck in". `decision`: of the finding, see `Finding`;
-    `has_command`: the finding has a command to paste. `is_muted`: the owner of the finding has muted it for now.
-    """
-
-    topic: str
-    partition: int
-    transactional_id: bytes | None
-    name: str | None
-    producer_id: int | None
-    relation: RelationKind
-    since_ms: int
-    hidden: int
-    hidden_bytes: int | None
-    log_start: int
-    last_stable_offset: int
-    high_watermark: int
-    waiting: tuple[Waiting, ...]
-    heal: Outlook
-    finding: str | None
-    why: str | None
-    leader: int = -1
-    state: str | None = None
-    decision: Decided | None = None
-    has_command: bool = False
+    judged: JudgedPartition
+    waiting: tuple[AffectedGroup, ...] = ()
+    heal: Outlook = OF_UNKNOWN
+    finding: Finding | None = None
     is_muted: bool = False
 
     @property
+    def row(self) -> PartitionState:
+        return self.judged.row
+
+    @property
+    def relation(self) -> RelationKind:
+        return self.judged.relation
+
+    @property
     def place(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{self.row.topic}-{self.row.partition}"
+
+    @property
+    def since_ms(self) -> int:
+        return self.row.stalled_since_ms or self.row.observed_at_ms
 
     @property
     def who(self) -> str:
-        return self.name or (f"producer id {self.producer_id}" if self.producer_id is not None else "unknown")
+        """Returns the name of the blocker."""
+        if (owner := self.judged.owner) is not None:
+            return display_id(owner.transactional_id)
+        blocker = self.judged.blocker
+        return "unknown" if blocker is None else f"producer id {blocker.entry.producer_id}"
+
+    @property
+    def state(self) -> str | None:
+        """Returns the state in which the coordinator completes the blocker's transaction, after "in" or "stuck in";
+        None if it does not."""
+        if self.relation != RelationKind.COMPLETING or self.judged.owner is None:
+            return None
+        is_stuck = self.finding is not None and self.finding.kind == Kind.STUCK_COMPLETION
+        return f"{'stuck in' if is_stuck else 'in'} {states.NAMES[self.judged.owner.state]}"
 
     @property
     def stopped(self) -> int:
-        return sum(one.relation != GroupRelation.WILL_STOP for one in self.waiting)
+        return sum(one.to_go is None for one in self.waiting)
 
     @property
     def tone(self) -> str:
-        if self.relation == RelationKind.HANGING:
-            return "critical"
-        return (
-            "warning"
-            if self.relation in (RelationKind.COMPLETING, RelationKind.OVERDUE, RelationKind.UNREPLICATED_MARKER)
-            else ""
-        )
+        return _TONES.get(self.relation, "")
+
+
+_TONES: Final = {RelationKind.HANGING: "critical"} | dict.fromkeys(
+    (RelationKind.COMPLETING, RelationKind.OVERDUE, RelationKind.UNREPLICATED_MARKER), "warning"
+)
 
 
 def by_key(findings: Iterable[Finding]) -> dict[Key, Finding]:
@@ -130,8 +131,7 @@ def links(
         if victim.is_blocked:
             behind.setdefault(victim.stalled_partition, []).append(victim)
     found = [
-        _link(one, behind.get((one.row.topic, one.row.partition), ()), hanging, of_ids or {}, limits, now_ms)
-        for one in judged
+        _link(one, behind.get(one.row.topic_partition, ()), hanging, of_ids or {}, limits, now_ms) for one in judged
     ]
     return sorted(found, key=_worst_first)
 
@@ -149,52 +149,20 @@ def _link(
     limits: Limits,
     now_ms: int,
 ) -> Link:
-    row, blocker = judged.row, judged.blocker
-    owner = None if blocker is None else blocker.relation.owner
-    start = None if blocker is None else blocker.entry.start_offset
-    relation = RelationKind.UNKNOWN if blocker is None else blocker.relation.kind
-    finding = hanging.get((row.topic, row.partition, start))
-    if finding is None and owner is not None and relation != RelationKind.HANGING:
+    row, blocker, owner = judged.row, judged.blocker, judged.owner
+    finding = hanging.get((*row.topic_partition, None if blocker is None else blocker.entry.start_offset))
+    if finding is None and owner is not None and judged.relation != RelationKind.HANGING:
         finding = of_ids.get(owner.transactional_id)
     heal = OF_UNKNOWN._replace(more=str(judged.why or ""))
     if blocker is not None:
         heal = outlook_of(blocker.relation, limits, row.leader)
-    muted_until_ms = None if finding is None else finding.observation.muted_until_ms
-    return Link(
-        topic=row.topic,
-        partition=row.partition,
-        transactional_id=None if owner is None else owner.transactional_id,
-        name=None if owner is None else display_id(owner.transactional_id),
-        producer_id=None if blocker is None else blocker.entry.producer_id,
-        relation=relation,
-        since_ms=row.stalled_since_ms or now_ms,
-        hidden=row.hidden_records,
-        hidden_bytes=row.hidden_bytes,
-        log_start=row.log_start,
-        last_stable_offset=row.last_stable_offset,
-        high_watermark=row.high_watermark,
-        waiting=tuple(sorted(map(_waiting, victims), key=lambda one: (STOPPED_FIRST.index(one.relation), one.group))),
-        heal=heal,
-        finding=None if finding is None else finding.id,
-        why=text_of(judged.why),
-        leader=row.leader,
-        state=_state(owner, finding) if relation == RelationKind.COMPLETING else None,
-        decision=None if finding is None else finding.observation.decision,
-        has_command=finding is not None and finding.command is not None,
-        is_muted=muted_until_ms is not None and muted_until_ms > now_ms,
-    )
+    is_muted = finding is not None and (finding.observation.muted_until_ms or 0) > now_ms
+    return Link(judged, tuple(waiting_first(victims)), heal, finding, is_muted)
 
 
-def _state(owner: Owner | None, finding: Finding | None) -> str | None:
-    is_stuck = finding is not None and finding.kind == Kind.STUCK_COMPLETION
-    return None if owner is None else f"{'stuck in' if is_stuck else 'in'} {states.NAMES[owner.state]}"
-
-
-def _waiting(victim: AffectedGroup) -> Waiting:
-    to_go = None
-    if victim.relation == GroupRelation.WILL_STOP:
-        to_go = max(victim.stalled_lso - victim.offset.committed_offset, 0)
-    return Waiting(victim.offset.group, victim.relation, to_go)
+def waiting_first(groups: Iterable[AffectedGroup]) -> list[AffectedGroup]:
+    """Returns the groups, those that wait first, then by name."""
+    return sorted(groups, key=lambda one: (WAITING_FIRST.index(one.relation), one.key))
 
 
 _PARTITIONS_JUDGED: Final = 50
@@ -230,8 +198,7 @@ def _groups(connection: Connection, cluster_id: int, places: Collection[TopicPar
     rows = [partitions.find(connection, cluster_id, *place) for place in behind]
     groups: dict[bytes, set[str]] = {}
     for one in judge(connection, cluster_id, [row for row in rows if row is not None]):
-        owner = None if one.blocker is None else one.blocker.relation.owner
-        if one.blocker is not None and owner is not None:
+        if one.blocker is not None and one.owner is not None:
             names = waiting.waiting_for([one.blocker.entry.topic_partition], one.blocker.entry.producer_id)
-            groups.setdefault(id_key(owner.transactional_id), set()).update(names)
+            groups.setdefault(id_key(one.owner.transactional_id), set()).update(names)
     return {key: sorted(names) for key, names in groups.items()}

@@ -23,6 +23,7 @@ from service.domain.reasons.unjudged import LessCommon, LogUnread, TooManyOpen, 
 from service.domain.reasons.unread import is_denied, is_log_absent
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.known_log import KnownLog, known_log, limits_of
+from service.domain.transaction_log.states import is_time
 from service.store.queries import clusters, judge_inputs
 from service.store.queries import partitions as read_partitions
 from service.store.queries.owners import owners
@@ -42,6 +43,9 @@ REASONS_SHOWN: Final = 10
 OTHER_REASONS: Final = LessCommon()
 NAMED: Final = 5
 
+_OWN: Final = frozenset({RelationKind.OPEN, RelationKind.OVERDUE, RelationKind.COMPLETING})
+"""Relations of an entry that belongs to its owner's present transaction."""
+
 _D, _F, _W = data_partitions.c, findings.c, partition_watch.c
 _FOUND: Final = select(_F.kind, _F.topic, _F.partition, _F.producer_id, _F.start_offset, _F.transactional_id).where(
     _F.cluster_id == bindparam("cluster_id"),
@@ -56,6 +60,15 @@ class JudgedEntry(NamedTuple):
     entry: Entry
     relation: Relation
 
+    @property
+    def started_ms(self) -> int:
+        """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the
+        entry was first seen. A producer's clock is not used."""
+        owner = self.relation.owner
+        if owner is not None and self.relation.kind in _OWN and is_time(owner.start_ms):
+            return owner.start_ms
+        return self.entry.first_seen_ms
+
 
 class JudgedPartition(NamedTuple):
     """A partition with its `entries` by start offset; `blocker` is one of them or None. `why`: what is missing to judge
@@ -65,6 +78,14 @@ class JudgedPartition(NamedTuple):
     entries: tuple[JudgedEntry, ...] = ()
     blocker: JudgedEntry | None = None
     why: Reason | None = None
+
+    @property
+    def owner(self) -> Owner | None:
+        return None if self.blocker is None else self.blocker.relation.owner
+
+    @property
+    def relation(self) -> RelationKind:
+        return RelationKind.UNKNOWN if self.blocker is None else self.blocker.relation.kind
 
 
 class UnjudgedPartitions(NamedTuple):
@@ -124,7 +145,7 @@ def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
 def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState]) -> list[JudgedPartition]:
     """Returns each of the rows judged, as of the last observation of all partitions."""
     as_of_ms = observed_at_ms(connection, cluster_id)
-    stalled = [(row.topic, row.partition) for row in rows if row.stalled_since_ms is not None]
+    stalled = [row.topic_partition for row in rows if row.stalled_since_ms is not None]
     if as_of_ms is None or not stalled:
         return [JudgedPartition(row, why=row.why) for row in rows]
     found = read_partitions.entries(connection, cluster_id, stalled, MOST_ENTRIES)
@@ -141,7 +162,7 @@ def judge(connection: Connection, cluster_id: int, rows: Sequence[PartitionState
         entries.keys() - {found[-1].topic_partition} if len(found) == MOST_ENTRIES else None,
         log_unread_reason(connection, cluster_id),
     )
-    return [judging.judge(row, entries.get((row.topic, row.partition), [])) for row in rows]
+    return [judging.judge(row, entries.get(row.topic_partition, [])) for row in rows]
 
 
 class _Found(NamedTuple):
@@ -169,7 +190,7 @@ class _Judging(NamedTuple):
         seen = sorted((_first_seen(one, row) for one in entries), key=lambda one: one.start_offset)
         shown = [JudgedEntry(one, self._relate(one)) for one in seen]
         why = row.why or why_not_judged(row, [(one.entry, one.relation) for one in shown], self.as_of_ms)
-        if why is None and self.complete is not None and (row.topic, row.partition) not in self.complete:
+        if why is None and self.complete is not None and row.topic_partition not in self.complete:
             why = TOO_MANY_ENTRIES
         named = blocker_of(row, seen)
         if (closed := unreplicated(row, seen, self.as_of_ms)) is not None:
@@ -208,7 +229,7 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
     unjudged: dict[Reason, list[TopicPartition]] = {}
     for one in judged_stalled(connection, cluster_id) if judged is None else judged:
         if one.why is not None and one.row.why is None:
-            unjudged.setdefault(one.why, []).append((one.row.topic, one.row.partition))
+            unjudged.setdefault(one.why, []).append(one.row.topic_partition)
     missing = [UnjudgedPartitions(why, len(places), tuple(places[:NAMED])) for why, places in unjudged.items()]
     if counts.stalled > MOST_JUDGED:
         missing.append(UnjudgedPartitions(TOO_MANY_PARTITIONS, counts.stalled - MOST_JUDGED, ()))

@@ -29,27 +29,10 @@ from service.store.queries.decisions import (
 from service.store.queries.history import Owner, owner_at, read_owners
 from service.store.queries.owners import owners as owners_of
 from service.views.partitions import offsets_reading
+from service.views.partitions.explained_span import ExplainedSpan
 
 MOST_OWNERS: Final = 20
 """Owners of the transactions of one run that are named."""
-
-
-class ExplainedSpan(NamedTuple):
-    """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id then, None if it
-    is not known. `ending`: the cause of what ended it. `own`: the decision about its own transaction, if that has no
-    marker."""
-
-    span: offset_spans.Span
-    owner: bytes | None = None
-    ending: MarkerCause | None = None
-    own: OwnDecision | None = None
-
-    @staticmethod
-    def of(
-        span: offset_spans.Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None
-    ) -> ExplainedSpan:
-        """Returns the span explained. `marker`: the cause of the marker that ends it."""
-        return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
 
 
 class RunOwner(NamedTuple):

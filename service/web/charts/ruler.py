@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from service.views import words
+from service.views.partitions.judged import JudgedPartition
 from service.web.charts.ruler_scale import (
     ABORTED,
     DECIDED,
@@ -321,18 +322,21 @@ class Mini(NamedTuple):
     text: str
 
 
-def mini(
-    log_start: int, last_stable_offset: int, high_watermark: int, relation: str = "open", window: int | None = None
-) -> Mini | None:
-    """Returns the small ruler; None if nothing is hidden. It covers the last `window` offsets of the log, by default
-    twice the hidden ones and 1,000 at least; give one `window` to all rows of a table that are to be compared.
-    `relation`: of the blocker."""
+def mini_of(judged: JudgedPartition) -> Mini | None:
+    """Returns the small ruler of a partition; None if nothing is hidden."""
+    row = judged.row
+    return mini(row.log_start, row.last_stable_offset, row.high_watermark, judged.relation)
+
+
+def mini(log_start: int, last_stable_offset: int, high_watermark: int, relation: str = "open") -> Mini | None:
+    """Returns the small ruler; None if nothing is hidden. It covers the last offsets of the log: twice the hidden ones,
+    and 1,000 at least. `relation`: of the blocker."""
     start = max(log_start, 0)
     lso = max(last_stable_offset, start)
     hidden = high_watermark - lso
     if hidden <= 0:
         return None
-    drawn = min(max(window or max(2 * hidden, 1_000), hidden), high_watermark - start)
+    drawn = min(max(2 * hidden, 1_000), high_watermark - start)
     percent = 100 * hidden / drawn
     shown = max(percent, 3.0)
     css = "hanging" if relation == "hanging" else "unread" if relation == "unknown" else "open"

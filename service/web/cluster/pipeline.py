@@ -23,11 +23,13 @@ from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import REJECTS_READ, count_rejects, rejects_since, request_times
 from service.views import words
 from service.views.cluster.description import Broker
+from service.views.cluster.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness
 from service.views.cluster.unknowns import Unknown, UnknownKind
+from service.views.cluster.verdict import Verdict
 from service.views.grants import bootstrap_of, grant_of_groups, lines_of
 from service.web.cluster.sources import SourceRow, asked_rows, source_rows
 from service.web.partitions.partition_list import denied_groups
-from service.web.shared.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness, Verdict, framed
+from service.web.shared.frame import framed
 from service.web.shared.render import render
 
 GROUPS_NAMED: Final = 5

@@ -10,8 +10,8 @@ from service.domain.source_state import SourceName, Stall
 from service.store.queries.clusters import LogPartitionRow
 from service.store.queries.pipeline import RequestTimes
 from service.views import words
+from service.views.cluster.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 from service.views.cluster.sources import Source
-from service.web.shared.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 
 _NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
     SourceName.TRANSACTION_LOG: (

@@ -24,10 +24,11 @@ from service.store.escaped_text import display_id
 from service.store.queries import findings
 from service.store.queries.findings import FindingCursor, FindingSelection
 from service.views.addresses import page_of
+from service.views.cluster.frame import Frame
 from service.views.findings.headline import how_it_ended, title_of
 from service.views.findings.subject import is_muted, outlook_of_finding
 from service.web.findings.finding_page import show_finding
-from service.web.shared.frame import Frame, framed
+from service.web.shared.frame import framed
 from service.web.shared.render import render
 
 ROWS: Final = 100

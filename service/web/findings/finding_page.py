@@ -18,13 +18,13 @@ from service.domain.transaction_log.states import NAMES, TOPIC
 from service.views import words
 from service.views.addresses import partition_page, transaction_page
 from service.views.cluster.description import Broker
+from service.views.cluster.frame import Frame
 from service.views.findings.headline import how_it_ended, story_of, who_of
 from service.views.findings.plan import GrantLines, plan_of
 from service.views.findings.subject import about, is_muted, outlook_of_finding
 from service.views.grants import bootstrap_of, grant_of_groups, lines_of
 from service.web.findings.forms import CHOICES
 from service.web.findings.place import Where, where_of
-from service.web.shared.frame import Frame
 from service.web.shared.render import render
 
 MOST_FACTS: Final = 6
@@ -128,8 +128,8 @@ def _age(finding: Finding, where: Where, now_ms: int, tone: str) -> Fact:
 def _waiting(finding: Finding, where: Where) -> list[Fact]:
     blocked = [one for one in where.groups if one.is_blocked]
     if blocked:
-        names = len({one.group for one in blocked})
-        stopped = len({one.group for one in blocked if one.to_go is None})
+        names = len({one.offset.group for one in blocked})
+        stopped = len({one.offset.group for one in blocked if one.to_go is None})
         will = names - stopped
         text = ", ".join(
             part for part in (f"{stopped} stopped" * bool(stopped), f"{will} will stop" * bool(will)) if part

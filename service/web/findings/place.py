@@ -16,9 +16,9 @@ from service.domain.transaction_log.states import TOPIC
 from service.store.queries import partitions, transactions
 from service.store.queries.partitions import read_affected_groups
 from service.store.rows.ids import IdRow
+from service.views.partitions.blocking_chain import waiting_first
 from service.views.partitions.judged import JudgedPartition, judge
-from service.web.charts.ruler import Mini, Ruler, mini
-from service.web.partitions.partition_list import GroupRow, group_rows
+from service.web.charts.ruler import Ruler
 from service.web.partitions.partition_page import ruler_of
 
 HELD_READ: Final = 20
@@ -28,7 +28,6 @@ class Held(NamedTuple):
     """A stalled partition that the transaction lists. `is_its_own`: the id of the transaction also owns the blocker."""
 
     judged: JudgedPartition
-    mini: Mini | None
     waiting: tuple[str, ...]
     is_its_own: bool
 
@@ -39,7 +38,7 @@ class Where(NamedTuple):
 
     judged: JudgedPartition | None = None
     ruler: Ruler | None = None
-    groups: tuple[GroupRow, ...] = ()
+    groups: tuple[AffectedGroup, ...] = ()
     held: tuple[Held, ...] = ()
     listed: int = 0
     row: IdRow | None = None
@@ -70,8 +69,8 @@ def where_of(connection: Connection, cluster_id: int, cluster: str, finding: Fin
     listed = transactions.participants(connection, cluster_id, [subject.transactional_id])
     places = listed.get(subject.transactional_id, [])
     held = _held(connection, cluster_id, places, victims, subject.transactional_id)
-    behind = {(one.judged.row.topic, one.judged.row.partition) for one in held}
-    groups = group_rows(one for one in victims if one.stalled_partition in behind)
+    behind = {one.judged.row.topic_partition for one in held}
+    groups = waiting_first(one for one in victims if one.stalled_partition in behind)
     return Where(groups=tuple(groups), held=held, listed=len(places), row=row)
 
 
@@ -94,7 +93,7 @@ def _at(
             one for one in victims if one.stalled_partition == place and _may_wait_for(one, finding.subject.producer_id)
         ]
     ruler = ruler_of(judged, victims, cluster)
-    return Where(judged, ruler, tuple(group_rows(own)))
+    return Where(judged, ruler, tuple(waiting_first(own)))
 
 
 def _may_wait_for(victim: AffectedGroup, producer_id: int | None) -> bool:
@@ -112,18 +111,11 @@ def _held(
     standing = [row for row in rows if row is not None and row.stalled_since_ms is not None]
     found = []
     for judged in judge(connection, cluster_id, standing):
-        row, blocker = judged.row, judged.blocker
-        relation = "unknown" if blocker is None else blocker.relation.kind
-        owner = None if blocker is None else blocker.relation.owner
-        waiting = {
-            one.offset.group
-            for one in victims
-            if one.stalled_partition == (row.topic, row.partition) and one.is_blocked
-        }
+        place, owner = judged.row.topic_partition, judged.owner
+        waiting = {one.offset.group for one in victims if one.stalled_partition == place and one.is_blocked}
         found.append(
             Held(
                 judged,
-                mini(row.log_start, row.last_stable_offset, row.high_watermark, relation),
                 tuple(sorted(waiting)),
                 owner is not None and owner.transactional_id == id_,
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Path, Request, Response
@@ -13,12 +15,10 @@ from service.api.http.kafka import explained
 from service.api.http.problems import NO_SUCH_PARTITION, ProblemError
 from service.api.http.state import state_of
 from service.domain.findings.finding import Finding
-from service.domain.findings.outlook import Outlook, outlook_of
+from service.domain.findings.outlook import outlook_of
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import RelationKind
-from service.domain.transaction_log.known_log import Limits
-from service.domain.transaction_log.states import past_time
 from service.store.escaped_text import display_id, printable
 from service.store.queries import findings as read_findings
 from service.store.queries import partitions
@@ -26,14 +26,16 @@ from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import read_affected_groups
 from service.views import words
 from service.views.addresses import transaction_page
-from service.views.partitions.blocking_chain import Link
+from service.views.cluster.frame import NEVER, READING, UNKNOWN, Frame, Freshness
+from service.views.cluster.verdict import Verdict
+from service.views.partitions.blocking_chain import Link, waiting_first
 from service.views.partitions.judged import JudgedEntry, JudgedPartition, judge
+from service.views.partitions.offsets import ExplainedOffsets
 from service.web.charts.ruler import Ruler, draw
 from service.web.charts.ruler_scale import FREE, HANGING, OPEN, SOON, Pin, Span
 from service.web.charts.ruler_scale import STOPPED as STANDS
-from service.web.partitions.explanation import Asked, Explanation, asked, explanation_of
-from service.web.partitions.partition_list import GroupRow, StandingRow, group_rows, opened_ms, read_standing
-from service.web.shared.frame import NEVER, READING, UNKNOWN, Frame, Freshness, Verdict, framed
+from service.web.partitions.partition_list import read_links
+from service.web.shared.frame import framed
 from service.web.shared.render import render
 
 RELATION_WORDS: Final = {
@@ -45,14 +47,6 @@ RELATION_WORDS: Final = {
     RelationKind.HANGING: "hanging",
     RelationKind.UNKNOWN: "open, owner unknown",
 }
-GROUP_WORDS: Final = {
-    GroupRelation.STOPPED: "stopped",
-    GroupRelation.WILL_STOP: "will stop",
-    GroupRelation.UNSTABLE_OFFSETS: "cannot fetch its offsets",
-    GroupRelation.READS_UNCOMMITTED: "reads uncommitted",
-    GroupRelation.INACTIVE: "inactive",
-    GroupRelation.UNKNOWN: "unknown",
-}
 
 
 def ruler_of(judged: JudgedPartition, victims: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
@@ -63,9 +57,8 @@ def ruler_of(judged: JudgedPartition, victims: Iterable[AffectedGroup], cluster:
         return None
     ends = [*(one.entry.start_offset for one in judged.entries[1:]), row.high_watermark]
     spans = [_span(one, row.log_start, end, cluster) for one, end in zip(judged.entries, ends, strict=False)]
-    place = row.topic, row.partition
-    here = [one for one in victims if (one.offset.topic, one.offset.partition) == place]
-    pins = [_pin(one) for one in here if one.offset.committed_offset >= 0]
+    here = [one for one in victims if one.offset.topic_partition == row.topic_partition]
+    pins = [_pin(one, one.committed) for one in here if one.committed is not None]
     return draw(row.log_start, row.last_stable_offset, row.high_watermark, spans, pins)
 
 
@@ -87,52 +80,35 @@ def _span(one: JudgedEntry, log_start: int, end: int, cluster: str) -> Span:
     )
 
 
-def _pin(one: AffectedGroup) -> Pin:
-    offset = one.offset.committed_offset
-    if one.relation == GroupRelation.WILL_STOP:
-        to_go = max(one.stalled_lso - offset, 0)
-        return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(to_go, 'offset')} to go")
-    if one.relation == GroupRelation.READS_UNCOMMITTED:
-        return Pin(offset, one.offset.group, FREE, "reads uncommitted, not blocked")
-    if one.relation == GroupRelation.UNKNOWN:
-        return Pin(offset, one.offset.group, FREE, "not known to wait")
-    if one.relation == GroupRelation.INACTIVE:
-        return Pin(offset, one.offset.group, FREE, "inactive, no members")
-    return Pin(
-        offset,
-        one.offset.group,
-        STANDS,
-        "stopped here" if one.relation == GroupRelation.STOPPED else "cannot fetch offsets",
-    )
+_PINS: Final = {
+    GroupRelation.STOPPED: (STANDS, "stopped here"),
+    GroupRelation.UNSTABLE_OFFSETS: (STANDS, "cannot fetch offsets"),
+    GroupRelation.READS_UNCOMMITTED: (FREE, "reads uncommitted, not blocked"),
+    GroupRelation.UNKNOWN: (FREE, "not known to wait"),
+    GroupRelation.INACTIVE: (FREE, "inactive, no members"),
+}
+
+
+def _pin(one: AffectedGroup, offset: int) -> Pin:
+    if one.to_go is not None:
+        return Pin(offset, one.offset.group, SOON, f"will stop, {words.plural(one.to_go, 'offset')} to go")
+    return Pin(offset, one.offset.group, *_PINS[one.relation])
 
 
 FINDINGS_SHOWN: Final = 20
 ENTRIES_SHOWN: Final = 200
 GROUPS_SHOWN: Final = 200
+SPANS_SHOWN: Final = 200
 
 router = APIRouter(route_class=KeptRoute, include_in_schema=False)
-
-
-class OpenRow(NamedTuple):
-    """A transaction that is open on the partition. `name`: of its transactional id, None if that is unknown.
-    `last_write_ms`: by its producer's clock."""
-
-    judged: JudgedEntry
-    name: str | None
-    transactional_id: bytes | None
-    opened_ms: int
-    last_write_ms: int | None
-    heal: Outlook
-    is_blocking: bool
 
 
 class _Seen(NamedTuple):
     """The store's knowledge of the partition. `judged`: None if the partition is not watched."""
 
     judged: JudgedPartition | None
-    standing: StandingRow | None
-    open: Sequence[OpenRow]
-    groups: Sequence[GroupRow]
+    link: Link | None
+    groups: Sequence[AffectedGroup]
     findings: Sequence[Finding]
     ruler: Ruler | None
 
@@ -155,80 +131,71 @@ def get_partition(
         name = f"{printable(topic)[:249]}-{partition}"
         raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {frame.name!r} is not watched")
     # Kafka is asked when somebody opens the page: not when the page refreshes itself, nor while the store is held
-    explanation = None if REFRESH in request.headers else _explanation(request, frame, (topic, partition), wanted)
-    return _page(frame, (topic, partition), seen, explanation, wanted)
+    answer = None if REFRESH in request.headers else _explanation(request, frame, (topic, partition), wanted)
+    return _page(frame, (topic, partition), seen, answer, wanted)
 
 
 def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _Seen:
     row = partitions.find(connection, frame.cluster.id, topic, partition)
     if row is None:
-        return _Seen(None, None, (), (), (), None)
+        return _Seen(None, None, (), (), None)
     place = topic, partition
     victims = read_affected_groups(connection, frame.cluster.id)
     (judged,) = judge(connection, frame.cluster.id, [row])
-    standing = None
+    link = None
     if row.stalled_since_ms is not None:
-        (standing,) = read_standing(connection, frame, [judged], victims)
-    limits = frame.limits
+        (link,) = read_links(connection, frame, [judged], victims)
     findings, _ = read_findings.read_page(
         connection, frame.cluster.id, FindingSelection(topic=topic, partition=partition), None, FINDINGS_SHOWN
     )
-    felt = [one for one in victims if place in ((one.offset.topic, one.offset.partition), one.stalled_partition)]
-    open_ = [_open_row(one, judged, limits) for one in judged.entries]
-    ruler = None if standing is None else ruler_of(judged, victims, frame.name)
-    return _Seen(judged, standing, open_, group_rows(felt), findings, ruler)
+    felt = [one for one in victims if place in (one.offset.topic_partition, one.stalled_partition)]
+    ruler = None if link is None else ruler_of(judged, victims, frame.name)
+    return _Seen(judged, link, waiting_first(felt), findings, ruler)
 
 
-def _open_row(one: JudgedEntry, judged: JudgedPartition, limits: Limits) -> OpenRow:
-    owner = one.relation.owner
-    return OpenRow(
-        judged=one,
-        name=None if owner is None else display_id(owner.transactional_id),
-        transactional_id=None if owner is None else owner.transactional_id,
-        opened_ms=opened_ms(one),
-        last_write_ms=past_time(one.entry.last_timestamp_ms, one.entry.seen_at_ms),
-        heal=outlook_of(one.relation, limits, judged.row.leader),
-        is_blocking=judged.blocker is not None and one == judged.blocker,
-    )
+class Answer(NamedTuple):
+    """The answer to a question about offsets. `problem`: one sentence on why there is none; else None."""
+
+    explained: ExplainedOffsets | None = None
+    problem: str | None = None
 
 
-def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: Asked) -> Explanation | None:
+def _explanation(request: Request, frame: Frame, place: TopicPartition, wanted: Asked) -> Answer | None:
     if wanted.mistake is not None:
-        return Explanation(wanted.offset, wanted.to, problem=wanted.mistake)
+        return Answer(problem=wanted.mistake)
     if wanted.offset is None or wanted.to is None:
         return None
     try:
-        told = explained(state_of(request), frame.cluster, *place, wanted.offset, wanted.to)
+        return Answer(explained(state_of(request), frame.cluster, *place, wanted.offset, wanted.to))
     except ProblemError as problem:
-        return Explanation(wanted.offset, wanted.to, problem=problem.detail)
-    return explanation_of(wanted.offset, wanted.to, told, frame.name)
+        return Answer(problem=problem.detail)
 
 
-def _page(frame: Frame, place: TopicPartition, seen: _Seen, explanation: Explanation | None, wanted: Asked) -> Response:
+def _page(frame: Frame, place: TopicPartition, seen: _Seen, answer: Answer | None, wanted: Asked) -> Response:
     topic, partition = place
-    link = None if seen.standing is None else seen.standing.link
+    open_ = () if seen.judged is None else seen.judged.entries
     name = f"{printable(topic)}-{partition}"
     values: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
         "place": name,
-        "verdict": partition_verdict(frame.freshness, name, seen.judged, link),
-        "row": None if seen.judged is None else seen.judged.row,
-        "why": None if seen.judged is None else seen.judged.why,
-        "standing": seen.standing,
-        "link": link,
-        "open": seen.open[:ENTRIES_SHOWN],
-        "more_open": max(len(seen.open) - ENTRIES_SHOWN, 0),
+        "verdict": partition_verdict(frame.freshness, name, seen.judged, seen.link),
+        "judged": seen.judged,
+        "link": seen.link,
+        "open": open_[:ENTRIES_SHOWN],
+        "outlook": partial(outlook_of, limits=frame.limits),
+        "more_open": max(len(open_) - ENTRIES_SHOWN, 0),
         "groups": seen.groups[:GROUPS_SHOWN],
         "more_groups": max(len(seen.groups) - GROUPS_SHOWN, 0),
         "stopped": sum(row.is_blocked and row.to_go is None for row in seen.groups),
         "will_stop": sum(row.to_go is not None for row in seen.groups),
         "findings": seen.findings,
         "drawing": seen.ruler,
-        "explanation": explanation,
+        "answer": answer,
+        "spans_shown": SPANS_SHOWN,
         "wanted": wanted,
     }
-    status = 422 if explanation is not None and wanted.mistake is not None else 200
+    status = 422 if wanted.mistake is not None else 200
     return render("one_partition.html", frame, page="partitions", status=status, **values)
 
 
@@ -257,8 +224,42 @@ def partition_verdict(freshness: Freshness, place: str, judged: JudgedPartition 
     if link is None:
         text = f"{last_known}{place} hides nothing: its LSO is at the high watermark."
         return Verdict("nothing", "unknown" if freshness.is_old else "ok", text)
-    hides = f"{last_known}{place} hides {words.plural(link.hidden, 'record')}."
+    hides = f"{last_known}{place} hides {words.plural(link.row.hidden_records, 'record')}."
     if freshness.word == READING:
         return Verdict(READING, "unknown", f"{hides} What holds them is not judged yet.")
     tone, says = _SAYS[link.relation]
     return Verdict(link.relation, tone, f"{hides} {says}")
+
+
+LAST: Final = 2**63 - 1
+
+_NUMBER: Final = re.compile(r"[0-9]{1,3}(?:[, _][0-9]{3})+|[0-9]{1,19}", re.ASCII)
+
+
+class Asked(NamedTuple):
+    """The offsets [offset, to) that were asked for. `mistake`: what is wrong with them, one sentence."""
+
+    offset: int | None = None
+    to: int | None = None
+    mistake: str | None = None
+
+
+def asked(offset: str, to: str) -> Asked:
+    """Parses the offsets that were typed. Nothing is asked for if both are empty; `offset` without `to` means one
+    record."""
+    offset, to = offset.strip(), to.strip()
+    if not offset:
+        return Asked(mistake="Type the first offset.") if to else Asked()
+    first = _number(offset)
+    if first is None or first >= LAST:
+        return Asked(mistake=f"{offset[:40]!r} is no offset: type a number, 0 or above.")
+    if not to:
+        return Asked(first, first + 1)
+    end = _number(to)
+    if end is None or not first < end <= LAST:
+        return Asked(first, None, f"{to[:40]!r} is no end: type a number above the offset.")
+    return Asked(first, end)
+
+
+def _number(text: str) -> int | None:
+    return int(re.sub("[, _]", "", text)) if _NUMBER.fullmatch(text) else None

@@ -18,8 +18,10 @@ from starlette.exceptions import HTTPException
 from service.api.http.fields import API
 from service.api.http.problems import Problem, ProblemError
 from service.store.errors import StoreError
+from service.store.escaped_text import display_id
 from service.views import addresses, words
-from service.web.shared.frame import Frame
+from service.views.cluster.frame import Frame
+from service.web.charts.ruler import mini_of
 
 ROWS: Final = 100
 
@@ -94,9 +96,22 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         name: getattr(words, name)
-        for name in ("duration", "fine", "count", "about", "size", "share", "rate", "plural", "clock", "exact", "iso")
+        for name in (
+            "duration",
+            "fine",
+            "count",
+            "about",
+            "size",
+            "share",
+            "rate",
+            "plural",
+            "place",
+            "clock",
+            "exact",
+            "iso",
+        )
     }
-    environment.filters["breakable"] = breakable
+    environment.filters |= {"breakable": breakable, "display_id": display_id, "mini": mini_of}
     environment.globals |= {
         name: getattr(addresses, name)
         for name in ("cluster_page", "page_of", "finding_page", "transaction_page", "partition_page")

@@ -27,8 +27,9 @@ from service.store.queries.expiring import (
     read_expiring,
 )
 from service.store.rows.ids import IdRow
+from service.views.cluster.frame import Frame
 from service.web.charts import expiry
-from service.web.shared.frame import Frame, framed
+from service.web.shared.frame import framed
 from service.web.shared.render import render
 
 ROWS_SHOWN: Final = 200

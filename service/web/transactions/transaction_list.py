@@ -33,11 +33,12 @@ from service.store.queries.transaction_pages import Selection
 from service.store.queries.transactions import Page
 from service.store.rows.ids import IdRow
 from service.views.addresses import page_of
+from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import Blocking, read_blocking
 from service.views.partitions.judged import known_log_at
 from service.views.transactions.next_step import Next, next_step
 from service.views.words import WORDS, Word, word_of
-from service.web.shared.frame import Frame, framed
+from service.web.shared.frame import framed
 from service.web.shared.render import render
 
 SORTS: Final = {

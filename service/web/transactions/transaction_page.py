@@ -29,12 +29,13 @@ from service.store.queries.findings import FindingSelection
 from service.store.queries.history import ProducerRow, TimelinePage, producers_of, read_timeline
 from service.store.rows.ids import IdRow
 from service.views.addresses import page_of, transaction_page
+from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import read_blocking
 from service.views.partitions.judged import known_log_at
 from service.views.transactions.next_step import answers, is_abort, next_step
 from service.views.words import COUNTED, WORDS
 from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
-from service.web.shared.frame import Frame, framed
+from service.web.shared.frame import framed
 from service.web.shared.render import render
 from service.web.transactions.spans import History, phases_of, read_history
 from service.web.transactions.transaction_list import last_outcome

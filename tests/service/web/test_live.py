@@ -17,7 +17,8 @@ from service.domain.transaction_log.facts import Participants
 from service.store.clusters import describe
 from service.store.queries import clusters
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
-from service.views.partitions.offsets import ExplainedOffsets, ExplainedSpan
+from service.views.partitions.explained_span import ExplainedSpan
+from service.views.partitions.offsets import ExplainedOffsets
 from service.web.partitions import partition_page
 from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, WithPartitions, entry, moving_partition, owner, read, stalled_partition

@@ -20,7 +20,7 @@ from service.domain.partitions.offset_spans import SpanBuilder
 from service.kafka.cluster import Leader
 from service.views.partitions import offsets_reading
 from service.views.partitions.offsets_reading import Place
-from service.web.partitions.explanation import Asked, asked
+from service.web.partitions.partition_page import Asked, asked
 from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id
 from tests.service.web.page_text import PageText, page_of

@@ -186,10 +186,10 @@ def test_the_drawing_of_any_log_is_whole_in_order_and_within_bounds(
 
 
 def test_the_small_form_says_how_much_is_hidden() -> None:
-    small = mini(0, 900, 1_000, "hanging", window=200)
+    small = mini(0, 900, 1_000, "hanging")
     assert small is not None
-    assert (small.lso_x, small.focus, small.css) == (50, 4, "hanging")
-    assert small.text == "50.0 % of the last 200 offsets are hidden"
+    assert (small.lso_x, small.focus, small.css) == (90, 4, "hanging")
+    assert small.text == "10.0 % of the last 1,000 offsets are hidden"
     one = mini(0, 999_999, 1_000_000)
     assert one is not None
     assert one.lso_x == 97, "one record is still seen"

@@ -12,8 +12,8 @@ from service.domain.reasons.unread import READ
 from service.domain.source_state import Cause, SourceName, Stall
 from service.store import lease
 from service.store.writers.partitions import LedgerWriter
+from service.views.cluster.sources import stall_lines
 from service.web.guide import RUNBOOKS, guide_names
-from service.web.shared.stalls import stall_lines
 from tests.helpers.partitions import WithPartitions
 from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS

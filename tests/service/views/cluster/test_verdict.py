@@ -7,36 +7,29 @@ from typing import Any
 import pytest
 
 from service.domain.findings.outlook import HANGS, Heals, Outlook
-from service.domain.partitions.open_entries import RelationKind
+from service.domain.partitions.open_entries import Entry, Relation, RelationKind
+from service.domain.partitions.state import PartitionState
+from service.views.cluster.frame import Freshness
+from service.views.cluster.verdict import Seen, verdict_of
 from service.views.partitions.blocking_chain import Link
-from service.views.partitions.judged import Coverage, UnjudgedPartitions
-from service.web.cluster.verdict import Seen, verdict_of
-from service.web.shared.frame import Freshness
+from service.views.partitions.judged import Coverage, JudgedEntry, JudgedPartition, UnjudgedPartitions
 from tests.helpers.reasons import denied
 
 NOW_MS = 1_790_000_000_000
 WHOLE = Coverage(NOW_MS, 1_246, 1_246, 1_246, 0)
 PARTLY = Coverage(NOW_MS, 1_246, 1_240, 1_240, 0, 0, (UnjudgedPartitions(denied("t"), 6, ()),))
-OPEN = Link(
-    "orders",
-    0,
-    b"pay",
-    "pay",
-    7,
-    RelationKind.OPEN,
-    NOW_MS,
-    10,
-    None,
-    0,
-    5,
-    15,
-    (),
-    Outlook(4, Heals.SELF, "clock", "x"),
-    None,
-    None,
-)
-STUCK = OPEN._replace(relation=RelationKind.COMPLETING)
-HUNG = OPEN._replace(relation=RelationKind.HANGING, heal=HANGS)
+
+
+def link(kind: RelationKind, heal: Outlook) -> Link:
+    row = PartitionState("orders", 0, "T", 1, 5, 0, 5, 15, NOW_MS, NOW_MS)
+    entry = Entry("orders", 0, 7, 3, 5, 0, NOW_MS, None, None, NOW_MS, NOW_MS)
+    blocker = JudgedEntry(entry, Relation(kind, None))
+    return Link(JudgedPartition(row, (blocker,), blocker), (), heal)
+
+
+SOON = Outlook(4, Heals.SELF, "clock", "x")
+OPEN, STUCK = link(RelationKind.OPEN, SOON), link(RelationKind.COMPLETING, SOON)
+HUNG = link(RelationKind.HANGING, HANGS)
 
 
 def seen(age_ms: int = 1_000, read: float | None = None, **more: Any) -> Seen:

@@ -3,14 +3,28 @@ blocked, nothing hangs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from sqlalchemy import Connection
+
+from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
+from service.domain.findings.finding import Finding
+from service.domain.findings.formatting import join_names
+from service.domain.findings.kinds import Kind, Status
+from service.domain.findings.lifecycle import MOST_OPEN, MOST_OPEN_IN_ALL
 from service.domain.partitions.open_entries import RelationKind
+from service.domain.reasons.reason import parts
+from service.domain.reasons.unread import NoBroker
+from service.domain.source_state import Stall
+from service.store.queries import findings as read_findings
+from service.store.queries.findings import FindingSelection
+from service.store.queries.partitions import read_affected_groups
 from service.views import words
-from service.views.partitions.blocking_chain import Link
+from service.views.cluster.frame import NEVER, READING, UNKNOWN, Frame, Freshness
+from service.views.findings.subject import is_muted
+from service.views.partitions.blocking_chain import Link, by_id, by_key, links
 from service.views.partitions.judged import Coverage
-from service.web.shared.frame import NEVER, READING, UNKNOWN, Freshness, Verdict
 
 HANGS: Final = "hangs"
 LOST: Final = "lost"
@@ -19,6 +33,16 @@ MUTED: Final = "muted"
 QUIET: Final = "quiet"
 PARTLY: Final = "partly"
 EMPTY: Final = "empty"
+
+_SAYS_SOMETHING: Final = 0.02
+
+
+class Verdict(NamedTuple):
+    """The verdict of a page. `word`: decides which lines follow; `tone`: of the drawing; `title`: one sentence."""
+
+    word: str
+    tone: str
+    title: str
 
 
 class Seen(NamedTuple):
@@ -120,3 +144,70 @@ def _nothing(seen: Seen, hangs: str, can: str) -> str:
         muted = words.plural(seen.muted, "hanging transaction is", "hanging transactions are")
         return f"{muted} muted. Nothing else {hangs}{where}"
     return f"{'Nothing' if can == 'can' else 'nothing'} {hangs}{where}"
+
+
+def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """Returns the confirmed findings: the hanging ones, the longest first; and the others, those opened last first."""
+    hanging = read_findings.longest_open(connection, frame.cluster.id, Kind.HANGING, MOST_OPEN)
+    open_ = FindingSelection(statuses=frozenset({Status.CONFIRMED}))
+    found, _ = read_findings.read_page(connection, frame.cluster.id, open_, None, MOST_OPEN_IN_ALL)
+    return hanging, [one for one in found if one.kind != Kind.HANGING]
+
+
+def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
+    """Returns a link for every stalled partition, the worst first."""
+    victims = read_affected_groups(connection, frame.cluster.id)
+    limits = frame.limits
+    return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
+
+
+def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:
+    """Returns the findings that stay until somebody acknowledges them; a muted one does not head the page."""
+    return [one for one in confirmed if one.kind in UNTIL_ACKNOWLEDGED and not is_muted(one, now_ms)]
+
+
+def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost: Sequence[Finding]) -> Verdict:
+    """Returns the verdict on the cluster; muted findings do not head the page."""
+    muted = sum(is_muted(one, frame.now_ms) for one in hanging)
+    return verdict_of(
+        Seen(
+            cluster=frame.name,
+            freshness=frame.freshness,
+            hanging=len(hanging) - muted,
+            muted=muted,
+            links=[link for link in chain if not link.is_muted],
+            coverage=frame.covered,
+            ids=sum(frame.ids.values()),
+            is_cut=Kind.HANGING in frame.seen.truncated,
+            left_ms=left_ms(frame),
+            is_silent=is_silent(frame),
+            lost=len(lost),
+            stalled=stalled_alone(frame),
+            is_log_unread=frame.log_unread is not None,
+        )
+    )
+
+
+def is_silent(frame: Frame) -> bool:
+    """Returns True if no broker answers. The last error of an application that is gone does not count."""
+    told = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
+    return any(isinstance(one, NoBroker) for error in told for one in parts(error))
+
+
+def _is_attended(stall: Stall | None) -> bool:
+    return stall is None or stall.unread_since_ms is None
+
+
+def stalled_alone(frame: Frame) -> str:
+    """Returns the names of the sources that stall while others do not; empty where none or all of them do."""
+    lines = frame.stall_lines
+    is_all = frame.statuses.keys() <= {source for line in lines for source in line.sources}
+    return "" if is_all else join_names([line.names for line in lines])
+
+
+def left_ms(frame: Frame) -> int | None:
+    """Returns the approximate time that the first read still takes, at its speed so far; None if that is not known."""
+    read, since_ms, as_of_ms = frame.first_read, frame.cluster.counted_since_ms, frame.freshness.as_of_ms
+    if read is None or since_ms is None or as_of_ms is None or read.share < _SAYS_SOMETHING:
+        return None
+    return int(max(as_of_ms - since_ms, 0) * (1 - read.share) / read.share)

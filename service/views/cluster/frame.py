@@ -1,0 +1,207 @@
+"""A cluster as every page shows it at one moment: its counts, the age of the data, and why they are old."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings.formatting import describe_counts
+from service.domain.findings.kinds import Severity, Status
+from service.domain.reasons.reason import Reason
+from service.domain.source_state import Cause, SourceName, Stall
+from service.domain.transaction_log import states
+from service.domain.transaction_log.known_log import Limits, limits_of
+from service.domain.transaction_log.states import EXPIRED
+from service.store.queries import clusters as read
+from service.store.queries import expiring as read_expiring
+from service.store.queries import findings as read_findings
+from service.store.queries.clusters import ClusterRow, FirstRead, StatusRow, first_read
+from service.store.queries.findings import FindingSelection
+from service.views.cluster.description import Description, describe_cluster
+from service.views.cluster.sources import StallLine, stall_lines
+from service.views.partitions.judged import (
+    Coverage,
+    JudgedPartition,
+    coverage,
+    judged_stalled,
+    log_unread_reason,
+)
+
+_DAY_MS: Final = 86_400_000
+
+
+class Rights(NamedTuple):
+    """What the viewer of a page may do in the cluster, so that pages offer it. `audit`: read the audit; `write`: mute
+    and resolve."""
+
+    audit: bool = False
+    write: bool = False
+
+
+class Frame(NamedTuple):
+    """The data of the frame. `seen`: the cluster, described. `standing`: partitions with a stalled LSO, the longest
+    stalled first. `stalls`: the sources whose stall is shown, by name. `first_read`: progress of the first read of the
+    transaction log; None when that is over. `expiring`: number of ids that expire within 24 hours. `log_unread`: why
+    the transaction log cannot be read, None if it can; `has_log`: there is one."""
+
+    clusters: tuple[str, ...]
+    cluster: ClusterRow
+    seen: Description
+    standing: Sequence[JudgedPartition]
+    freshness: Freshness
+    stalls: Mapping[str, Stall]
+    findings: int
+    critical: int
+    expiring: int
+    first_read: FirstRead | None = None
+    rights: Rights = Rights()
+    log_unread: Reason | None = None
+    has_log: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    @property
+    def now_ms(self) -> int:
+        return self.freshness.now_ms
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """Returns the number of ids by the name of their state, without the expired ones."""
+        return {states.NAMES[state]: number for state, number in self.seen.ids.items() if state != EXPIRED}
+
+    @property
+    def covered(self) -> Coverage:
+        return self.seen.coverage
+
+    @property
+    def statuses(self) -> Mapping[str, StatusRow]:
+        return self.seen.statuses
+
+    @property
+    def limits(self) -> Limits:
+        """Returns the limits of the brokers, on which verdicts depend."""
+        return limits_of(self.seen.configs)
+
+    def as_of_ms(self, source: str) -> int | None:
+        """Returns the last success of the source, as REST has it; None if there was none."""
+        status = self.statuses.get(source)
+        return self.covered.answered_at_ms if source == SourceName.PARTITIONS else status and status.as_of_ms
+
+    @property
+    def left_out(self) -> str:
+        """Returns a sentence about the problems that have no finding because there are too many; empty if there are
+        none."""
+        if not self.seen.truncated:
+            return ""
+        return f"Left out, too many at once: {describe_counts(self.seen.truncated)}. They have no finding of their own."
+
+    @property
+    def stall_lines(self) -> tuple[StallLine, ...]:
+        """Returns one line for all sources that stall together; empty while all is well."""
+        return stall_lines(self.stalls, self.now_ms)
+
+
+def read_frame(connection: Connection, cluster: ClusterRow, now_ms: int) -> Frame:
+    standing = judged_stalled(connection, cluster.id)
+    covered = coverage(connection, cluster.id, standing)
+    seen = describe_cluster(connection, cluster, now_ms, covered)
+    log_unread = log_unread_reason(connection, cluster.id)
+    needed = _needed(seen.statuses, covered, log_unread)
+    critical = FindingSelection(statuses=frozenset({Status.CONFIRMED}), severities=frozenset({Severity.CRITICAL}))
+    (expiring,) = read_expiring.count_expiring(connection, cluster.id, [now_ms + _DAY_MS - cluster.expiration_ms])
+    progress = first_read(connection, cluster.id)
+    freshness = Freshness(now_ms, _oldest(needed), None if progress is None else progress.share)
+    return Frame(
+        clusters=tuple(one.name for one in read.all_clusters(connection)),
+        cluster=cluster,
+        seen=seen,
+        standing=standing,
+        freshness=freshness,
+        stalls={
+            source: stall
+            for source, stall in seen.stalls.items()
+            if _is_shown(source, stall, seen.statuses, needed, freshness.word)
+        },
+        findings=seen.confirmed,
+        critical=read_findings.count(connection, cluster.id, critical),
+        expiring=expiring,
+        first_read=progress,
+        log_unread=log_unread,
+        has_log=read.has_log(connection, cluster.id),
+    )
+
+
+def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Reason | None) -> dict[str, int | None]:
+    """Returns the last success of each source that verdicts depend on, None before the first. No verdict depends on the
+    ledger. A partition that does not answer makes no page old, but is itself unknown. The transaction log is left out
+    if it may not be read: what depends on it is unknown, too."""
+    answered = {source: status.as_of_ms for source, status in statuses.items() if source != SourceName.LEDGER}
+    if SourceName.PARTITIONS in answered:
+        answered[SourceName.PARTITIONS] = covered.answered_at_ms
+    if len(answered) > 1 and log_unread is not None:
+        answered.pop(SourceName.TRANSACTION_LOG, None)
+    return answered
+
+
+def _oldest(needed: Mapping[str, int | None]) -> int | None:
+    """Returns the oldest of these times, because verdicts need all sources; None if a source has not succeeded yet."""
+    told = needed.values()
+    return None if None in told else min((one for one in told if one is not None), default=None)
+
+
+def _is_shown(
+    source: str, stall: Stall, statuses: Mapping[str, StatusRow], needed: Mapping[str, int | None], word: str
+) -> bool:
+    """Returns whether pages show the stall: not during the first read of a log, when batches take long, nor that of a
+    log that may not be read, which is reported as unknown. `word`: of the page's freshness."""
+    if word == READING and stall.cause is Cause.NO_PROGRESS:
+        return False
+    return source in needed or source == SourceName.LEDGER or source not in statuses
+
+
+LATE_MS: Final = 5_000
+OLD_MS: Final = 30_000
+UNKNOWN_MS: Final = 120_000
+
+LIVE: Final = "live"
+LATE: Final = "late"
+OLD: Final = "old"
+UNKNOWN: Final = "unknown"
+READING: Final = "reading"
+NEVER: Final = "never"
+
+
+class Freshness(NamedTuple):
+    """The age of the data on a page. `as_of_ms`: last success of the source that succeeded longest ago, None until each
+    has succeeded. `read`: share of the transaction log that is read, 0 to 1, during its first read; else None."""
+
+    now_ms: int
+    as_of_ms: int | None
+    read: float | None = None
+
+    @property
+    def age_ms(self) -> int:
+        """Returns the age, never negative. `as_of_ms` is by the clock of the host that wrote the store."""
+        return 0 if self.as_of_ms is None else max(self.now_ms - self.as_of_ms, 0)
+
+    @property
+    def word(self) -> str:
+        """Returns the age in a word. `reading`, `never`: nothing is judged yet. `late`: worth a mark; `old`: greyed,
+        last known; `unknown`: no verdict."""
+        age_ms = self.age_ms
+        if self.as_of_ms is not None and age_ms >= UNKNOWN_MS:
+            return UNKNOWN  # also a first read that came to a halt
+        if self.read is not None:
+            return READING
+        if self.as_of_ms is None:
+            return NEVER
+        return OLD if age_ms >= OLD_MS else LATE if age_ms >= LATE_MS else LIVE
+
+    @property
+    def is_old(self) -> bool:
+        """Returns True if pages show the last known state."""
+        return self.word in (OLD, UNKNOWN)

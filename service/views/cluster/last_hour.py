@@ -1,0 +1,105 @@
+"""The transactions that ended in the last hour: commits by minute, aborts by minute and cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings.finding import Finding
+from service.domain.findings.kinds import Kind
+from service.domain.source_state import SourceName
+from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
+from service.store.queries import findings, pipeline
+from service.store.queries.findings import FindingSelection
+from service.views import words
+from service.views.cluster.frame import Frame
+from service.views.words import COUNTED, WORDS, Word
+
+MINUTES: Final = 60
+_ALL_CAUSES: Final = "none"
+"""The style of aborts that are not split by cause."""
+
+
+class LastHour(NamedTuple):
+    """The transactions that ended in the whole minutes of [from_ms, to_ms): an hour at most, and nothing before
+    counting began. Commits count in the minute they were read in, aborts by the transaction log's own time; the two
+    differ while reading lags. `aborts`: for each minute the numbers by the style of their cause. `totals`: of each
+    cause; None if there are too many to split them here."""
+
+    from_ms: int
+    to_ms: int
+    commits: Sequence[int]
+    aborts: Sequence[Mapping[str, int]]
+    totals: Sequence[tuple[Word, int]] | None
+    outage: Finding | None
+
+    @property
+    def committed(self) -> int:
+        return sum(self.commits)
+
+    @property
+    def aborted(self) -> int:
+        return sum(sum(minute.values()) for minute in self.aborts)
+
+    @property
+    def ended(self) -> int:
+        return self.committed + self.aborted
+
+    @property
+    def length_ms(self) -> int:
+        return self.to_ms - self.from_ms
+
+    @property
+    def begins_ms(self) -> int:
+        """Returns the start of the drawing, which always covers an hour."""
+        return self.to_ms - MINUTES * MINUTE_MS
+
+    @property
+    def missing(self) -> int:
+        """Returns the number of minutes of the hour that were not counted."""
+        return MINUTES - len(self.commits)
+
+    @property
+    def commits_text(self) -> str:
+        return f"between {min(self.commits):,} and {max(self.commits):,} commits a minute"
+
+    @property
+    def aborts_text(self) -> str:
+        most = max(sum(minute.values()) for minute in self.aborts)
+        return f"at most {words.plural(most, 'abort')} a minute" if most else "no aborts"
+
+
+def read_last_hour(connection: Connection, frame: Frame) -> LastHour | None:
+    """Returns the last hour; None before a whole minute was counted."""
+    status, since_ms = frame.statuses.get(SourceName.TRANSACTION_LOG), frame.cluster.counted_since_ms
+    if status is None or status.as_of_ms is None or since_ms is None:
+        return None
+    to_ms = minute_of(status.as_of_ms)
+    from_ms = max(to_ms - MINUTES * MINUTE_MS, minute_of(since_ms))
+    if from_ms >= to_ms:
+        return None
+    cluster_id = frame.cluster.id
+    found = {one.minute_ms: one for one in pipeline.ended_minutes(connection, cluster_id, from_ms, to_ms)}
+    times = range(from_ms, to_ms, MINUTE_MS)
+    causes = pipeline.aborts_by_cause(connection, cluster_id, from_ms, to_ms)
+    aborts: list[dict[str, int]] = [{_ALL_CAUSES: found[at].aborts if at in found else 0} for at in times]
+    totals = None
+    if causes is not None:
+        aborts, numbers = [{} for _ in times], Counter[str]()
+        for (minute_ms, word), number in causes.items():
+            aborts[(minute_ms - from_ms) // MINUTE_MS][WORDS[COUNTED[word]].style] = number
+            numbers[word] += number
+        totals = [(WORDS[cause], numbers[word]) for word, cause in COUNTED.items() if numbers[word] or word != "admin"]
+    commits = [found[at].commits if at in found else 0 for at in times]
+    return LastHour(from_ms, to_ms, commits, aborts, totals, _outage(connection, cluster_id, from_ms))
+
+
+def _outage(connection: Connection, cluster_id: int, since_ms: int) -> Finding | None:
+    """Returns the finding about ids that timed out together, if it was last seen at `since_ms` or later, since it
+    explains the aborts; else None."""
+    selection = FindingSelection(kinds=frozenset({Kind.CORRELATED_TIMEOUTS}))
+    found, _ = findings.read_page(connection, cluster_id, selection, None, 1)
+    return found[0] if found and found[0].life.last_seen_ms >= since_ms else None

@@ -1,0 +1,109 @@
+"""Neighbouring offsets of one kind, explained in sentences: their owner, their outcome and its cause."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from service.domain.partitions.marker_causes import BY_HAND_TEXT, MarkerCause
+from service.domain.partitions.offset_spans import Span, SpanKind
+from service.domain.partitions.own_transactions import OwnDecision, decision_text
+from service.domain.transaction_log.abort_explanation import why_ended
+from service.domain.transaction_log.causes import CauseCode
+from service.domain.transaction_log.states import is_time
+from service.views.words import Word, word_of
+
+_HEADS: Final = {
+    SpanKind.COMMITTED: "Committed.",
+    SpanKind.ABORTED: "Aborted.",
+    SpanKind.OPEN: "Still open.",
+    SpanKind.HANGING: "Hanging.",
+    SpanKind.NON_TRANSACTIONAL: "Written without a transaction.",
+    SpanKind.MARKER: "A marker.",
+    SpanKind.GAP: "Not in the log.",
+    SpanKind.UNKNOWN: "Unknown.",
+}
+_READERS: Final = {
+    SpanKind.COMMITTED: "read_committed consumers get it once the LSO has passed it.",
+    SpanKind.ABORTED: "read_committed consumers skip it.",
+    SpanKind.OPEN: "read_committed consumers get nothing from here on until its transaction ends.",
+    SpanKind.HANGING: "read_committed consumers get nothing from here on: no coordinator will ever end it.",
+    SpanKind.NON_TRANSACTIONAL: "read_committed consumers get it once the LSO has passed it.",
+    SpanKind.MARKER: "It ends a transaction and uses an offset; no consumer ever gets it.",
+    SpanKind.GAP: (
+        "The log has no record at this offset (any more): compaction or retention removed it, or there never was one."
+    ),
+    SpanKind.UNKNOWN: "It could not be read, or what ended its transaction was not found.",
+}
+_ENDS_NOTHING: Final = (
+    "It ends nothing: its producer id had no record open here, as at the head of a topic that was created again inside"
+    " a transaction. No consumer ever gets it."
+)
+_TONES: Final = {
+    SpanKind.HANGING: "critical",
+    SpanKind.OPEN: "info",
+    SpanKind.UNKNOWN: "unknown",
+    SpanKind.GAP: "unknown",
+}
+_ICONS: Final = {SpanKind.OPEN: "open"}
+_BY_HAND: Final = word_of(CauseCode.ADMIN)._replace(text="a marker by hand")
+
+
+class ExplainedSpan(NamedTuple):
+    """Neighbouring offsets of one kind, of one transaction. `owner`: the id that had the producer id then, None if it
+    is not known. `ending`: the cause of what ended it. `own`: the decision about its own transaction, if that has no
+    marker."""
+
+    span: Span
+    owner: bytes | None = None
+    ending: MarkerCause | None = None
+    own: OwnDecision | None = None
+
+    @staticmethod
+    def of(span: Span, owner: bytes | None, marker: MarkerCause | None, own: OwnDecision | None) -> ExplainedSpan:
+        """Returns the span explained. `marker`: the cause of the marker that ends it."""
+        return ExplainedSpan(span, owner, marker if own is None else own.cause_of(marker), own)
+
+    @property
+    def head(self) -> str:
+        return _HEADS[self.span.kind]
+
+    @property
+    def readers(self) -> str:
+        """Returns, in a sentence, whether read_committed consumers get the records."""
+        return _ENDS_NOTHING if self.span.ends_nothing else _READERS[self.span.kind]
+
+    @property
+    def pill(self) -> tuple[str, str, str]:
+        """Returns the tone, the text and the icon of the outcome; the icon is empty if the tone has none."""
+        kind = self.span.kind
+        tone = _TONES.get(kind, "quiet")
+        return tone, self.head.replace(".", "").lower(), _ICONS.get(kind, _TONES.get(kind, ""))
+
+    @property
+    def cause_word(self) -> Word | None:
+        """Returns the cause of the end as a letter and words; None if it is not known."""
+        if self.ending is None:
+            return None
+        return _BY_HAND if self.ending.by_hand else word_of(self.ending.cause.code)
+
+    @property
+    def ended_ms(self) -> int | None:
+        return self.span.ended_ms if is_time(self.span.ended_ms) else None
+
+    @property
+    def why(self) -> str | None:
+        if self.ending is None:
+            return None
+        if self.ending.by_hand:
+            return BY_HAND_TEXT
+        if self.own is not None and not self.own.may_be_other:
+            return None  # the cause is that of another outcome
+        return why_ended(self.ending.cause.code, self.ending.cause.confidence)
+
+    @property
+    def decided(self) -> str | None:
+        """Returns a sentence about the decision on its own transaction, if that has no marker; else None."""
+        if (own := self.own) is None:
+            return None
+        ended_by = None if self.span.marker_offset is None else f"{self.span.marker} at {self.span.marker_offset:,}"
+        return decision_text(own.marker, own.confidence, may_be_other=own.may_be_other, ended_by=ended_by)
