@@ -20,7 +20,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
 from service.domain.transaction_log.causes import CauseCode
 from service.store.schema import id_minutes
-from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, free_ports, on, on_those
+from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, free_ports, on, on_those, transactional_ids
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.causes_lab import (
     CLIENT,
@@ -172,7 +172,7 @@ def test_k2_a_participant_has_no_leader(both: Pair, version: str) -> None:
         wait_for(lambda: has_lost(here.bootstrap, "k2-part"), "the loss of the leader")
         producer.commit_transaction(ANSWER_S)
         if version in SKIPS_THE_LOST:
-            here.expect({"k2-lost": id_history(1, INIT, EXPIRED)})  # nothing in this log tells that a marker is missing
+            here.expect({"k2-lost": id_history(1, INIT, EXPIRED)})  # nothing in this log shows that a marker is missing
         else:
             time.sleep(LOST_MS / 1_000)
             wait_until_equal(lambda: here.app.state("k2-lost"), "PrepareCommit", f"the state of it ({here.app.log})")
@@ -205,7 +205,8 @@ def test_i_ids_expire_and_are_born_again(here: Lab) -> None:
     here.expect(
         {"i-done": id_history(1, INIT, EXPIRED), "i-idle": id_history(0, INIT, EXPIRED), "i-busy": id_history(0, INIT)},
     )
-    time.sleep(0.5)  # the coordinator forgets an id when its tombstone is written
+    # the coordinator forgets an id when its tombstone is written
+    wait_until_equal(lambda: "i-done" in transactional_ids(here.bootstrap), False, "an id that Kafka lists")
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     busy.abort_transaction(ANSWER_S)
     here.expect({"i-done": id_history(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": id_history(0, INIT, CLIENT, EXPIRED)})

@@ -96,11 +96,11 @@ def stored_leaders(app: Ingest) -> dict[int, Leader]:
 
 
 def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
-    """Until the store shows those that the cluster tells; who they are."""
+    """Waits until the store has the leaders of the cluster, and returns them."""
     both = wait_until(
         lambda: (stored_leaders(app), leaders(bootstrap)),
         lambda both: both[0] == both[1],
-        f"the leaders in the store as the cluster tells them; {app.log}",
+        f"the leaders in the store as the cluster has them; {app.log}",
     )
     return both[0]
 

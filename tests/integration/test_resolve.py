@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -230,7 +229,6 @@ def paused(leader: int) -> Iterator[None]:
         yield
     finally:
         os.killpg(leader, signal.SIGCONT)
-        time.sleep(0.1)
 
 
 @contextmanager
