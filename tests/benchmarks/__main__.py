@@ -29,26 +29,23 @@ from tests.benchmarks import (
 from tests.benchmarks.figures import Figure, show
 from tests.benchmarks.prepared_broker import prepared_broker
 
-NAMES = (
-    "decode_fold",
-    "store_write",
-    "spark_throughput",
-    "first_answer",
-    "freshness",
-    "following",
-    "reads",
-    "readers",
-    "scrape",
-    "look",
-    "stalls",
-    "detection",
-    "takeover",
-    "executors",
-    "neighbours",
-    "sizing",
-    "crowd",
-)
-ON_THE_PREPARED_BROKER = {"spark_throughput", "first_answer"}
+ON_THE_PREPARED_BROKER = ("spark_throughput", "first_answer")
+ALONE: dict[str, Callable[[argparse.Namespace], list[Figure]]] = {
+    "freshness": lambda chosen: freshness.run(probes=chosen.probes),
+    "following": lambda chosen: following.run(probes=chosen.probes),
+    "reads": lambda chosen: reads.run(chosen.ids),
+    "readers": lambda _: readers.run(),
+    "scrape": lambda _: scrape.run(),
+    "look": lambda _: look.run(),
+    "stalls": lambda chosen: stalls.run(chosen.held_seconds),
+    "detection": lambda _: detection.run(),
+    "takeover": lambda _: takeover.run(),
+    "executors": lambda _: executors.run(),
+    "neighbours": lambda _: neighbours.run(),
+    "sizing": lambda _: sizing.run(),
+    "crowd": lambda _: crowd.run(),
+}
+NAMES = ("decode_fold", "store_write", *ON_THE_PREPARED_BROKER, *ALONE)
 STORE_IDS = 200_000
 
 
@@ -81,30 +78,15 @@ def main(argv: Sequence[str]) -> int:
     if "store_write" in names:
         print("\nthe store's writer alone")
         store_write.main(STORE_IDS)
-    if ON_THE_PREPARED_BROKER & set(names):
+    if set(ON_THE_PREPARED_BROKER) & set(names):
         with prepared_broker(arguments.records, arguments.ids) as broker:
             if "spark_throughput" in names:
                 figures += spark_throughput.measure(broker)
             if "first_answer" in names:
                 figures += first_answer.measure(broker, arguments.ids)
-    alone: dict[str, Callable[[], list[Figure]]] = {
-        "freshness": lambda: freshness.run(probes=arguments.probes),
-        "following": lambda: following.run(probes=arguments.probes),
-        "reads": lambda: reads.run(arguments.ids),
-        "readers": readers.run,
-        "scrape": scrape.run,
-        "look": look.run,
-        "stalls": lambda: stalls.run(arguments.held_seconds),
-        "detection": detection.run,
-        "takeover": takeover.run,
-        "executors": executors.run,
-        "neighbours": neighbours.run,
-        "sizing": sizing.run,
-        "crowd": crowd.run,
-    }
-    for name, run in alone.items():
+    for name, run in ALONE.items():
         if name in names:
-            figures += run()
+            figures += run(arguments)
     show(f"summary, after {time.monotonic() - began:.0f} s", [f for f in figures if f.bar is not None])
     return 0
 

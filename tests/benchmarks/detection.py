@@ -93,7 +93,7 @@ def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
 
 
 def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
-    """Until when each look was made, of the median case; the findings themselves tell it."""
+    """Yields the time until each sample was made, of the median case, from the findings themselves."""
     stages: dict[str, list[float]] = {"seen open": [], "end of the log asked for": [], "opened": [], "confirmed": []}
     for one in injected:
         if (finding := watch.findings.get(one.partition)) is None:

@@ -79,7 +79,7 @@ def _figures(first: FirstAnswer, ids: int, database: str) -> list[Figure]:
 
 
 def _stages(watched: Watched) -> list[Figure]:
-    """Returns the parts of the time, as far as the application's own words tell."""
+    """Returns the parts of the time, as far as the application's log has them."""
     reads = [second for second, line in watched.said if "first read of the transaction log" in line]
     bound = next((second for second, line in watched.said if " cluster " in line), 0.0)
     if not reads:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import statistics
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from tests.benchmarks.figures import Figure, percentile, show
 from tests.benchmarks.large_store import CLUSTER, changing, fill
 from tests.benchmarks.served import Client, serving
 from tests.benchmarks.stores import STORES, database
+from tests.helpers.threads import repeated
 
 IDS, CLIENTS = 120_000, 200
 MANY_CLIENTS, SERVICES = 1_000, 2
@@ -70,20 +70,8 @@ def _cpu_s(processes: Sequence[psutil.Process]) -> float:
 @contextmanager
 def changed_now_and_then(url: str) -> Iterator[None]:
     """Commits to the store meanwhile, so that answers do not stay the same."""
-    over = threading.Event()
-
-    def change() -> None:
-        with changing(url) as commit:
-            while not over.wait(1 / CHANGES_A_SECOND):
-                commit()
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with changing(url) as commit, repeated(commit, 1 / CHANGES_A_SECOND):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -15,6 +14,7 @@ from urllib.parse import urlencode
 
 from tests.benchmarks.program import Program
 from tests.helpers.brokers import free_port
+from tests.helpers.threads import repeated
 
 CLUSTER = "bench"
 
@@ -75,22 +75,15 @@ class Polling:
     """Asks REST every `every_s` until the block ends, each time by `look`."""
 
     def __init__(self, rest: Rest, every_s: float) -> None:
-        self._rest, self._every_s = rest, every_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._rest, self._looking = rest, repeated(self.look, every_s)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._looking.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._looking.__exit__(None, None, None)
         self._rest.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
-            self.look()
 
     def look(self) -> None:
         """Asks once."""

@@ -16,19 +16,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from deploy.demo.broker import Broker
 from service.domain.findings.churn import RANDOM_IDS
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import NAMES, OPEN
-from service.store.schema import findings
 from tests.clients import libraries
 from tests.clients.client import ABORT, COMMIT, LATE, LEAVE_OPEN, READY, Client
 from tests.clients.libraries import NotHere, Streams
 from tests.harm.watched import Watch
 from tests.helpers.brokers import describe_transaction
 from tests.helpers.paths import ROOT
+from tests.helpers.threads import repeated
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until, wait_until_equal
 from tests.integration.producers import create_topic, open_producer, plain_producer, transact
 
@@ -94,7 +94,7 @@ class Scenario:
                 one.result()
         wait_until_equal(self._open, [], f"the open transactions ({self.app.log})")
         self.app.wait_until_read()
-        wait_for(lambda: self._found(Kind.CHURN), f"churn; {self.app.log}")
+        wait_for(lambda: self.app.findings(Kind.CHURN), f"churn; {self.app.log}")
         wait_until_equal(self._untold, [], f"the timed-out ids without a finding ({self.app.log})")
 
     def timeouts(self) -> list[tuple[str, int]]:
@@ -191,14 +191,12 @@ class Scenario:
         open_states = {NAMES[state] for state in OPEN}
         return [name for name, row in self.app.ids().items() if row.state in open_states]
 
-    def _found(self, kind: str) -> list[Any]:
-        return [row for row in self.app.rows(findings) if row.kind == kind]
-
     def _untold(self) -> list[str]:
-        if self._found(Kind.CORRELATED_TIMEOUTS):
+        if self.app.findings(Kind.CORRELATED_TIMEOUTS):
             return []
         reported = {
-            row.transactional_id.decode() if row.transactional_id else row.prefix for row in self._found(Kind.TIMED_OUT)
+            row.transactional_id.decode() if row.transactional_id else row.prefix
+            for row in self.app.findings(Kind.TIMED_OUT)
         }
         return sorted({name for name, _ in self.timeouts() if not name.startswith(tuple(reported))})
 
@@ -206,22 +204,16 @@ class Scenario:
 @contextmanager
 def _feeding(bootstrap: str) -> Iterator[Order]:
     """Orders come all the time, on every partition."""
-    producer, stop = plain_producer(bootstrap), threading.Event()
+    producer = plain_producer(bootstrap)
 
     def order(text: str, partition: int) -> None:
         producer.produce(_ORDERS, text, key=f"customer-{partition}", partition=partition)
         producer.poll(0)
 
     def feed() -> None:
-        while not stop.wait(_FEED_S):
-            for partition in range(_TOPICS[_ORDERS]):
-                order("order", partition)
+        for partition in range(_TOPICS[_ORDERS]):
+            order("order", partition)
 
-    feeding = threading.Thread(target=feed)
-    feeding.start()
-    try:
+    with repeated(feed, _FEED_S):
         yield order
-    finally:
-        stop.set()
-        feeding.join(LIMIT_S)
-        producer.flush(ANSWER_S)
+    producer.flush(ANSWER_S)

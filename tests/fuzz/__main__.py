@@ -62,7 +62,7 @@ def _sum(one: Checked, other: Checked) -> Checked:
 
 def _tell(total: Checked, seconds: float) -> int:
     for fault in total.faults[:FAULTS_SHOWN]:
-        print(_told(fault))
+        print(_print_wrong(fault))
     share = total.crc_is_right / total.inputs
     outcomes = ", ".join(f"{name} {count:,}" for name, count in _kinds(total.outcomes).most_common())
     print(
@@ -85,7 +85,7 @@ def _kinds(outcomes: Counter[str]) -> Counter[str]:
     return found
 
 
-def _told(fault: Fault) -> str:
+def _print_wrong(fault: Fault) -> str:
     again = f"python -m tests.fuzz --seed {fault.seed} --only {fault.number}"
     return f"--- {again}\n{fault.what}"
 

@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 
 
 class Hung(Exception):
-    """It took too long."""
+    """A group of inputs took too long."""
 
 
 class Checked(NamedTuple):
@@ -133,7 +133,7 @@ def _outcome(one: Input, runs: Sequence[Run], rejected: dict[int, str]) -> str:
     if rejected:
         return " ".join(sorted(set(rejected.values())))
     if by_id:
-        assert all(run.last.state != states.UNKNOWN for run in runs), "no reject tells of an undecodable value"
+        assert all(run.last.state != states.UNKNOWN for run in runs), "no reject of an undecodable value"
         return "record"
     assert _holds_nothing(one) or _is_elsewhere(one), f"neither a record nor a reject: {_place(one)}"
     return "stepped over"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,12 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 import pytest
-from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    DescribeTransactionsRequest,
+    ElectLeadersRequest,
+    ListTransactionsRequest,
+)
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from deploy.demo.broker import Broker, is_free
@@ -52,6 +57,7 @@ transaction without its marker there."""
 _PORTS = range(20_000, 32_000)
 _PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
 _NODES = (1, 2, 3)
+_PREFERRED = 0
 _NOT_YET: Final = (14, 15, 16)  # the coordinator loads its log, is not known, or is another: it just started
 _REPLICATED = {
     "transaction.state.log.num.partitions": "3",
@@ -191,6 +197,26 @@ def _known_to(client: KafkaClient) -> set[int]:
 
 def connect(bootstrap: str) -> KafkaClient:
     return KafkaClient(ClientSettings.load(bootstrap, None), client_id="txnscope-tests")
+
+
+def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]]) -> None:
+    """Asks for these replicas by topic and partition, and for the first of each as the leader: an operator who moves
+    load reassigns, then elects."""
+    by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
+    by_topic = ElectLeadersRequest.TopicPartitions
+    reassigned = [
+        by_replica(
+            name=name,
+            partitions=[
+                by_replica.ReassignablePartition(partition_index=p, replicas=[*replicas])
+                for p, replicas in some.items()
+            ],
+        )
+        for name, some in order.items()
+    ]
+    elected = [by_topic(topic=name, partitions=list(some)) for name, some in order.items()]
+    client.ask(AlterPartitionReassignmentsRequest(timeout_ms=20_000, topics=reassigned))
+    client.ask(ElectLeadersRequest(election_type=_PREFERRED, topic_partitions=elected, timeout_ms=20_000))
 
 
 def transactional_ids(bootstrap: str) -> dict[str, str]:

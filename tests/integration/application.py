@@ -159,6 +159,11 @@ class Ingest:
         """Returns the status of the source of the transaction log: one row, none before its first batch."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
+    def as_of_ms(self) -> dict[str, int]:
+        """Returns the time up to which each source was read; 0 if it never was."""
+        seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
+        return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
+
     def log_trouble(self) -> Reason | None:
         """Returns why the transaction log is not read; None if it is."""
         return next((decode(row.error) for row in self.log_status() if row.error), None)
@@ -186,7 +191,7 @@ class Ingest:
         assert self.process.poll() is None, f"it ended with {self.process.returncode}; its log ends:{self._tail}"
 
     def wait_until_read(self) -> None:
-        """Until the store stands where the log ends, as the broker tells it then."""
+        """Waits until the store has read the log to the end that the broker reports then."""
 
         def behind() -> dict[int, tuple[int | None, int | None]]:
             """(position, end of the log) of each partition where they differ."""

@@ -53,7 +53,7 @@ class Watched:
         self.watch = GroupProber(self.reader, groups, self.cluster.id, asks_as)
 
     def look(self) -> None:
-        """All partitions, as the sampler would tell of them."""
+        """All partitions, as the sampler would report them."""
         now_ms = wall_clock_ms() + self._ahead_ms
         layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
         looks = []
@@ -121,7 +121,7 @@ class Watched:
         return self.victims()
 
     def home_of(self, group: str) -> int:
-        """Its partition of __consumer_offsets, as Kafka tells: where its offsets lie."""
+        """Returns the partition of __consumer_offsets that has its offsets."""
         layout = topic_layout(self.client, OFFSETS_TOPIC)
         assert layout is not None
         return offsets_partition(group, len(layout.leaders))

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
 NULL_LOGGER = logging.getLogger("librdkafka.silent")
-NULL_LOGGER.setLevel(logging.CRITICAL + 1)  # librdkafka tells of every refused connect; the tests look at results
+NULL_LOGGER.setLevel(logging.CRITICAL + 1)  # librdkafka reports every refused connect; the tests look at results
 NULL_LOGGER.propagate = False
 
 

@@ -19,11 +19,12 @@ from confluent_kafka.admin import (
 
 from deploy.demo.broker import Broker
 from service.domain.reasons.unread import NoPermission
+from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import TOPIC
 from service.store.schema import rejects
 from tests.conftest import MakeBroker
 from tests.helpers.builders.transaction_log import key
-from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
+from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import ingesting, log_starts
 from tests.integration.producers import (
     admin_of,
@@ -136,9 +137,11 @@ def test_a_missing_permission_is_named_with_what_to_grant(
         transact(producer, "secret")
         reported = NoPermission(TOPIC, tuple(grant.split(" and ")))
         wait_until_equal(app.log_trouble, reported, f"what is reported ({app.log})")
-        as_of = [r.as_of_ms for r in app.log_status()]
-        time.sleep(3)
-        assert [r.as_of_ms for r in app.log_status()] == as_of
+        then = app.as_of_ms()
+        seen = wait_until(
+            app.as_of_ms, lambda now: now[SourceName.PARTITIONS] > then[SourceName.PARTITIONS], "newer partitions"
+        )
+        assert seen[SourceName.TRANSACTION_LOG] == then[SourceName.TRANSACTION_LOG], "the log is not read meanwhile"
         ours = AclBindingFilter(*US, AclOperation.ANY, AclPermissionType.ANY)
         for revoked in admin.delete_acls([ours]).values():
             revoked.result(ANSWER_S)

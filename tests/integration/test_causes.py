@@ -52,10 +52,14 @@ def lab(brokers: Callable[[str], Broker], tmp_path_factory: pytest.TempPathFacto
         yield of
 
 
+@pytest.fixture
+def here(lab: Callable[[str], Lab], version: str) -> Lab:
+    return lab(version)
+
+
 @on("4.3.1")
-def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(lab: Callable[[str], Lab], version: str) -> None:
+def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> None:
     """Offsets in transactions, several partitions, old clients and new ones side by side: the workload's own book."""
-    here = lab(version)
     book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2).accounts
     words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
@@ -80,9 +84,8 @@ def _positive(counts: dict[CauseCode, int]) -> dict[str, int]:
 
 
 @on("4.3.1")
-def test_g_two_instances_of_an_old_client_fence_each_other(lab: Callable[[str], Lab], version: str) -> None:
+def test_g_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
     """On a cluster with transaction.version 2 the coordinator marks its own aborts, whoever the client is."""
-    here = lab(version)
     create_topic(here.bootstrap, "g-shared")
     first = here.begin("g-shared", "g-shared")
     second = open_producer(here.bootstrap, "g-shared", 45_000)
@@ -95,9 +98,8 @@ def test_g_two_instances_of_an_old_client_fence_each_other(lab: Callable[[str], 
 
 
 @on("4.3.1")
-def test_n_java_and_librdkafka_in_every_codec(lab: Callable[[str], Lab], version: str) -> None:
+def test_n_java_and_librdkafka_in_every_codec(here: Lab) -> None:
     """Java's producer speaks TV2 where the cluster does. Codecs are the data's: the log of transactions has none."""
-    here = lab(version)
     create_topic(here.bootstrap, "n-codecs")
     for codec in CODECS:
         client = open_producer(here.bootstrap, f"n-rdkafka-{codec}", codec=codec)
@@ -115,9 +117,8 @@ def test_n_java_and_librdkafka_in_every_codec(lab: Callable[[str], Lab], version
 
 
 @on("4.3.1")
-def test_an_administrator_ends_it(lab: Callable[[str], Lab], version: str) -> None:
+def test_an_administrator_ends_it(here: Lab, version: str) -> None:
     """By Kafka's own tool, or where there is none (before 4.1) by the request that fenceProducers sends."""
-    here = lab(version)
     create_topic(here.bootstrap, "q-force")
     here.begin("q-old", "q-force", 120_000)
     names = ["q-old"]
@@ -133,9 +134,8 @@ def test_an_administrator_ends_it(lab: Callable[[str], Lab], version: str) -> No
 
 
 @on("4.3.1")
-def test_a_late_copy_of_an_end_ends_the_next_transaction(lab: Callable[[str], Lab], version: str) -> None:
+def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
     """The client meant the next transaction otherwise: no end under an unchanged epoch is certain."""
-    here = lab(version)
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):
         ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
@@ -145,9 +145,8 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(lab: Callable[[str], La
 
 
 @on("4.3.1")
-def test_a_framework_that_fences_its_own_ids_is_no_administrator(lab: Callable[[str], Lab], version: str) -> None:
+def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> None:
     """The request of fenceProducers, and the task right behind it, as of Kafka Connect."""
-    here = lab(version)
     create_topic(here.bootstrap, "connect")
     here.begin("connect-0", "connect")
     here.begin("connect-1", "connect")
@@ -163,8 +162,7 @@ def test_a_framework_that_fences_its_own_ids_is_no_administrator(lab: Callable[[
 
 
 @on_those(WITH_TV2, "4.3.1")
-def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(lab: Callable[[str], Lab], version: str) -> None:
-    here = lab(version)
+def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(here: Lab) -> None:
     topic = "tv2-itself"
     create_topic(here.bootstrap, topic)
     late, itself = here.raw("tv2-late-end"), here.raw("tv2-itself")
@@ -203,9 +201,8 @@ def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(lab: Callable[[str],
 
 
 @on_those(WITH_TV2, "4.3.1")
-def test_tv2_clients(lab: Callable[[str], Lab], version: str) -> None:
+def test_tv2_clients(here: Lab) -> None:
     """Every end raises the epoch by one: nothing is certain, and what the id does next decides."""
-    here = lab(version)
     topic = "tv2"
     create_topic(here.bootstrap, topic)
     last_word, lives_on, nothing = (here.raw(f"tv2-{name}") for name in ("last-word", "lives-on", "nothing"))

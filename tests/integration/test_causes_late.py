@@ -20,7 +20,7 @@ from deploy.demo.broker import Broker
 from deploy.demo.workload.raw_producer import Refused, describe
 from service.domain.transaction_log.causes import CauseCode
 from service.store.schema import id_minutes
-from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, free_ports, on, on_those
+from tests.helpers.brokers import EVERY_VERSION, SKIPS_THE_LOST, free_ports, on, on_those, transactional_ids
 from tests.helpers.waiting import ANSWER_S, OPEN_MS, wait_for, wait_until_equal
 from tests.integration.causes_lab import (
     CLIENT,
@@ -63,6 +63,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
         yield cache(lambda version: _start(version, tmp_path_factory.mktemp(f"pair-{version}"), running))
 
 
+@pytest.fixture
+def both(pair: Callable[[str], Pair], version: str) -> Pair:
+    return pair(version)
+
+
+@pytest.fixture
+def here(both: Pair) -> Lab:
+    return both.lab
+
+
 def _start(version: str, directory: Path, running: ExitStack) -> Pair:
     port, other_port = free_ports(2)
     first = _running(Broker(version, port, directory / "1", EXPIRE_SOON), running)
@@ -92,8 +102,7 @@ def _is_late(here: Lab, name: str) -> None:
 
 
 @on("3.9.2")
-def test_f_old_clients_run_out_of_time_or_abort_themselves(pair: Callable[[str], Pair], version: str) -> None:
-    here, _ = pair(version)
+def test_f_old_clients_run_out_of_time_or_abort_themselves(here: Lab) -> None:
     create_topic(here.bootstrap, "f-dead", 1)
     zombie = here.begin("f-old", "f-dead", SHORT_MS)
     alive = open_producer(here.bootstrap, "f-alive")
@@ -108,11 +117,8 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(pair: Callable[[str],
 
 
 @on_those([v for v in EVERY_VERSION if v < "4.0"], "3.9.2")
-def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(
-    pair: Callable[[str], Pair], version: str
-) -> None:
+def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(here: Lab) -> None:
     """KIP-360, with a transaction open: its own id and epoch abort the transaction, and nobody is let in."""
-    here, _ = pair(version)
     create_topic(here.bootstrap, "itself")
     itself = here.old("itself", "itself")
     with pytest.raises(Refused) as refused:
@@ -129,8 +135,7 @@ def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(
 
 
 @on("3.9.2")
-def test_h_a_new_id_at_every_start_leaves_zombies(pair: Callable[[str], Pair], version: str) -> None:
-    here, _ = pair(version)
+def test_h_a_new_id_at_every_start_leaves_zombies(here: Lab) -> None:
     create_topic(here.bootstrap, "h-churn", 1)
     for n in range(6):
         here.begin(f"h-app-{n}", "h-churn", SHORT_MS)
@@ -143,8 +148,8 @@ def test_h_a_new_id_at_every_start_leaves_zombies(pair: Callable[[str], Pair], v
 
 
 @on("3.9.2")
-def test_k_the_leader_of_a_participant_is_frozen(pair: Callable[[str], Pair], version: str) -> None:
-    here, other = both = pair(version)
+def test_k_the_leader_of_a_participant_is_frozen(both: Pair) -> None:
+    here, other = both
     both.create_topic("k-part")
     producer = here.begin("k-frozen", "k-part", OPEN_MS, partitions=(0, 1))
     wait_until_equal(lambda: here.app.state("k-frozen"), "Ongoing", f"the state of it ({here.app.log})")
@@ -158,8 +163,8 @@ def test_k_the_leader_of_a_participant_is_frozen(pair: Callable[[str], Pair], ve
 
 
 @on("3.9.2")
-def test_k2_a_participant_has_no_leader(pair: Callable[[str], Pair], version: str) -> None:
-    here, other = both = pair(version)
+def test_k2_a_participant_has_no_leader(both: Pair, version: str) -> None:
+    here, other = both
     both.create_topic("k2-part")
     producer = here.begin("k2-lost", "k2-part", OPEN_MS, partitions=(0, 1))
     other.stop()
@@ -167,7 +172,7 @@ def test_k2_a_participant_has_no_leader(pair: Callable[[str], Pair], version: st
         wait_for(lambda: has_lost(here.bootstrap, "k2-part"), "the loss of the leader")
         producer.commit_transaction(ANSWER_S)
         if version in SKIPS_THE_LOST:
-            here.expect({"k2-lost": id_history(1, INIT, EXPIRED)})  # nothing in this log tells that a marker is missing
+            here.expect({"k2-lost": id_history(1, INIT, EXPIRED)})  # nothing in this log shows that a marker is missing
         else:
             time.sleep(LOST_MS / 1_000)
             wait_until_equal(lambda: here.app.state("k2-lost"), "PrepareCommit", f"the state of it ({here.app.log})")
@@ -179,8 +184,7 @@ def test_k2_a_participant_has_no_leader(pair: Callable[[str], Pair], version: st
 
 
 @on("3.9.2")
-def test_m_a_participant_is_deleted(pair: Callable[[str], Pair], version: str) -> None:
-    here, _ = pair(version)
+def test_m_a_participant_is_deleted(here: Lab) -> None:
     create_topic(here.bootstrap, "m-stays")
     create_topic(here.bootstrap, "m-goes")
     producers = here.begin("m-commit", "m-stays"), here.begin("m-timeout", "m-stays", 3_000)
@@ -193,8 +197,7 @@ def test_m_a_participant_is_deleted(pair: Callable[[str], Pair], version: str) -
 
 
 @on("3.9.2")
-def test_i_ids_expire_and_are_born_again(pair: Callable[[str], Pair], version: str) -> None:
-    here, _ = pair(version)
+def test_i_ids_expire_and_are_born_again(here: Lab) -> None:
     create_topic(here.bootstrap, "i-expiry", 1)
     busy = here.begin("i-busy", "i-expiry", OPEN_MS)
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
@@ -202,7 +205,8 @@ def test_i_ids_expire_and_are_born_again(pair: Callable[[str], Pair], version: s
     here.expect(
         {"i-done": id_history(1, INIT, EXPIRED), "i-idle": id_history(0, INIT, EXPIRED), "i-busy": id_history(0, INIT)},
     )
-    time.sleep(0.5)  # the coordinator forgets an id when its tombstone is written
+    # the coordinator forgets an id when its tombstone is written
+    wait_until_equal(lambda: "i-done" in transactional_ids(here.bootstrap), False, "an id that Kafka lists")
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     busy.abort_transaction(ANSWER_S)
     here.expect({"i-done": id_history(2, INIT, EXPIRED, INIT, EXPIRED), "i-busy": id_history(0, INIT, CLIENT, EXPIRED)})

@@ -280,7 +280,7 @@ def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys
         assert "kafka-acls.sh" not in output.out
 
 
-def test_who_cannot_log_in_is_told_so_in_one_line(
+def test_a_login_that_fails_is_reported_in_one_line(
     guarded: Of, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = guarded("4.3.1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,11 +26,12 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
         app.wait_for_counts({"full": (1, 0)})
 
         with no_room(app, (tmp_path / "txnscope.db-wal").stat().st_size):
-            wait_for(lambda: "the store does not take the batch" in app.log.read_text(), "the report of the wait")
+            wait_for(lambda: tries(app), "the report of the wait")
             stands = what_stands(app)
             for _ in range(5):
                 transact(producer, "full", commit=False)
-            time.sleep(2)
+            before = tries(app)
+            wait_for(lambda: tries(app) > before + 1, "another try")
             assert what_stands(app) == stands
             assert app.counts() == {"full": (1, 0)}
         app.wait_for_counts({"full": (1, 5)})
@@ -51,6 +51,10 @@ def no_room(app: Ingest, size: int) -> Iterator[None]:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, before[1]))
     yield
     resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+def tries(app: Ingest) -> int:
+    return app.log.read_text().count("the store does not take the batch")
 
 
 def what_stands(app: Ingest) -> tuple[dict[int, int], list[int]]:

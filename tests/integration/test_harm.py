@@ -72,15 +72,15 @@ def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
     truth = {name: ends for name, ends in completed(tool or broker, broker.bootstrap).items() if name in IDS}
     wait_until_equal(lambda: {name: app.counts()[name] for name in IDS}, truth, f"the counts; {app.log}")
     assert app.gaps() == []
-    told_once_and_alike(app, IDS)
+    assert_the_same_ends_everywhere(app, IDS)
     assert {name: app.counts_over_rest(name) for name in IDS} == truth
     said = app.log.read_text()
     assert "Traceback" not in said
     assert "\tat " not in said
 
 
-def told_once_and_alike(app: Ingest, names: list[str]) -> None:
-    """Rows, minutes and history of an id tell the same number of ends; their aborts are those of clients."""
+def assert_the_same_ends_everywhere(app: Ingest, names: list[str]) -> None:
+    """Rows, minutes and history of an id have the same number of ends; their aborts are those of clients."""
     rows = {r.transactional_id.decode(): r for r in app.rows(transactional_ids)}
     minutes, aborts = Counter[tuple[str, str]](), Counter[str]()
     for minute in app.rows(id_minutes):

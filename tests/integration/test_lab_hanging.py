@@ -39,9 +39,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Ha
         yield of
 
 
+@pytest.fixture
+def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
+    return lab(version)
+
+
 @on("4.3.1")
-def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[str], HangLab], version: str) -> None:
-    here = lab(version)
+def test_c_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) -> None:
     here.create_topic("c-late")
     commit_one(old_producer(here.connection, "c-before"), "c-late", 0)
     hang = late_write(old_producer(here.connection, "c-late-1"), "c-late", 0)
@@ -60,9 +64,8 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(lab: Callable[[st
 
 
 @on("4.3.1")
-def test_c_a_late_write_after_a_commit_belongs_to_nothing(lab: Callable[[str], HangLab], version: str) -> None:
+def test_c_a_late_write_after_a_commit_belongs_to_nothing(here: HangLab) -> None:
     """Unlike what is committed and has lost its marker: here ABORT is right."""
-    here = lab(version)
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
     here.end_by_command(hang)
@@ -70,8 +73,7 @@ def test_c_a_late_write_after_a_commit_belongs_to_nothing(lab: Callable[[str], H
 
 
 @on("4.3.1")
-def test_c2_records_on_a_partition_that_was_never_added(lab: Callable[[str], HangLab], version: str) -> None:
-    here = lab(version)
+def test_c2_records_on_a_partition_that_was_never_added(here: HangLab) -> None:
     here.create_topic("c2-never")
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
     here.wait_until_confirmed(hang)
@@ -81,19 +83,15 @@ def test_c2_records_on_a_partition_that_was_never_added(lab: Callable[[str], Han
 
 
 @on("4.3.1")
-def test_d_a_producer_id_that_nobody_ever_had(lab: Callable[[str], HangLab], version: str) -> None:
-    here = lab(version)
+def test_d_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
     here.create_topic("d-orphan")
     hang = never_added(orphan_producer(here.connection, "d-nobody"), "d-orphan", 0)
     here.end_by_command(hang)
 
 
 @on_those(WITH_TV2, "4.3.1")
-def test_c3_a_committed_transaction_that_did_not_list_the_partition(
-    lab: Callable[[str], HangLab], version: str
-) -> None:
+def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
     """An ABORT would destroy its part there."""
-    here = lab(version)
     here.create_topic("c3-unlisted", 2)
     hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")
     row = here.wait_for_finding(
@@ -109,11 +107,8 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(
 
 @on("4.3.1")
 @pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
-def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(
-    lab: Callable[[str], HangLab], version: str, name: str, epoch: int
-) -> None:
+def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
     """An equal producer id is no proof: no id is named, and no marker is advised."""
-    here = lab(version)
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
@@ -128,8 +123,7 @@ def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(
 
 
 @on("4.3.1")
-def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str], HangLab], version: str) -> None:
-    here = lab(version)
+def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> None:
     here.create_topic("e-orders")
     before = old_producer(here.connection, "e-before")
     before.add_offsets("e-readers")
@@ -151,9 +145,8 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(lab: Callable[[str]
 
 
 @on("4.3.1")
-def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str], HangLab], version: str) -> None:
+def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> None:
     """The group has committed nothing else, so none of Kafka's answers names it."""
-    here = lab(version)
     here.create_topic("e-first", 2)
     offsets = {("e-first", 0): 7, ("e-first", 1): 8}
     hang = offsets_never_added(old_producer(here.connection, "e-first-1"), "e-first-readers", offsets)
@@ -186,8 +179,7 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(lab: Callable[[str]
 
 
 @on("4.3.1")
-def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], HangLab], version: str) -> None:
-    here = lab(version)
+def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
     here.create_topic("l-two")
     first = late_write(old_producer(here.connection, "l-first"), "l-two", 0)
     second = never_added(old_producer(here.connection, "l-second"), "l-two", 0)
@@ -207,9 +199,8 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(lab: Callable[[str], Han
 
 
 @on("4.3.1")
-def test_o_it_outlives_its_records(lab: Callable[[str], HangLab], version: str) -> None:
+def test_o_it_outlives_its_records(here: HangLab) -> None:
     """Retention took its first records; what the LSO stands at then differs between versions, the finding does not."""
-    here = lab(version)
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
     here.wait_until_confirmed(hang)

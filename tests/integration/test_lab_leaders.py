@@ -128,7 +128,7 @@ STORIES = {
 }
 """What clients do in one outage, and what became of the records that hang after it."""
 NEEDS_SAMPLES = "k2-next-aborted"
-"""Both transactions list the partition, under one epoch: which of them wrote it only who looked meanwhile can tell."""
+"""Both transactions list the partition, under one epoch: only samples from meanwhile prove which of them wrote it."""
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")

@@ -29,10 +29,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Ha
         yield of
 
 
+@pytest.fixture
+def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
+    return lab(version)
+
+
 @on("3.9.2")
-def test_b_long_and_legal_with_a_group_behind_it(lab: Callable[[str], HangLab], version: str) -> None:
+def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
     """Also where the producer's clock is wrong: Kafka's own find-hanging goes by that first."""
-    here = lab(version)
     here.create_topic("b-long", 2)
     before = old_producer(here.connection, "b-before")
     for partition in (0, 1):
@@ -71,9 +75,8 @@ def test_b_long_and_legal_with_a_group_behind_it(lab: Callable[[str], HangLab], 
 
 
 @on("3.9.2")
-def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str) -> None:
+def test_d2_its_id_expires_under_it(here: HangLab) -> None:
     """The name is still known afterwards, and nobody can write with that producer id any more."""
-    here = lab(version)
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
     wait_until_equal(lambda: here.app.state("d2-gone"), "Expired", f"its state ({here.app.log})")
@@ -85,9 +88,8 @@ def test_d2_its_id_expires_under_it(lab: Callable[[str], HangLab], version: str)
 
 
 @on("3.9.2")
-def test_stale_records_are_adopted_by_a_later_transaction(lab: Callable[[str], HangLab], version: str) -> None:
+def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None:
     """Its COMMIT will commit them too: they are not hanging any more, and somebody has to know."""
-    here = lab(version)
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)
@@ -109,8 +111,7 @@ def test_stale_records_are_adopted_by_a_later_transaction(lab: Callable[[str], H
 
 
 @on("3.9.2")
-def test_m_the_topic_is_deleted_under_it(lab: Callable[[str], HangLab], version: str) -> None:
-    here = lab(version)
+def test_m_the_topic_is_deleted_under_it(here: HangLab) -> None:
     here.create_topic("m-goes")
     hang = never_added(old_producer(here.connection, "m-goes-1"), "m-goes", 0)
     here.wait_until_confirmed(hang)
@@ -119,8 +120,7 @@ def test_m_the_topic_is_deleted_under_it(lab: Callable[[str], HangLab], version:
 
 
 @on("3.9.2")
-def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab], version: str) -> None:
-    here = lab(version)
+def test_m_a_topic_is_deleted_under_a_transaction(here: HangLab) -> None:
     here.create_topic("m-stays")
     here.create_topic("m-vanishes")
     producer = old_producer(here.connection, "m-commit", OPEN_MS)
@@ -139,9 +139,8 @@ def test_m_a_topic_is_deleted_under_a_transaction(lab: Callable[[str], HangLab],
 
 
 @on("3.9.2")
-def test_a_marker_that_is_refused_for_good(lab: Callable[[str], HangLab], version: str) -> None:
+def test_a_marker_that_is_refused_for_good(here: HangLab) -> None:
     """The coordinator gives up and remembers: nobody hangs, and nobody heals."""
-    here = lab(version)
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")
     start = leave_prepared(producer, "k-refused", 0)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from deploy.demo.broker import Broker
 from service.clock import wall_clock_ms
@@ -16,7 +15,7 @@ from service.kafka.cluster import Leader, topic_layout
 from service.kafka.offsets import LATEST, list_offsets
 from service.store.schema import log_partitions
 from tests.conftest import MakeBroker
-from tests.helpers.brokers import Cluster, connect
+from tests.helpers.brokers import Cluster, connect, elect
 from tests.helpers.builders import transaction_log as records
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
 from tests.integration.application import Ingest, ingesting
@@ -33,7 +32,6 @@ from tests.integration.producers import (
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-PREFERRED = 0
 ASKED_AGAIN_S = 15.0
 """How soon a client asks a broker again that was away: after a second; the library's own default is half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
@@ -51,7 +49,7 @@ def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) ->
                 before = wait_for_leaders(app, cluster.bootstrap)
 
                 chosen = {p: OTHER_LEADER[leader.node] for p, leader in before.items()}
-                elect(cluster.bootstrap, chosen)
+                make_leaders(cluster.bootstrap, chosen)
                 moved = wait_for_leaders(app, cluster.bootstrap)
                 assert {p: leader.node for p, leader in moved.items()} == chosen
                 assert all(moved[p].epoch > before[p].epoch for p in before)
@@ -68,7 +66,7 @@ def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) ->
 
                 with connect(cluster.bootstrap) as while_it_is_away:
                     cluster.nodes[dead].start()
-                    elect(cluster.bootstrap, chosen)
+                    make_leaders(cluster.bootstrap, chosen)
                     wait_for(
                         lambda: all_answer(while_it_is_away), "the broker that came back to be asked", ASKED_AGAIN_S
                     )
@@ -98,33 +96,23 @@ def stored_leaders(app: Ingest) -> dict[int, Leader]:
 
 
 def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
-    """Until the store shows those that the cluster tells; who they are."""
+    """Waits until the store has the leaders of the cluster, and returns them."""
     both = wait_until(
         lambda: (stored_leaders(app), leaders(bootstrap)),
         lambda both: both[0] == both[1],
-        f"the leaders in the store as the cluster tells them; {app.log}",
+        f"the leaders in the store as the cluster has them; {app.log}",
     )
     return both[0]
 
 
-def elect(bootstrap: str, chosen: dict[int, int]) -> None:
-    """Make these brokers the leaders, by partition, as an operator does who moves load: reassign, then elect."""
-    by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
-    by_topic = ElectLeadersRequest.TopicPartitions
-    order = [
-        by_replica.ReassignablePartition(partition_index=p, replicas=[node, *sorted({1, 2, 3} - {node})])
-        for p, node in chosen.items()
-    ]
-    reassign = AlterPartitionReassignmentsRequest(timeout_ms=20_000, topics=[by_replica(name=TOPIC, partitions=order)])
-    election = ElectLeadersRequest(
-        election_type=PREFERRED, topic_partitions=[by_topic(topic=TOPIC, partitions=list(chosen))], timeout_ms=20_000
-    )
+def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
+    """Makes these brokers the leaders, by partition."""
+    order = {p: [node, *sorted({1, 2, 3} - {node})] for p, node in chosen.items()}
 
     def elected() -> dict[int, int]:
         """A broker that came back must have caught up before it may lead."""
         with connect(bootstrap) as client:
-            client.ask(reassign)
-            client.ask(election)
+            elect(client, {TOPIC: order})
         return {p: leader.node for p, leader in leaders(bootstrap).items()}
 
     wait_until_equal(elected, chosen, "the leaders")

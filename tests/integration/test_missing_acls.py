@@ -116,7 +116,7 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
 
 
 @on("3.9.2")
-def test_without_the_log_coordinators_tell_what_is_likely(version: str, tmp_path: Path) -> None:
+def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tmp_path: Path) -> None:
     topics = ("orders", "open", "hidden")
     with reading(version, tmp_path, *topics) as guarded:
         guarded.allow(USER, acls.topic(LOG), "DESCRIBE")

@@ -105,7 +105,7 @@ def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None
 
 
 @pytest.mark.parametrize("name", COMMANDED)
-def test_an_application_that_was_told_what_to_do_is_counted_right(seen: Seen, name: str) -> None:
+def test_an_application_that_follows_commands_is_counted_right(seen: Seen, name: str) -> None:
     seen.needs(name)
     did = Ends(5, {CauseCode.CLIENT_ABORT: 3, CauseCode.FENCED: 1, CauseCode.TIMEOUT: 1})
     assert seen.counted[name] == did, f"{seen.timeline[name]}"
@@ -133,7 +133,7 @@ def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
     assert counted.keys() == of_log.keys()
 
 
-def test_timeouts_are_those_that_the_coordinator_tells_of(seen: Seen) -> None:
+def test_timeouts_are_those_that_the_coordinator_logs(seen: Seen) -> None:
     counted = {
         name: ends.aborts[CauseCode.TIMEOUT] for name, ends in seen.counted.items() if CauseCode.TIMEOUT in ends.aborts
     }

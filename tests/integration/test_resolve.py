@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -41,6 +40,11 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Res
         yield cache(lambda version: everything.enter_context(resolve_clients(lab(version), lab(version).bootstrap)))
 
 
+@pytest.fixture
+def here(at: Callable[[str], ResolveClients], version: str) -> ResolveClients:
+    return at(version)
+
+
 def fenced(lab: HangLab, hang: Hang) -> None:
     """Its application was started again."""
     assert hang.transactional_id is not None
@@ -48,8 +52,7 @@ def fenced(lab: HangLab, hang: Hang) -> None:
 
 
 @on("3.9.2")
-def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], ResolveClients], version: str) -> None:
-    here = at(version)
+def test_a_late_write_is_aborted_once_its_id_is_fenced(here: ResolveClients) -> None:
     lab = here.lab
     lab.create_topic("r-late")
     hang = late_write(old_producer(lab.connection, "r-late-1"), "r-late", 0)
@@ -83,8 +86,7 @@ def test_a_late_write_is_aborted_once_its_id_is_fenced(at: Callable[[str], Resol
 
 
 @on("3.9.2")
-def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveClients], version: str) -> None:
-    here = at(version)
+def test_the_command_line_ends_what_nobody_ever_had(here: ResolveClients) -> None:
     lab = here.lab
     lab.create_topic("r-cli")
     producer = orphan_producer(lab.connection, "r-nobody")
@@ -133,9 +135,8 @@ def test_the_command_line_ends_what_nobody_ever_had(at: Callable[[str], ResolveC
 
 
 @on("3.9.2")
-def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], ResolveClients], version: str) -> None:
+def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> None:
     """Whatever a finding says of it."""
-    here = at(version)
     lab = here.lab
     lab.create_topic("r-owned", 2)
     live = old_producer(lab.connection, "r-live", OPEN_MS)
@@ -156,9 +157,8 @@ def test_what_a_coordinator_will_end_is_never_touched(at: Callable[[str], Resolv
 
 
 @on("3.9.2")
-def test_not_while_the_log_is_not_read(at: Callable[[str], ResolveClients], version: str) -> None:
+def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
     """The log may have got the end of the transaction meanwhile."""
-    here = at(version)
     lab = here.lab
     lab.create_topic("r-behind")
     hang = late_write(old_producer(lab.connection, "r-behind-1"), "r-behind", 0)
@@ -229,7 +229,6 @@ def paused(leader: int) -> Iterator[None]:
         yield
     finally:
         os.killpg(leader, signal.SIGCONT)
-        time.sleep(0.1)
 
 
 @contextmanager

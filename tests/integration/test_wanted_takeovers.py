@@ -3,7 +3,6 @@ Connect in its rounds of fencing after a reconfiguration, Spring's producers for
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +21,8 @@ from tests.clients.connect_worker import CONNECTORS, FENCED_WITH_MS, GROUP, ROUN
 from tests.clients.libraries import NotHere, Spring
 from tests.helpers.brokers import free_port
 from tests.helpers.brokers import transactional_ids as listed_ids
-from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until_equal
+from tests.helpers.threads import repeated
+from tests.helpers.waiting import ANSWER_S, wait_until_equal
 from tests.integration import kafka_tools
 from tests.integration.application import Ingest, ingesting
 from tests.integration.causes_lab import aborts_of
@@ -96,22 +96,16 @@ def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
 @contextmanager
 def feeding(bootstrap: str) -> Iterator[None]:
     """Records come all the time, on every partition."""
-    producer, stop = plain_producer(bootstrap), threading.Event()
+    producer = plain_producer(bootstrap)
 
     def feed() -> None:
-        while not stop.wait(0.2):
-            for partition in range(PARTITIONS):
-                producer.produce(SOURCE, "record", partition=partition)
-            producer.poll(0)
+        for partition in range(PARTITIONS):
+            producer.produce(SOURCE, "record", partition=partition)
+        producer.poll(0)
 
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
+    with repeated(feed, 0.2):
         yield
-    finally:
-        stop.set()
-        thread.join(LIMIT_S)
-        producer.flush(ANSWER_S)
+    producer.flush(ANSWER_S)
 
 
 def test_nothing_is_found(seen: Seen) -> None:

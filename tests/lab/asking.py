@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DeleteRecordsRequest
@@ -60,10 +61,7 @@ def mark(connection: Connection, topic: str, partition: int, one: Open, *, commi
     """Writes the missing marker by hand. Kafka's own tool can do that for ABORT, and none of its tools for COMMIT."""
     last = coordinator_epoch(connection, topic, partition, one.producer_id)
 
-    def attempt(client: KafkaClient) -> tuple[int, Any]:
-        node = _leader(client, topic, partition)
-        if node is None:
-            return _NOT_THERE
+    def ask(client: KafkaClient, node: int) -> tuple[int, Any]:
         code = write_marker(
             client,
             node,
@@ -76,7 +74,7 @@ def mark(connection: Connection, topic: str, partition: int, one: Open, *, commi
         )
         return code, None
 
-    connection.retry(f"WriteTxnMarkers {topic}-{partition}", attempt)
+    _at_leader(connection, "WriteTxnMarkers", topic, partition, ask)
 
 
 def delete_records(connection: Connection, topic: str, partition: int, before: int) -> None:
@@ -85,24 +83,18 @@ def delete_records(connection: Connection, topic: str, partition: int, before: i
     at = wanted.DeleteRecordsPartition(partition_index=partition, offset=before)
     request = DeleteRecordsRequest(topics=[wanted(name=topic, partitions=[at])], timeout_ms=10_000)
 
-    def attempt(client: KafkaClient) -> tuple[int, Any]:
-        node = _leader(client, topic, partition)
-        if node is None:
-            return _NOT_THERE
+    def ask(client: KafkaClient, node: int) -> tuple[int, Any]:
         return client.ask(request, node).topics[0].partitions[0].error_code, None
 
-    connection.retry(f"DeleteRecords {topic}-{partition}", attempt)
+    _at_leader(connection, "DeleteRecords", topic, partition, ask)
 
 
 def _producers(connection: Connection, topic: str, partition: int) -> Any:
-    def attempt(client: KafkaClient) -> tuple[int, Any]:
-        node = _leader(client, topic, partition)
-        if node is None:
-            return _NOT_THERE
+    def ask(client: KafkaClient, node: int) -> tuple[int, Any]:
         found = describe_producers(client, node, {topic: [partition]})[topic, partition]
         return found.error, found.producers
 
-    return connection.retry(f"DescribeProducers {topic}-{partition}", attempt)
+    return _at_leader(connection, "DescribeProducers", topic, partition, ask)
 
 
 def _offset(connection: Connection, topic: str, partition: int, isolation: int, which: int) -> int:
@@ -112,18 +104,22 @@ def _offset(connection: Connection, topic: str, partition: int, isolation: int, 
         replica_id=-1, isolation_level=isolation, topics=[wanted(name=topic, partitions=[at])], max_version=5
     )
 
-    def attempt(client: KafkaClient) -> tuple[int, Any]:
-        node = _leader(client, topic, partition)
-        if node is None:
-            return _NOT_THERE
+    def ask(client: KafkaClient, node: int) -> tuple[int, Any]:
         answer = client.ask(request, node).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
-    return int(connection.retry(f"ListOffsets {topic}-{partition}", attempt))
+    return int(_at_leader(connection, "ListOffsets", topic, partition, ask))
 
 
-def _leader(client: KafkaClient, topic: str, partition: int) -> int | None:
-    layout = topic_layout(client, topic)
-    if layout is None or layout.leaders[partition].node < 0:
-        return None
-    return layout.leaders[partition].node
+def _at_leader(
+    connection: Connection, what: str, topic: str, partition: int, ask: Callable[[KafkaClient, int], tuple[int, Any]]
+) -> Any:
+    """Returns the answer of the partition's leader, asked again while it is not there."""
+
+    def attempt(client: KafkaClient) -> tuple[int, Any]:
+        layout = topic_layout(client, topic)
+        if layout is None or layout.leaders[partition].node < 0:
+            return _NOT_THERE
+        return ask(client, layout.leaders[partition].node)
+
+    return connection.retry(f"{what} {topic}-{partition}", attempt)

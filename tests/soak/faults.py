@@ -8,12 +8,10 @@ import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
-
 from service.domain.transaction_log.states import TOPIC
 from service.kafka.cluster import all_topics
 from service.kafka.errors import KafkaFailure
-from tests.helpers.brokers import Cluster, connect
+from tests.helpers.brokers import Cluster, connect, elect
 from tests.helpers.waiting import ANSWER_S, wait_for
 from tests.integration.producers import admin_of
 from tests.soak.clients import TOPICS
@@ -34,7 +32,6 @@ ROLL: Final = (UPGRADED, UPGRADED, UPGRADED, FEATURES)
 """The steps of a rolling upgrade: each broker, then what only all of them together can do (TV2)."""
 KINDS: Final = (FROZEN, COORDINATORS, KILLED, HICCUP, LEADERS, LIMPING, RESTARTED)
 
-_PREFERRED = 0
 _PULSES, _STOPPED_S, _GOING_S = 12, 0.6, 0.4
 
 
@@ -126,37 +123,16 @@ class Faults:
     def _move(self, topics: Collection[str]) -> None:
         """Makes the next replica of each partition its leader, as an operator does to move load."""
         admin = admin_of(self._cluster.bootstrap)
-        by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
-        by_topic = ElectLeadersRequest.TopicPartitions
         reported = admin.list_topics(timeout=ANSWER_S).topics
         order = {
             name: {p.id: [*p.replicas[1:], p.replicas[0]] for p in reported[name].partitions.values()}
             for name in topics
         }
-        reassign = AlterPartitionReassignmentsRequest(
-            timeout_ms=20_000,
-            topics=[
-                by_replica(
-                    name=name,
-                    partitions=[
-                        by_replica.ReassignablePartition(partition_index=p, replicas=replicas)
-                        for p, replicas in of_topic.items()
-                    ],
-                )
-                for name, of_topic in order.items()
-            ],
-        )
-        election = ElectLeadersRequest(
-            election_type=_PREFERRED,
-            topic_partitions=[by_topic(topic=name, partitions=list(of_topic)) for name, of_topic in order.items()],
-            timeout_ms=20_000,
-        )
 
         def moved() -> bool:
             try:
                 with connect(self._cluster.bootstrap) as client:
-                    client.ask(reassign)
-                    client.ask(election)
+                    elect(client, order)
                     now = all_topics(client).layouts
             except KafkaFailure:
                 return False

@@ -62,25 +62,9 @@ class Injecting:
         mark(connection, HANGS, hang.partition, hang.open, commit=False)
 
 
-def _late_after_abort(connection: Connection, number: int) -> Hang:
-    return late_write(old_producer(connection, f"hang-{number}"), HANGS, number)
-
-
-def _late_after_commit(connection: Connection, number: int) -> Hang:
-    return late_write(old_producer(connection, f"hang-{number}"), HANGS, number, commit=True)
-
-
-def _never_added(connection: Connection, number: int) -> Hang:
-    return never_added(old_producer(connection, f"hang-{number}"), HANGS, number)
-
-
-def _orphan(connection: Connection, number: int) -> Hang:
-    return never_added(orphan_producer(connection, f"hang-{number}"), HANGS, number)
-
-
 _KINDS: Final[tuple[Callable[[Connection, int], Hang], ...]] = (
-    _late_after_abort,
-    _orphan,
-    _late_after_commit,
-    _never_added,
+    lambda connection, number: late_write(old_producer(connection, f"hang-{number}"), HANGS, number),
+    lambda connection, number: never_added(orphan_producer(connection, f"hang-{number}"), HANGS, number),
+    lambda connection, number: late_write(old_producer(connection, f"hang-{number}"), HANGS, number, commit=True),
+    lambda connection, number: never_added(old_producer(connection, f"hang-{number}"), HANGS, number),
 )

@@ -248,7 +248,7 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
         Line("others confirmed that did not hang", str(len(result.others)), "0", not result.others),
         Line("others that do hang, as Kafka shows", str(len(result.own))),
         Line("others that hung, abandoned by their clients", str(result.abandoned)),
-        Line("lost records or torn transactions told", str(len(result.lost)), "0", not result.lost),
+        Line("findings of lost records or torn transactions", str(len(result.lost)), "0", not result.lost),
         Line("markers compared", ", ".join(f"{word} {n:,}" for word, n in sorted(result.audited.items())) or "none"),
         Line("partition-seconds judged", f"{result.share:.2%}", f"≥ {share:.0%}", result.share >= share),
         Line(

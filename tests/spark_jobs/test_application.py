@@ -32,7 +32,7 @@ def an_application(folder: Path, stopping: threading.Event) -> tuple[Application
     return app, starting
 
 
-def test_told_to_stop_while_no_broker_answers_it_ends_without_an_error(tmp_path: Path) -> None:
+def test_it_ends_without_an_error_if_it_is_to_stop_while_no_broker_answers(tmp_path: Path) -> None:
     stopping = threading.Event()
     stopping.set()
     app, starting = an_application(tmp_path, stopping)

@@ -43,12 +43,12 @@ def main() -> int:
     wrong = 0
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         seeds = range(first, first + options.histories, BLOCK)
-        wrong += _told("judged by the verdict alone", pool.map(draw_block, seeds))
+        wrong += _print_wrong("judged by the verdict alone", pool.map(draw_block, seeds))
         seeds = range(first, first + options.judged, JUDGED_BLOCK)
-        wrong += _told("judged by all of txnscope", pool.map(draw_judged_block, seeds))
-        wrong += _told("enumerated: every small world", pool.map(play_slice, range(SLICES), repeat(SLICES)))
+        wrong += _print_wrong("judged by all of txnscope", pool.map(draw_judged_block, seeds))
+        wrong += _print_wrong("enumerated: every small world", pool.map(play_slice, range(SLICES), repeat(SLICES)))
         lives = _lives(pool, range(first, first + options.causes, CAUSES_BLOCK))
-        wrong += _told_of_causes(options.causes, *lives)
+        wrong += _print_causes(options.causes, *lives)
     return 1 if wrong else 0
 
 
@@ -62,7 +62,7 @@ def _lives(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> tuple[causes.Tall
     return total, wrong
 
 
-def _told_of_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
+def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
     """Prints how often each cause was right, and what it was if not. Returns the number of wrong ones."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
@@ -76,7 +76,7 @@ def _told_of_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
     return len(wrong)
 
 
-def _told(how: str, parts: Iterable[Played]) -> int:
+def _print_wrong(how: str, parts: Iterable[Played]) -> int:
     """Prints what was found in the histories. Returns the number of wrong ones."""
     histories, total, wrong = 0, Tally(), list[str]()
     for number, tally, found in parts:

@@ -256,7 +256,7 @@ def test_where_markers_were_not_read_one_may_lie() -> None:
     assert story.judged(markers_from=2).possible == {World.COMMIT, World.NONE}
 
 
-def test_a_marker_of_an_older_epoch_tells_that_all_newer_ones_were_read() -> None:
+def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
     """At a first start on a long partition, a skipped COMMIT is proven without reading all that lies before it."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)

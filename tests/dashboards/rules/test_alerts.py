@@ -43,7 +43,7 @@ def test_the_dashboard_exists(alert: dict[str, Any]) -> None:
     assert uid in BOARDS
 
 
-def test_a_value_is_told_where_there_is_one_to_tell(alert: dict[str, Any]) -> None:
+def test_a_value_is_in_the_text_where_the_alert_has_one(alert: dict[str, Any]) -> None:
     """Of what is only there or not, the value says nothing."""
     is_a_state = "absent(" in alert["expr"] or "vector(" in alert["expr"] or alert["expr"].endswith("== 0")
     text = alert["annotations"]["summary"] + alert["annotations"]["description"]

@@ -45,7 +45,7 @@ def test_both_wrappings_hold_the_same_rules() -> None:
     assert {key for group in WRAPPED["spec"]["groups"] for rule in group["rules"] for key in rule} <= known
 
 
-def test_links_lead_where_they_are_told_to(tmp_path: Path) -> None:
+def test_links_lead_to_the_addresses_of_the_flags(tmp_path: Path) -> None:
     given = ("--page", "https://txn.example/", "--grafana", "https://g.example/x", "--runbooks", "https://r.example")
     assert main([*given, "--out", str(tmp_path)]) == 0
     made = yaml.safe_load((tmp_path / RULES).read_text("utf-8"))
@@ -60,7 +60,7 @@ def test_links_lead_where_they_are_told_to(tmp_path: Path) -> None:
     assert not any(default in text for text in texts for default in Links() if default)
 
 
-def test_the_service_shows_the_runbooks_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_service_shows_the_runbooks_without_a_flag_for_them(tmp_path: Path) -> None:
     assert main(["--page", "https://txn.example/", "--out", str(tmp_path)]) == 0
     for alert in _alerts(yaml.safe_load((tmp_path / RULES).read_text("utf-8"))):
         assert alert["annotations"]["runbook_url"] == f"https://txn.example{RUNBOOKS}/{alert['alert']}.md"

@@ -32,7 +32,9 @@ while not Path(sys.argv[1]).read_text().endswith("\\n"):
     time.sleep(0.01)
 if sys.argv[3] == "paused":
     child.signal(signal.SIGSTOP)
-    time.sleep(0.3)
+    stat = Path("/proc", Path(sys.argv[1]).read_text().split()[0], "stat")
+    while stat.read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.01)
 print(child._keeper.pid, flush=True)
 time.sleep(1000)
 """
@@ -131,6 +133,7 @@ def test_a_child_outlives_the_thread_that_started_it(output: Path) -> None:
     thread.start()
     thread.join()
     pid = wait_for_pid(output)
-    time.sleep(0.3)
-    assert is_alive(pid)
+    wait_until_equal(Path(f"/proc/self/task/{thread.native_id}").exists, False, "the thread in the kernel")
+    started[0].pause()  # answered by the process that keeps the child
+    assert state_of(pid) == "T"
     assert started[0].stop() == 128 + signal.SIGTERM

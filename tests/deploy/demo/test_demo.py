@@ -144,7 +144,7 @@ def test_shows_every_sight_and_leaves_nothing(start: Callable[..., Demo]) -> Non
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_tells_an_alert_and_how_to_end_it_until_ctrl_c(start: Callable[..., Demo]) -> None:
+def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable[..., Demo]) -> None:
     demo = start("--full")
     demo.read_until("Ctrl-C ends the demo.")
     urls = demo.urls()

@@ -42,7 +42,7 @@ def post(url: str, content: bytes, **headers: str) -> int:
         connection.close()
 
 
-def test_tells_an_alert_as_one_line_with_its_link() -> None:
+def test_an_alert_is_one_line_with_its_link() -> None:
     reported: list[Notice] = []
     with Webhook(reported.append) as webhook:
         assert post(webhook.url, body(alert())) == 200
@@ -50,7 +50,7 @@ def test_tells_an_alert_as_one_line_with_its_link() -> None:
     assert notice.line == f"firing    KafkaTransactionHanging (critical): A transaction hangs  {LINK}"
 
 
-def test_tells_changes_and_no_repetitions() -> None:
+def test_changes_are_printed_and_no_repetitions() -> None:
     """A group is sent again, whole, when one more begins."""
     reported: list[Notice] = []
     webhook = Webhook(reported.append)
@@ -75,7 +75,7 @@ def test_an_id_cannot_break_the_line_or_speak_to_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no json", b"[]", b'{"alerts": [{}]}', b'{"alerts": [1]}', b"\xff"])
-def test_what_is_no_notification_is_refused_and_told_to_nobody(content: bytes) -> None:
+def test_what_is_no_notification_is_refused_and_printed_nowhere(content: bytes) -> None:
     reported: list[Notice] = []
     with Webhook(reported.append) as webhook:
         assert post(webhook.url, content) == 400

@@ -132,14 +132,6 @@ def _drawn(rng: Random) -> Request:
     return Request(method.encode(), path.encode(), query, b"HTTP/1.1", tuple(headers), body)
 
 
-def _another_method(rng: Random, request: Request) -> Request:
-    return request._replace(method=rng.choice(_METHODS))
-
-
-def _another_version(rng: Random, request: Request) -> Request:
-    return request._replace(version=rng.choice(_VERSIONS))
-
-
 def _path_with_more(rng: Random, request: Request) -> Request:
     at = rng.randrange(len(request.path) + 1)
     more = rng.choice([*_RAW, b"//", b"/./", b"/../", b";x", b"#x", quote(rng.choice(_VALUES)).encode()])
@@ -164,13 +156,9 @@ def _fewer_headers(rng: Random, request: Request) -> Request:
     return request._replace(headers=tuple(one for one in request.headers if rng.random() < 0.5))
 
 
-def _another_body(rng: Random, request: Request) -> Request:
-    return request._replace(body=rng.choice(_BODIES))
-
-
 _DAMAGES: Final[tuple[Callable[[Random, Request], Request], ...]] = (
-    _another_method,
-    _another_version,
+    lambda rng, request: request._replace(method=rng.choice(_METHODS)),
+    lambda rng, request: request._replace(version=rng.choice(_VERSIONS)),
     _path_with_more,
     _absolute_path,
     _more_query,
@@ -178,7 +166,7 @@ _DAMAGES: Final[tuple[Callable[[Random, Request], Request], ...]] = (
     _more_headers,
     _more_headers,
     _fewer_headers,
-    _another_body,
+    lambda rng, request: request._replace(body=rng.choice(_BODIES)),
 )
 
 

@@ -74,7 +74,7 @@ def reported(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def kept(batch: LogBatch) -> tuple[Any, ...]:
-    """Returns the result of a batch in the store, however much of it executors judged: rows, what stories tell,
+    """Returns the result of a batch in the store, however much of it executors judged: rows, stories,
     histograms."""
     durations = Counter[tuple[str, int]]()
     for one in batch.durations:
@@ -147,7 +147,7 @@ def test_the_pieces_in_which_a_log_is_read_make_no_difference(log: list[Entry], 
 
 
 @given(logs())
-def test_history_tells_steps_and_counts_nothing(log: list[Entry]) -> None:
+def test_history_has_steps_and_counts_nothing(log: list[Entry]) -> None:
     assert reported(facts(merge(singles(log), Scope(frozenset())))) == said(log, counts=False)
 
 

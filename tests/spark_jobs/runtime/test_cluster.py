@@ -58,7 +58,7 @@ def test_the_modules_that_tasks_import_are_sent_and_no_pages(tmp_path: Path) -> 
     assert not [name for name in names if name.startswith(("service/web", "service/cli", "service/api"))]
 
 
-def test_that_no_executor_is_there_is_logged_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_lack_of_executors_is_logged_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "txnscope.ingest"):
         for cluster.now_s in range(60):
             assert not cluster.seen.are_there()

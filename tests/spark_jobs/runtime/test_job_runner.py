@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -150,11 +149,12 @@ def test_the_lease_is_renewed_only_while_all_make_progress(monkeypatch: pytest.M
     renewals: list[int] = []
     stopping = threading.Event()
     liveness = nobody()
-    monkeypatch.setattr(liveness, "earns_renewal", lambda: False)
+    asked: list[bool] = []
+    monkeypatch.setattr(liveness, "earns_renewal", lambda: asked.append(True))
     job = Job("partitions")
     running = threading.Thread(target=run_jobs, args=([job], LEASE, liveness, lambda: renewals.append(1), stopping))
     running.start()
-    time.sleep(0.3)
+    wait_for(lambda: len(asked) > 3, "the question for progress, again and again")
     assert renewals == []
     monkeypatch.setattr(liveness, "earns_renewal", lambda: True)
     wait_for(lambda: renewals, "a renewal")

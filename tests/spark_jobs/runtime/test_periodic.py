@@ -60,7 +60,7 @@ def test_news_does_not_hurry_what_has_failed() -> None:
     assert calls[1] - calls[0] >= 1_000
 
 
-def test_a_failure_is_told_once_and_tried_again(
+def test_a_failure_is_reported_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)

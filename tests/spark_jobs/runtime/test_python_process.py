@@ -168,7 +168,7 @@ def test_environments_do_not_mix(scratch: Path) -> None:
     assert forked(scratch, "shows", SECOND="2").communicate(timeout=LIMIT_S)[0] == "None 2\n"
 
 
-def test_a_forked_planner_names_itself_to_the_jvm_and_ends_with_the_connection(scratch: Path, jvm: Jvm) -> None:
+def test_a_forked_planner_names_itself_and_ends_with_the_connection(scratch: Path, jvm: Jvm) -> None:
     process = forked(scratch, RUNNER, **jvm.at)
     connection, pid = jvm.accept()
     with connection:
@@ -183,7 +183,7 @@ def test_a_failure_of_a_forked_process_is_one_line(scratch: Path) -> None:
     assert said == f"a Python process of Spark ends: ValueError: two lines ({scratch}/broken.py:1)\n"
 
 
-def test_who_waits_learns_that_a_forked_process_was_killed(scratch: Path) -> None:
+def test_the_end_of_a_killed_forked_process_reaches_who_waits(scratch: Path) -> None:
     (scratch / "waits.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(1000)")
     process = forked(scratch, "waits")
     assert process.stdout is not None

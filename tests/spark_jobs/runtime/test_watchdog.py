@@ -25,7 +25,8 @@ from spark_jobs.runtime.watchdog import Watchdog
 logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
 watchdog.CHECK_EVERY_S = 0.05
 watch = Liveness(list)
-dog = Watchdog(watch, lambda: print("alive", flush=True))
+checks = threading.Semaphore(0)
+dog = Watchdog(watch, checks.release)
 dog.begin()
 jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
 dog.guard(jvm)
@@ -53,7 +54,13 @@ def ended(code: str) -> tuple[int, str]:
             "time.sleep(1000)\n",
             (1, "ERROR thread 'judge' died of ValueError: two lines: ending, to begin again\n"),
         ),
-        ("dog.allow_jvm_end(); jvm.kill(); jvm.wait(); time.sleep(0.3); dog.end(); sys.exit(0)", (0, "")),
+        (
+            "dog.allow_jvm_end(); jvm.kill(); jvm.wait()\n"
+            "while checks.acquire(blocking=False): pass\n"
+            "checks.acquire(); checks.acquire()  # a whole check has come after the end of the JVM\n"
+            "dog.end(); sys.exit(0)",
+            (0, ""),
+        ),
     ],
     ids=["its JVM is killed", "a thread dies", "it ends by itself"],
 )
@@ -76,24 +83,24 @@ def test_a_part_without_progress_ends_the_process_and_its_jvm() -> None:
 
 def test_liveness_by_a_file(tmp_path: Path) -> None:
     file = tmp_path / "alive"
-    tell = liveness_reporter(str(file))
+    report = liveness_reporter(str(file))
     os.utime(file, (0, 0))
-    tell()
+    report()
     assert file.stat().st_mtime > 0
 
 
 def test_liveness_by_a_port() -> None:
     port = free_port()
-    tell = liveness_reporter(f"127.0.0.1:{port}")
+    report = liveness_reporter(f"127.0.0.1:{port}")
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=LIMIT_S)
-    tell()
+    report()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/anything", timeout=LIMIT_S) as answer:
         assert answer.status == 200
 
 
 @pytest.mark.parametrize("where", ["{taken}", "/nowhere/alive", "99999"])
-def test_where_nobody_can_be_told_is_named(where: str) -> None:
+def test_a_liveness_that_cannot_be_reported_is_named(where: str) -> None:
     port = free_port()
     liveness_reporter(str(port))
     named = where.format(taken=port)

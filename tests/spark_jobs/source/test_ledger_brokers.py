@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pyarrow as pa
 import pytest
-from kafka.protocol.admin import DeleteRecordsRequest
 
 from deploy.demo.broker import Broker
+from deploy.demo.workload.raw_producer import Connection
 from service.clock import wall_clock_ms
 from service.domain.partitions.ledger import LedgerBatch
 from service.domain.transaction_log.facts import Gap, RangeRead
@@ -15,9 +17,10 @@ from spark_jobs.fold.ledger import batches_from_rows
 from spark_jobs.source.ledger_planner import LAYOUT_EVERY_MS, LedgerBrokers, LedgerPlanner
 from spark_jobs.source.ledger_reader import read_tails
 from spark_jobs.source.reader_settings import WatchedTopics
-from tests.helpers.brokers import connect, describe_transaction
+from tests.helpers.brokers import describe_transaction
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.producers import add_partitions, create_topic, delete_topics, open_producer
+from tests.lab.asking import delete_records
 
 pytestmark = pytest.mark.broker
 
@@ -88,7 +91,8 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
 
     for _ in range(3):
         write(1, 2)
-    _delete_records(broker_431, partition=1, before=10)
+    with Connection(broker_431.bootstrap, threading.Event()) as connection:
+        delete_records(connection, TOPIC, 1, before=10)
     tailing.until(16, 4)
     assert tailing.gaps == [Gap(4, 10, "retention")]
 
@@ -99,11 +103,3 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
     assert {gap.reason for gap in tailing.gaps[1:]} == {"recreated"}
     assert (tailing.ranges[0].generation, tailing.ranges[2].is_gone) == (1, True)
     tailing.planner.close()
-
-
-def _delete_records(broker: Broker, partition: int, before: int) -> None:
-    topic = DeleteRecordsRequest.DeleteRecordsTopic
-    wanted = topic(name=TOPIC, partitions=[topic.DeleteRecordsPartition(partition_index=partition, offset=before)])
-    with connect(broker.bootstrap) as client:
-        (answered,) = client.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=60_000)).topics
-        assert [one.error_code for one in answered.partitions] == [0]

@@ -92,6 +92,13 @@ class Planned:
         return {(topic, read.partition): read for topic, read in plan.ranges}
 
 
+def begun(**logs: list[tuple[int, int]]) -> tuple[Planned, Cluster]:
+    """Returns a planner that has planned once, and its cluster."""
+    planned = Planned(cluster := Cluster(**logs))
+    planned.plan()
+    return planned, cluster
+
+
 def spans(read: dict[Place, RangeRead]) -> dict[Place, tuple[int, int]]:
     return {place: (one.lo, one.hi) for place, one in read.items()}
 
@@ -110,13 +117,6 @@ def test_it_goes_on_at_the_stored_position() -> None:
     planned = Planned(Cluster(pay=[(0, 100)]), pay={0: LogPosition("T1", 4, 60, 5, 10)})
     (read,) = planned.read().values()
     assert (read.generation, read.lo, read.hi, read.counts, read.gap) == (4, 60, 100, True, None)
-
-
-def test_a_partition_that_a_topic_gains_is_read_from_its_start() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50)]))
-    planned.plan()
-    cluster.logs["pay"] = [(0, 50), (0, 9)]
-    assert spans(planned.read()) == {("pay", 0): (50, 50), ("pay", 1): (0, 9)}
 
 
 def test_a_topic_does_not_begin_before_all_of_it_answers() -> None:
@@ -154,8 +154,7 @@ def test_a_topic_that_may_not_be_read_is_named_and_the_others_go_on() -> None:
 
 
 def test_a_permission_that_is_taken_away_leaves_the_view_and_reads_nothing() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50)])
     cluster.unreadable.add("pay")
     cluster.logs["pay"] = [(0, 90)]
     plan = planned.plan(MEASURE_EVERY_MS)
@@ -164,8 +163,7 @@ def test_a_permission_that_is_taken_away_leaves_the_view_and_reads_nothing() -> 
 
 
 def test_a_topic_that_is_not_listed_any_more_keeps_its_position() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50)], orders=[(0, 5)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50)], orders=[(0, 5)])
     hidden = cluster.logs.pop("pay")
     cluster.unreadable.add("pay")
     plan = planned.plan()
@@ -176,8 +174,7 @@ def test_a_topic_that_is_not_listed_any_more_keeps_its_position() -> None:
 
 
 def test_a_topic_that_was_deleted_ends_once_and_comes_back_as_a_new_one() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 7)], orders=[(0, 5)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50), (0, 7)], orders=[(0, 5)])
     listed = cluster.logs.pop("pay")
     assert set(planned.read()) == {("orders", 0)}
     cluster.logs["pay"] = listed
@@ -195,8 +192,7 @@ def test_a_topic_that_was_deleted_ends_once_and_comes_back_as_a_new_one() -> Non
 
 
 def test_a_recreated_topic_is_read_from_its_start_as_a_new_generation() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 40)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50), (0, 40)])
     cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"
     read = planned.read()
     one, lost = read["pay", 0], read["pay", 1]
@@ -206,8 +202,7 @@ def test_a_recreated_topic_is_read_from_its_start_as_a_new_generation() -> None:
 
 def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> None:
     """Brokers answer by name: the new log's end came under the old topic's id, and lay below what was read."""
-    planned = Planned(cluster := Cluster(pay=[(0, 50)], orders=[(0, 7)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50)], orders=[(0, 7)])
     cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"
     plan = planned.plan(after_ms=100)
     assert {topic for topic, _ in plan.ranges} == {"orders"}
@@ -217,19 +212,25 @@ def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> Non
 
 
 def test_a_log_that_parted_is_read_on_from_there_and_not_again() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50)])
     cluster.logs["pay"], cluster.epochs["pay"], cluster.parted_at = [(10, 45)], 6, 42
     (one,) = planned.read().values()
     assert (one.generation, one.lo, one.hi, one.gap) == (1, 42, 45, Gap(42, 50, "diverged"))
     assert one.counts
 
 
-def test_what_retention_took_is_left_to_the_reader() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50)]))
-    planned.plan()
-    cluster.logs["pay"] = [(60, 90)]
-    assert spans(planned.read()) == {("pay", 0): (50, 90)}
+@pytest.mark.parametrize(
+    ("logs", "read"),
+    [
+        ([(0, 50), (0, 9)], {("pay", 0): (50, 50), ("pay", 1): (0, 9)}),
+        ([(60, 90)], {("pay", 0): (50, 90)}),
+    ],
+    ids=["a partition that a topic gains, from its start", "what retention took, which the reader reports"],
+)
+def test_where_reading_goes_on(logs: list[tuple[int, int]], read: dict[Place, tuple[int, int]]) -> None:
+    planned, cluster = begun(pay=[(0, 50)])
+    cluster.logs["pay"] = logs
+    assert spans(planned.read()) == read
 
 
 def test_a_batch_is_bounded_in_bytes_and_every_partition_has_its_share() -> None:
@@ -247,8 +248,7 @@ def test_a_batch_is_bounded_in_bytes_and_every_partition_has_its_share() -> None
 
 
 def test_while_nobody_answers_nothing_is_planned_and_it_is_said() -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50)])
     cluster.away = True
     assert planned.plan() == LedgerPlan((), ErrorText("broker 1 does not answer"))
     cluster.away, cluster.logs["pay"] = False, [(0, 60)]
@@ -256,8 +256,7 @@ def test_while_nobody_answers_nothing_is_planned_and_it_is_said() -> None:
 
 
 def test_a_log_that_cannot_be_compared_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = Planned(cluster := Cluster(pay=[(0, 50)], orders=[(0, 5)]))
-    planned.plan()
+    planned, cluster = begun(pay=[(0, 50)], orders=[(0, 5)])
 
     def asked(seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
         if seen.layout.topic == "pay":

@@ -76,7 +76,7 @@ def test_a_batch_larger_than_a_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sum(one.records for one in found.volumes), found.trouble) == (2, None)
 
 
-def test_what_is_no_batch_is_stepped_over_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_batch_is_stepped_over_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     log = [(1, records(0)), (2, bytes(80)), (3, records(2))]
     found = read(monkeypatch, {"pay": log}, a_range("pay", 0, 0, 3))
     assert sum(one.records for one in found.volumes) == 2

@@ -115,7 +115,7 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
     assert {p: gap.reason for p, gap in reported.items()} == {0: "recreated", 1: "recreated"}
 
 
-def test_a_missing_permission_is_told_in_the_words_of_the_client() -> None:
+def test_a_missing_permission_has_the_words_of_the_client() -> None:
     seen = LogObservation(TopicLayout("t", "T", {}), 0, {}, {}, {0: errors.TOPIC_AUTHORIZATION_FAILED})
     assert unanswered_reason(seen) == denied("t", "DESCRIBE", "READ")
     assert str(unanswered_reason(seen)) == "no permission on topic t: grant DESCRIBE and READ on it"

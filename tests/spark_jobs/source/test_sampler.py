@@ -133,7 +133,7 @@ def test_a_clock_that_is_set_back_stops_nothing(cluster: Cluster) -> None:
     assert len(requests) == 1
 
 
-def test_all_are_told_again_now_and_then(cluster: Cluster) -> None:
+def test_all_are_reported_again_now_and_then(cluster: Cluster) -> None:
     cluster.at_ms = T0 + FULL_EVERY_MS
     cluster.look()
     seen = cluster.take().seen
@@ -151,7 +151,7 @@ def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> 
     assert (reported.last_stable_offset, reported.stalled_since_ms) == (29, None)
 
 
-def test_a_partition_that_stalls_moves_on_and_recovers_is_told_of_at_once(cluster: Cluster) -> None:
+def test_a_stall_a_move_and_a_recovery_are_reported_at_once(cluster: Cluster) -> None:
     cluster.stand("orders", 10, 11, start=3)
     since = cluster.at_ms
     assert cluster.looks() == []
@@ -253,7 +253,7 @@ def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) ->
     assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
 
 
-def test_rounds_before_anything_was_open_are_told_when_a_late_write_comes(cluster: Cluster) -> None:
+def test_a_late_write_is_reported_with_rounds_before_anything_was_open(cluster: Cluster) -> None:
     """Its transaction was open at 11, its marker at 11 made it 12; the late write came in the next round."""
     cluster.look(3)
     cluster.stand("orders", 10, 11)
@@ -344,7 +344,7 @@ def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster:
     assert (seen.trouble, seen.is_full) == (None, True)
 
 
-def test_a_topic_that_is_deleted_or_created_again_is_told_as_gone(cluster: Cluster) -> None:
+def test_a_topic_that_is_deleted_or_created_again_is_reported_as_gone(cluster: Cluster) -> None:
     cluster.topic("deleted")
     cluster.look(9)
     cluster.take()

@@ -140,7 +140,9 @@ def test_a_large_batch_is_asked_for_with_more_room_and_in_the_end_alone(leader: 
 
 
 @pytest.mark.parametrize("said", [KafkaRefused("unsupported"), Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())])
-def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leader, said: Producers | Exception) -> None:
+def test_batches_show_what_is_open_where_producers_are_not_described(
+    leader: Leader, said: Producers | Exception
+) -> None:
     leader.described = said
     (reported,) = leader.read()
     assert [(e.producer_id, e.start_offset, e.coordinator_epoch) for e in reported.entries] == [
@@ -151,7 +153,7 @@ def test_where_producers_are_not_told_the_batches_tell_who_is_open(leader: Leade
     assert reported.why == expected
 
 
-def test_no_permission_to_read_is_told_once(leader: Leader) -> None:
+def test_a_missing_permission_to_read_is_reported_once(leader: Leader) -> None:
     leader.fetch_error = errors.TOPIC_AUTHORIZATION_FAILED
     leader.described = Producers(errors.TOPIC_AUTHORIZATION_FAILED, ())
     (reported,) = leader.read()
@@ -173,7 +175,7 @@ def test_an_lso_that_moved_since_the_look_is_not_spoken_of(leader: Leader) -> No
     assert leader.read() == []
 
 
-def test_a_broker_that_does_not_answer_is_told(leader: Leader) -> None:
+def test_a_broker_that_does_not_answer_is_reported(leader: Leader) -> None:
     leader.failure = KafkaUnavailable("broker 1 does not answer: timeout")
     (reported,) = leader.read()
     assert (reported.why, reported.first, reported.described) == (

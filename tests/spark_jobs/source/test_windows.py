@@ -51,7 +51,7 @@ def test_other_records_count_and_open_nothing() -> None:
 
 
 @pytest.mark.parametrize("cut", [61, 75, 90, 150, 200])
-def test_pieces_that_overlap_and_are_cut_tell_what_all_at_once_tells(cut: int) -> None:
+def test_pieces_that_overlap_and_are_cut_equal_all_at_once(cut: int) -> None:
     log = [data(10, 1, records=2), data(12, 2), control_batch(ABORT, 13, producer_id=2, producer_epoch=0), data(14, 3)]
     base = [10, 12, 13, 14]
     whole, pieces = Window(11), Window(11)
