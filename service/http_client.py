@@ -31,7 +31,7 @@ class NoAnswer(Exception):
         self.was_refused = was_refused
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """The answer to a request. `body`: as it was sent, cut off at the limit."""
 
     status: int
@@ -51,7 +51,7 @@ def send(
     most_redirects: int = 0,
     with_proxies: bool = False,
     is_timed_as_a_whole: bool = False,
-) -> Answer:
+) -> HttpAnswer:
     """Sends a request and returns the answer. `timeout_s`: longest time for the connection, for the handshake of TLS,
     and without another byte; with `is_timed_as_a_whole`, from the request to the last byte. `tls` makes the context for
     https. Raises NoAnswer."""
@@ -73,7 +73,7 @@ def send(
                         break
             following = response.next_request
             if following is None or following.method != "GET" or most_redirects == 0:  # a write is not repeated
-                return Answer(response.status_code, response.headers, bytes(content[:most_bytes]))
+                return HttpAnswer(response.status_code, response.headers, bytes(content[:most_bytes]))
             request, most_redirects = following, most_redirects - 1
             request.headers.pop("Authorization", None)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:

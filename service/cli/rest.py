@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from service.cli.errors import UNREACHABLE, USAGE, CommandFailed
-from service.http_client import Answer, NoAnswer, send
+from service.http_client import HttpAnswer, NoAnswer, send
 from service.settings import Settings
 
 
@@ -311,7 +311,7 @@ class Service:
     def _tls(self) -> ssl.SSLContext:
         return tls_context(self._settings)
 
-    def _refusal(self, answer: Answer) -> CommandFailed:
+    def _refusal(self, answer: HttpAnswer) -> CommandFailed:
         """Returns the failure for a request that the service cannot answer, with the service's own words (RFC 9457)."""
         try:
             problem = json.loads(answer.body)

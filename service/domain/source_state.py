@@ -35,7 +35,7 @@ class SourceName(StrEnum):
     """Data partitions, batch by batch."""
 
 
-class Cause(Enum):
+class StallCause(Enum):
     """Reason why nothing new of a source is stored."""
 
     FAILING = "failing"
@@ -73,7 +73,7 @@ class Stall:
     - `until_ms`: of CLOCK_SET_BACK, the time from which reads count as new again.
     """
 
-    cause: Cause
+    cause: StallCause
     since_ms: int | None
     error: Reason | None = None
     unread_since_ms: int | None = None
@@ -96,18 +96,18 @@ def stall_of(as_of_ms: int | None, error: Reason | None, lease: LeaseState | Non
     since_ms = None if is_ahead else as_of_ms
     unread_since_ms = max(lease.renewed_at_ms, since_ms or 0) if lease is not None and gone is not None else None
     if error is not None:
-        return Stall(Cause.FAILING, since_ms, error, unread_since_ms)
+        return Stall(StallCause.FAILING, since_ms, error, unread_since_ms)
     if gone is not None:
         return Stall(gone, since_ms, unread_since_ms=unread_since_ms)
     if is_ahead:
-        return Stall(Cause.CLOCK_SET_BACK, None, until_ms=as_of_ms)
-    return Stall(Cause.NOT_YET if as_of_ms is None else Cause.NO_PROGRESS, since_ms)
+        return Stall(StallCause.CLOCK_SET_BACK, None, until_ms=as_of_ms)
+    return Stall(StallCause.NOT_YET if as_of_ms is None else StallCause.NO_PROGRESS, since_ms)
 
 
-def _why_gone(lease: LeaseState | None, now_ms: int) -> Cause | None:
+def _why_gone(lease: LeaseState | None, now_ms: int) -> StallCause | None:
     """Returns why no application reads the cluster; None if one does."""
     if lease is None:
-        return Cause.NO_APPLICATION
+        return StallCause.NO_APPLICATION
     if lease.released:
-        return Cause.STOPPED
-    return Cause.LOST if now_ms - lease.renewed_at_ms > LEASE_LAPSES_AFTER_MS else None
+        return StallCause.STOPPED
+    return StallCause.LOST if now_ms - lease.renewed_at_ms > LEASE_LAPSES_AFTER_MS else None

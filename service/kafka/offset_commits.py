@@ -35,7 +35,7 @@ class SearchRange(NamedTuple):
 
 
 @dataclass(slots=True)
-class Commits:
+class OffsetCommits:
     """The offsets that the batches of one transaction commit. `has_newest`: the batch with the `newest_ms` of
     SearchRange is among them. `undecodable`: number of records that could not be decoded, by reason."""
 
@@ -47,7 +47,7 @@ class Commits:
 class CommitsRead(NamedTuple):
     """One pass over a partition: `commits` by producer id, of the batches that begin below `reached`."""
 
-    commits: Mapping[int, Commits]
+    commits: Mapping[int, OffsetCommits]
     reached: int
     read_bytes: int
     damaged: int
@@ -63,7 +63,7 @@ def read_commits(
     """
     lo = min(one.lo for one in searches.values())
     newest_ms = max(one.newest_ms for one in searches.values())
-    found = {producer_id: Commits() for producer_id in searches}
+    found = {producer_id: OffsetCommits() for producer_id in searches}
     part = LogRange(client, OFFSETS_TOPIC, partition, leader, lo, hi, PASS_BYTES, PASS_S)
     for batch in part.batches():
         header = batch.header
@@ -80,7 +80,7 @@ def _is_data(batch: Batch) -> bool:
     return batch.header.is_transactional and not batch.header.is_control
 
 
-def _collect(one: Commits, batch: Batch) -> None:
+def _collect(one: OffsetCommits, batch: Batch) -> None:
     try:
         records = read_records(batch, PLAIN_BYTES)
     except DecodeError as error:

@@ -35,7 +35,7 @@ class Connection(Protocol):
         """Closes the connection at once."""
 
 
-class Connections:
+class HeldConnections:
     """The open connections: at most `most`, and at most half of them from one peer, which may be a balancer."""
 
     def __init__(self, most: int) -> None:
@@ -101,7 +101,7 @@ class BoundedConnection(H11Protocol):
 
     def __init__(
         self,
-        connections: Connections,
+        connections: HeldConnections,
         *,
         config: Config,
         server_state: ServerState,

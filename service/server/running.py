@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import uvicorn
 
 from service.server import protocol
-from service.server.protocol import BACKLOG, BoundedConnection, Connections, most_connections
+from service.server.protocol import BACKLOG, BoundedConnection, HeldConnections, most_connections
 
 _COLLECT_AFTER: Final = (5_000, 20, 100)
 """As for `gc.set_threshold`. A search through all objects takes a tenth of a second with 3,000 connections, and stops
@@ -90,7 +90,7 @@ class Server(uvicorn.Server):
         self._on_exit = on_exit
         # uvicorn passes none on. A handshake has a file and no place among the connections yet: a minute is too long
         constants.SSL_HANDSHAKE_TIMEOUT = protocol.REQUEST_WITHIN_S
-        connection: Any = partial(BoundedConnection, Connections(most_connections()))
+        connection: Any = partial(BoundedConnection, HeldConnections(most_connections()))
         super().__init__(
             uvicorn.Config(
                 app,

@@ -40,7 +40,7 @@ END_S: Final = 20.0
 """Limit for stopping Spark. A frozen JVM never stops."""
 
 
-class Stuck(NamedTuple):
+class StuckPart(NamedTuple):
     """A part without progress. `idle_s`: the seconds since its last step in which it could have worked."""
 
     name: str
@@ -131,7 +131,7 @@ class Liveness:
             with self._lock:
                 self._parts.remove(part)
 
-    def check(self) -> list[Stuck]:
+    def check(self) -> list[StuckPart]:
         """Returns the parts without progress for too long. To be called about once a second, from one thread."""
         with self._lock:
             parts = list(self._parts)
@@ -139,7 +139,7 @@ class Liveness:
         seconds = self._clock.step() if any(part.is_quiet for part in still) else self._clock.skip()
         for part in still:
             part.idle_s += seconds
-        return [Stuck(part.name, part.idle_s) for part in still if part.is_stuck]
+        return [StuckPart(part.name, part.idle_s) for part in still if part.is_stuck]
 
     def earns_renewal(self) -> bool:
         """Returns True if every part that writes under the lease has made a step since this last returned True. So a

@@ -11,7 +11,7 @@ from spark_jobs.source.log_identity import LogPosition
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """Upper bounds of one micro-batch. `records`: records in all, roughly. `first_read`: records of one partition while
     history is read."""
 
@@ -23,7 +23,7 @@ READ_AT_ONCE = 300_000
 """Approximate number of records that a task folds before it hands them over; this bounds its memory."""
 
 
-def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits: Limits) -> dict[int, int]:
+def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits: BatchLimits) -> dict[int, int]:
     """Returns the offset to read to in this batch for each partition of `ends`, never below its position.
 
     While history is read (below `counted_from`), a batch takes a few whole partitions, so that each id is folded once
@@ -43,7 +43,7 @@ def admit(positions: Mapping[int, LogPosition], ends: Mapping[int, int], limits:
 
 
 def _whole_partitions(
-    positions: Mapping[int, LogPosition], unread: Mapping[int, int], limits: Limits
+    positions: Mapping[int, LogPosition], unread: Mapping[int, int], limits: BatchLimits
 ) -> dict[int, int]:
     until: dict[int, int] = {}
     taken = 0
@@ -55,13 +55,13 @@ def _whole_partitions(
     return until
 
 
-def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> dict[str, Limits]:
+def shares(lags: Mapping[str, int], sizes: Mapping[str, int], budget: int) -> dict[str, BatchLimits]:
     """Returns the limits of each topic in a batch of about `budget` bytes. `lags`: in records; `sizes`: bytes per
     record."""
     total = sum(lag * sizes[topic] for topic, lag in lags.items())
     if total <= budget:
-        return {topic: Limits(records=lag) for topic, lag in lags.items()}
-    return {topic: Limits(records=lag * budget // total) for topic, lag in lags.items()}
+        return {topic: BatchLimits(records=lag) for topic, lag in lags.items()}
+    return {topic: BatchLimits(records=lag * budget // total) for topic, lag in lags.items()}
 
 
 class HasOffsets(Protocol):

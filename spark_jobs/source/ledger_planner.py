@@ -22,7 +22,7 @@ from service.kafka.errors import KafkaFailure, KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import PartitionFetch, fetch
 from service.wire.batches import LENGTH_END
 from service.wire.header_columns import read_headers
-from spark_jobs.source.admission import Limits, admit, shares
+from spark_jobs.source.admission import BatchLimits, admit, shares
 from spark_jobs.source.log_identity import LogObservation, LogPosition, divergence, unanswered_reason
 from spark_jobs.source.planner import Followed, advanced, end_of, follow, ranges_to
 from spark_jobs.source.reader_settings import WatchedTopics
@@ -148,7 +148,7 @@ class _TailedTopic(NamedTuple):
         positions = self.followed.positions
         return sum(max(end - positions[p].next_offset, 0) for p, end in self.seen.ends.items())
 
-    def ranges(self, limits: Limits | None) -> list[TopicRange]:
+    def ranges(self, limits: BatchLimits | None) -> list[TopicRange]:
         """Returns the ranges to read. If `limits` is None, they are empty and only report the logs' starts and ends."""
         positions, ends = self.followed.positions, self.seen.ends
         until = {p: positions[p].next_offset for p in ends} if limits is None else admit(positions, ends, limits)

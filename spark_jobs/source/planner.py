@@ -21,7 +21,7 @@ from service.kafka.errors import KafkaFailure
 from service.kafka.fetch import PartitionFetch, fetch
 from service.kafka.settings import ClientSettings
 from service.kafka.transactions import lists_ids_without_log
-from spark_jobs.source.admission import Limits, admit
+from spark_jobs.source.admission import BatchLimits, admit
 from spark_jobs.source.log_identity import (
     LogObservation,
     LogPosition,
@@ -41,7 +41,7 @@ _TRY_TIMEOUT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The ranges that one micro-batch reads. Ranges with `lo == hi` only report the log's start and end. `trouble`: why
     some of the topic could not be asked."""
 
@@ -63,7 +63,7 @@ class LogPlanner:
         settings: ClientSettings,
         topic: str,
         positions: dict[int, LogPosition],
-        limits: Limits,
+        limits: BatchLimits,
         now_ms: Callable[[], int],
         unreadable: PartitionsUnreadable | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class LogPlanner:
         self._listed_at_ms = -LIST_EVERY_MS
         self._has_ids = False
 
-    def plan(self) -> Plan:
+    def plan(self) -> BatchPlan:
         """Observes the topic and returns the next plan. A failure of Kafka is not raised: the plan then has the failure
         as `trouble`, and no ranges."""
         try:
@@ -84,12 +84,12 @@ class LogPlanner:
             if seen is not None:
                 self._has_ids = False
                 return self._plan(seen)
-            return Plan((), TopicGone(self._topic) if self._positions else self._why_no_topic())
+            return BatchPlan((), TopicGone(self._topic) if self._positions else self._why_no_topic())
         except KafkaFailure as e:
             self.close()
-            return Plan((), e.reason)
+            return BatchPlan((), e.reason)
 
-    def advance(self, plan: Plan) -> None:
+    def advance(self, plan: BatchPlan) -> None:
         """Moves the positions behind the batch of `plan`, which is being read now."""
         self._positions = advanced(self._positions, plan.ranges)
 
@@ -120,7 +120,7 @@ class LogPlanner:
             self._has_ids = lists_ids_without_log(client)
         return NoTransactionLog(TransactionsSeen.LISTED) if self._has_ids else None
 
-    def _plan(self, seen: LogObservation) -> Plan:
+    def _plan(self, seen: LogObservation) -> BatchPlan:
         """Returns the plan. All positions move together, after the last request to Kafka: if a request fails, no gap is
         lost, since only a plan reports gaps."""
         client = self._client
@@ -131,7 +131,7 @@ class LogPlanner:
         ends = {p: followed.positions[p].next_offset if p in waiting else end for p, end in seen.ends.items()}
         ranges = ranges_to(admit(followed.positions, ends, self._limits), seen, followed)
         self._positions = followed.positions
-        return Plan(ranges, combined([unanswered_reason(seen), self._unreadable]))
+        return BatchPlan(ranges, combined([unanswered_reason(seen), self._unreadable]))
 
     def _try_again(self, client: KafkaClient, seen: LogObservation, positions: Mapping[int, LogPosition]) -> None:
         """Fetches from the partitions that could not be read, and keeps those that still cannot be. No attempt begins

@@ -18,8 +18,8 @@ from service.domain.transaction_log.facts import RangeRead
 from service.domain.transaction_log.states import TOPIC
 from spark_jobs.fold.rows import SCHEMA, trouble_to_rows
 from spark_jobs.source import log_identity
-from spark_jobs.source.admission import Limits, into_tasks
-from spark_jobs.source.planner import LogPlanner, Plan
+from spark_jobs.source.admission import BatchLimits, into_tasks
+from spark_jobs.source.planner import BatchPlan, LogPlanner
 from spark_jobs.source.reader import read_ranges
 from spark_jobs.source.reader_settings import OPTION, ReaderSettings
 from spark_jobs.source.stream_reader import PlanningReader
@@ -33,14 +33,14 @@ class LogTask(InputPartition):
     trouble: Reason | None
 
 
-class TransactionLogReader(PlanningReader[Plan]):
+class TransactionLogReader(PlanningReader[BatchPlan]):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         settings = ReaderSettings.model_validate_json(options[OPTION])
         self._client, self._with_decisions = settings.client, settings.tails
         self._history_prefixes = tuple(prefix.encode() for prefix in settings.full_history_prefixes)
         self._positions = log_identity.from_json(options["positions"])
-        self._limits = Limits(records=int(options["records"]))
+        self._limits = BatchLimits(records=int(options["records"]))
         self._cores = int(options["cores"])
         unreadable = decode_if(options["unreadable"] or None)
         self._unreadable = unreadable if isinstance(unreadable, PartitionsUnreadable) else None
@@ -48,7 +48,7 @@ class TransactionLogReader(PlanningReader[Plan]):
     def planner(self) -> LogPlanner:
         return LogPlanner(self._client, TOPIC, self._positions, self._limits, wall_clock_ms, self._unreadable)
 
-    def tasks(self, plan: Plan) -> Sequence[LogTask]:
+    def tasks(self, plan: BatchPlan) -> Sequence[LogTask]:
         tasks = into_tasks(plan.ranges, self._cores)
         return [LogTask(tuple(task), None if i else plan.trouble) for i, task in enumerate(tasks)]
 
@@ -90,7 +90,7 @@ def source_options(
     return {
         **settings.option,
         "positions": log_identity.to_json(positions),
-        "records": json.dumps(Limits().records),
+        "records": json.dumps(BatchLimits().records),
         "pollms": str(poll_ms),
         "heartbeatms": str(heartbeat_ms),
         "pulse": pulse,

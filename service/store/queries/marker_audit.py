@@ -80,7 +80,7 @@ class Witness(NamedTuple):
     rejects: int
 
 
-class Waiting(NamedTuple):
+class WaitingMarkers(NamedTuple):
     """A marker that waits, and the time at which it was stored."""
 
     marker: SeenMarker
@@ -98,7 +98,7 @@ class AuditInputs(NamedTuple):
     ended: list[EndedLog]
     witness: Witness
     decisions: list[Decision]
-    markers: list[Waiting]
+    markers: list[WaitingMarkers]
     completed: frozenset[Decision]
     is_cut: bool
     is_broken: bool
@@ -115,7 +115,7 @@ def read_inputs(connection: Connection, cluster_id: int) -> AuditInputs:
         )
     ]
     markers = [
-        Waiting(SeenMarker(*row[:-1]), row[-1])
+        WaitingMarkers(SeenMarker(*row[:-1]), row[-1])
         for row in connection.execute(
             select(*(_M[name] for name in SeenMarker._fields), _M.read_at_ms)
             .where(_M.cluster_id == cluster_id)

@@ -28,7 +28,7 @@ from service.store.schema import (
     waiting_markers,
 )
 from service.store.writers.history import count_audited
-from service.store.writers.source import Step
+from service.store.writers.source import RangeStep
 
 MOST_TORN: Final = 1_000
 """Bound on the torn transactions that wait for the judge; the counter counts all of them."""
@@ -90,7 +90,7 @@ def keep_decisions(
     connection: Connection,
     cluster_id: int,
     found: Iterable[Decided],
-    steps: Mapping[int, Step],
+    steps: Mapping[int, RangeStep],
     audited: Callable[[str], bool],
     now_ms: int,
 ) -> None:
@@ -109,7 +109,7 @@ def keep_decisions(
     _DECISIONS.write(connection, rows)
 
 
-def _not_before_ms(step: Step) -> int:
+def _not_before_ms(step: RangeStep) -> int:
     """Returns a time at which nothing of the range had been appended, or NOT_KNOWN: the log had been read to an end
     that was requested then."""
     before = step.before
@@ -124,7 +124,7 @@ def keep_markers(
     topic: str,
     markers: Sequence[Marker],
     unended: Sequence[Unended],
-    steps: Mapping[int, Step],
+    steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
     """Adds the markers, each with the first record that it ended, also where an earlier batch had that. `steps`: by
@@ -157,7 +157,9 @@ def keep_markers(
     _UNENDED.write(connection, [(cluster_id, *one, now_ms) for one in unended])
 
 
-def _keep_ended(connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, Step], now_ms: int) -> None:
+def _keep_ended(
+    connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, RangeStep], now_ms: int
+) -> None:
     """Sets aside what is known of the logs that ended with their topic, as far as it is compared. A log that is there
     after all did not end."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]

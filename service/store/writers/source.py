@@ -25,7 +25,7 @@ from service.store.schema import data_gaps, source_status
 from service.store.writers.history import count_batch
 
 
-class Step(NamedTuple):
+class RangeStep(NamedTuple):
     """A range to apply. `counts`: it lies at or above `counted_from`; `begins_generation`: it begins another
     generation.
 
@@ -40,11 +40,11 @@ class Step(NamedTuple):
     gap: Gap | None
 
 
-class Plan(NamedTuple):
+class RangePlan(NamedTuple):
     """The steps by partition, and the number of ranges that are skipped because they were applied before.
     `partition_count`: of the log, with these ranges; `has_grown`: it had fewer before."""
 
-    steps: dict[int, Step]
+    steps: dict[int, RangeStep]
     skipped: int
     partition_count: int = 0
     has_grown: bool = False
@@ -55,12 +55,14 @@ class Plan(NamedTuple):
         return {partition: step.read.generation for partition, step in self.steps.items()}
 
 
-def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], partitions_with_facts: Iterable[int]) -> Plan:
+def plan(
+    positions: Mapping[int, Position], ranges: Iterable[RangeRead], partitions_with_facts: Iterable[int]
+) -> RangePlan:
     """Returns the plan for all ranges; raises OutOfSequence if one neither follows nor repeats what the store has.
 
     `partitions_with_facts`: the partitions that the batch has facts of.
     """
-    steps: dict[int, Step] = {}
+    steps: dict[int, RangeStep] = {}
     seen: set[int] = set()
     there = set(positions)
     read_now = list(ranges)
@@ -78,16 +80,16 @@ def plan(positions: Mapping[int, Position], ranges: Iterable[RangeRead], partiti
     before = partition_count(positions, (one.topic_partitions for one in positions.values()))
     reported = [read.topic_partitions for read in read_now if not read.is_gone and read.topic_partitions]
     count = partition_count(there, reported or (one.topic_partitions for p, one in positions.items() if p in there))
-    return Plan(steps, len(seen) - len(steps), count, has_grown=0 < before < count)
+    return RangePlan(steps, len(seen) - len(steps), count, has_grown=0 < before < count)
 
 
-def select_runs(steps: Mapping[int, Step], runs: Iterable[Run], *, counts: bool) -> list[Run]:
+def select_runs(steps: Mapping[int, RangeStep], runs: Iterable[Run], *, counts: bool) -> list[Run]:
     """Returns the runs of the ranges that apply and count, or of those that apply and do not count."""
     partitions = {partition for partition, step in steps.items() if step.counts is counts}
     return [run for run in runs if run.partition in partitions]
 
 
-def _step(before: Position | None, read: RangeRead) -> Step | None:
+def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
     """Returns the step for the range; None: all of it was applied before."""
     if read.lo > read.hi:
         raise _refused(read, before, "ends before it begins")
@@ -111,7 +113,7 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
             gap = Gap(read.lo, read.hole_end, "cleaned", read.missing)
     if begins_at < counted_from < read.hi:
         raise _refused(read, before, f"straddles counted_from {counted_from}")
-    return Step(
+    return RangeStep(
         read,
         before,
         counted_from,
@@ -121,11 +123,11 @@ def _step(before: Position | None, read: RangeRead) -> Step | None:
     )
 
 
-def _end(before: Position | None, read: RangeRead) -> Step | None:
+def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
     """Returns the step that ends the partition; None: its row was deleted before, or it is back with the new topic."""
     if before is None or before.topic_id == read.topic_id:
         return None
-    return Step(read, before, counted_from=0, counts=True, begins_generation=False, gap=read.gap)
+    return RangeStep(read, before, counted_from=0, counts=True, begins_generation=False, gap=read.gap)
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
@@ -195,7 +197,7 @@ class SourceWriter:
 
 
 def begin_generations(
-    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
+    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
     """Moves the positions to where new generations begin. The caller voids what is known of the earlier generations."""
     begun = []
@@ -215,7 +217,7 @@ def begin_generations(
 
 
 def finish_ranges(
-    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[Step], now_ms: int
+    connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
     """Moves the positions to the ends of the ranges that were read; new generations have been begun before.
 
@@ -233,7 +235,7 @@ def finish_ranges(
     drop_positions(connection, cluster_id, source, topic, gone)
 
 
-def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, step: Step, now_ms: int) -> None:
+def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, step: RangeStep, now_ms: int) -> None:
     if step.gap is not None:
         row = (
             cluster_id,
@@ -248,7 +250,7 @@ def _save_gap(connection: Connection, cluster_id: int, source: str, topic: str, 
         _GAPS.write(connection, [row])
 
 
-def _after(step: Step, now_ms: int) -> Position:
+def _after(step: RangeStep, now_ms: int) -> Position:
     read, before = step.read, step.before
     records = before.records if before else 0
     read_bytes = before.bytes if before else 0
@@ -275,7 +277,7 @@ def _after(step: Step, now_ms: int) -> Position:
     )
 
 
-def _witnessed_from(step: Step) -> int:
+def _witnessed_from(step: RangeStep) -> int:
     """Returns the offset from which on every record that was ever appended was read."""
     read, gap = step.read, step.gap
     known = read.lo if step.before is None or step.begins_generation else step.before.witnessed_from

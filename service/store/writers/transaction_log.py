@@ -34,7 +34,15 @@ from service.store.writers.history import (
 from service.store.writers.id_rows import EndedTotals, FoldedFacts, by_id, divide_all_again, slices_by_id
 from service.store.writers.ids import IdWriter, expire_partition_ids
 from service.store.writers.marker_audit import keep_decisions
-from service.store.writers.source import Plan, SourceWriter, Step, begin_generations, finish_ranges, plan, select_runs
+from service.store.writers.source import (
+    RangePlan,
+    RangeStep,
+    SourceWriter,
+    begin_generations,
+    finish_ranges,
+    plan,
+    select_runs,
+)
 
 RUNS_AT_ONCE: Final = 10_000
 """Maximum number of runs (about as many ids) that the first read writes in one transaction: it locks for a quarter
@@ -107,7 +115,9 @@ class TransactionLogWriter(SourceWriter):
             todo = self._plan(connection, batch)
             return self._finish(connection, todo, batch, facts, now_ms)
 
-    def _divided(self, connection: Connection, todo: Plan, batch: LogBatch) -> tuple[LoneRuns | None, Sequence[Run]]:
+    def _divided(
+        self, connection: Connection, todo: RangePlan, batch: LogBatch
+    ) -> tuple[LoneRuns | None, Sequence[Run]]:
         """Returns the lone runs whose ids the store should not have, because it has no id of their partition yet; and
         the other ones that apply."""
         if batch.lone is None:
@@ -120,7 +130,7 @@ class TransactionLogWriter(SourceWriter):
         new_runs = batch.lone.take(np.flatnonzero(is_new)) if is_new.any() else None
         return new_runs, batch.lone.take(np.flatnonzero(is_known)).runs()
 
-    def _write_new(self, todo: Plan, runs: LoneRuns, facts: FoldedFacts, now_ms: int) -> None:
+    def _write_new(self, todo: RangePlan, runs: LoneRuns, facts: FoldedFacts, now_ms: int) -> None:
         for start in range(0, len(runs.partition), self._runs_at_once):
             some = runs.take(np.arange(start, min(start + self._runs_at_once, len(runs.partition))))
             try:
@@ -130,26 +140,35 @@ class TransactionLogWriter(SourceWriter):
                 with self._transaction(ahead=True) as connection:
                     self._write(connection, todo, some.runs(), facts, now_ms, counts=False)
 
-    def _plan(self, connection: Connection, batch: LogBatch) -> Plan:
+    def _plan(self, connection: Connection, batch: LogBatch) -> RangePlan:
         partitions = {run.partition for run in batch.runs}
         if batch.lone is not None:
             partitions |= set(batch.lone.partition.tolist())
         return plan(positions(connection, *self._log), batch.ranges, partitions)
 
     def _write(
-        self, connection: Connection, todo: Plan, runs: Sequence[Run], facts: FoldedFacts, now_ms: int, *, counts: bool
+        self,
+        connection: Connection,
+        todo: RangePlan,
+        runs: Sequence[Run],
+        facts: FoldedFacts,
+        now_ms: int,
+        *,
+        counts: bool,
     ) -> EndedTotals:
         generations, count = todo.generations, todo.partition_count
         return self._ids.write(connection, generations, runs, facts, now_ms, counts=counts, partition_count=count)
 
-    def _expire_ids(self, connection: Connection, todo: Plan, steps: Sequence[Step]) -> None:
+    def _expire_ids(self, connection: Connection, todo: RangePlan, steps: Sequence[RangeStep]) -> None:
         """Voids the ids of partitions whose logs no longer contain what was read of them."""
         for step in steps:
             expire_partition_ids(connection, self._cluster_id, step.read.partition)
         if steps:
             divide_all_again(connection, self._cluster_id, todo.partition_count)
 
-    def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, facts: FoldedFacts, now_ms: int) -> Applied:
+    def _finish(
+        self, connection: Connection, todo: RangePlan, batch: LogBatch, facts: FoldedFacts, now_ms: int
+    ) -> Applied:
         """Writes everything that must be written once, and the progress that records it."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
         ended = self._write(connection, todo, runs, facts, now_ms, counts=True)

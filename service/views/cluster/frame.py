@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
 from service.domain.reasons.reason import Reason
-from service.domain.source_state import Cause, SourceName, Stall
+from service.domain.source_state import SourceName, Stall, StallCause
 from service.domain.transaction_log import states
 from service.domain.transaction_log.known_log import Limits, limits_of
 from service.domain.transaction_log.states import EXPIRED
@@ -158,7 +158,7 @@ def _is_shown(
 ) -> bool:
     """Returns whether pages show the stall: not during the first read of a log, when batches take long, nor that of a
     log that may not be read, which is reported as unknown. `word`: of the page's freshness."""
-    if word == READING and stall.cause is Cause.NO_PROGRESS:
+    if word == READING and stall.cause is StallCause.NO_PROGRESS:
         return False
     return source in needed or source == SourceName.LEDGER or source not in statuses
 

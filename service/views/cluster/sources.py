@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from service.domain.findings.formatting import join_names, utc
 from service.domain.findings.formatting import join_partitions as named
 from service.domain.reasons.reason import Reason, text_of
-from service.domain.source_state import Cause, SourceName, Stall, stall_of
+from service.domain.source_state import SourceName, Stall, StallCause, stall_of
 from service.store.queries import clusters
 from service.store.queries.clusters import LogPartitionRow, StatusRow
 from service.views.partitions.judged import Coverage
@@ -123,14 +123,14 @@ def _why(status: StatusRow, coverage: Coverage) -> str | None:
 
 _ALWAYS_READ: Final = (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)
 _ENDED: Final = {
-    Cause.STOPPED: "the last one was stopped",
-    Cause.LOST: "the last one died or makes no progress",
+    StallCause.STOPPED: "the last one was stopped",
+    StallCause.LOST: "the last one died or makes no progress",
 }
 _OTHERS: Final = {
-    Cause.NO_APPLICATION: "no streaming application has read this cluster yet",
-    Cause.NOT_YET: "the streaming application is starting and has not read it yet",
-    Cause.NO_PROGRESS: "the streaming application runs but makes no progress on it: it is starting, busy or short of"
-    " CPU",
+    StallCause.NO_APPLICATION: "no streaming application has read this cluster yet",
+    StallCause.NOT_YET: "the streaming application is starting and has not read it yet",
+    StallCause.NO_PROGRESS: "the streaming application runs but makes no progress on it: it is starting, busy or"
+    " short of CPU",
 }
 
 
@@ -164,7 +164,7 @@ def why_stalled(stall: Stall, now_ms: int, *, is_dated: bool = True) -> str:
     if stall.error is not None:
         gone = "" if stall.unread_since_ms is None else f"; {_unread(stall, now_ms, is_dated)}"
         return f"{stall.error}{gone}"
-    if stall.cause is Cause.CLOCK_SET_BACK and stall.until_ms is not None:
+    if stall.cause is StallCause.CLOCK_SET_BACK and stall.until_ms is not None:
         return f"the clock was set back: until {_time(stall.until_ms, now_ms)} every read counts as old"
     if (ended := _ENDED.get(stall.cause)) is not None:
         return f"{_unread(stall, now_ms, is_dated)}; {ended}"
@@ -234,12 +234,12 @@ def _line(group: Mapping[str, Stall], now_ms: int) -> StallLine:
     since_ms = min((one.since_ms for one in group.values() if one.since_ms is not None), default=None)
     names = join_names([_NAMES.get(source, source) for source in group])
     # despite an error, a part of the source may still be read: a log with one partition that has no leader
-    lead = f"No complete read of {names}" if stall.cause is Cause.FAILING else f"Nothing new of {names}"
+    lead = f"No complete read of {names}" if stall.cause is StallCause.FAILING else f"Nothing new of {names}"
     return StallLine(
         sources=tuple(group),
         names=names,
         lead=lead,
         since_ms=since_ms,
         why=why_stalled(stall, now_ms, is_dated=not _is_near(since_ms, stall.unread_since_ms)),
-        is_starting=stall.cause is Cause.NOT_YET,
+        is_starting=stall.cause is StallCause.NOT_YET,
     )

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from service.api.http.fields import text_of_time
 from service.app import create_app
-from service.domain.source_state import Cause, Stall
+from service.domain.source_state import Stall, StallCause
 from service.store import lease
 from service.views.cluster.sources import why_stalled
 from tests.helpers.partitions import WithPartitions, moving_partition, unanswered_partition
@@ -124,9 +124,9 @@ def test_who_has_an_answer_already_learns_that_a_source_stalls(cluster: WithPart
         assert client.get("/api/v1/clusters", headers={"If-None-Match": tag}).status_code == 200
 
 
-@pytest.mark.parametrize("cause", Cause)
-def test_every_cause_has_one_line(cause: Cause) -> None:
-    error = reason(ERROR) if cause is Cause.FAILING else None
+@pytest.mark.parametrize("cause", StallCause)
+def test_every_cause_has_one_line(cause: StallCause) -> None:
+    error = reason(ERROR) if cause is StallCause.FAILING else None
     why = why_stalled(Stall(cause, NOW_MS, error, NOW_MS, NOW_MS + 60_000), NOW_MS)
     assert why
     assert "\n" not in why
@@ -134,5 +134,5 @@ def test_every_cause_has_one_line(cause: Cause) -> None:
 
 
 def test_another_day_is_named() -> None:
-    why = why_stalled(Stall(Cause.LOST, NOW_MS, unread_since_ms=NOW_MS), NOW_MS + 86_400_000)
+    why = why_stalled(Stall(StallCause.LOST, NOW_MS, unread_since_ms=NOW_MS), NOW_MS + 86_400_000)
     assert "since 2026-09-21 14:13:50 UTC" in why

@@ -9,9 +9,9 @@ from service.domain.reasons.unread import ErrorText
 from service.domain.source_state import (
     LEASE_LAPSES_AFTER_MS,
     STALLED_AFTER_MS,
-    Cause,
     LeaseState,
     Stall,
+    StallCause,
     stall_of,
 )
 from service.store.lease import EXPIRES_AFTER_MS
@@ -39,14 +39,14 @@ def test_a_source_that_succeeded_lately_does_not_stall(
 
 def test_a_source_stalls_from_a_millisecond_later_on() -> None:
     as_of_ms = NOW - STALLED_AFTER_MS - 1
-    assert stall_of(as_of_ms, None, HELD, NOW) == Stall(Cause.NO_PROGRESS, as_of_ms)
+    assert stall_of(as_of_ms, None, HELD, NOW) == Stall(StallCause.NO_PROGRESS, as_of_ms)
 
 
 @pytest.mark.parametrize(
     ("unrenewed_ms", "cause"),
-    [(LEASE_LAPSES_AFTER_MS, Cause.NO_PROGRESS), (LEASE_LAPSES_AFTER_MS + 1, Cause.LOST)],
+    [(LEASE_LAPSES_AFTER_MS, StallCause.NO_PROGRESS), (LEASE_LAPSES_AFTER_MS + 1, StallCause.LOST)],
 )
-def test_a_lease_is_held_until_another_may_take_it(unrenewed_ms: int, cause: Cause) -> None:
+def test_a_lease_is_held_until_another_may_take_it(unrenewed_ms: int, cause: StallCause) -> None:
     stall = stall_of(OLD, None, LeaseState(NOW - unrenewed_ms, released=False), NOW)
     assert stall is not None
     assert stall.cause is cause
@@ -56,28 +56,28 @@ def test_a_lease_is_held_until_another_may_take_it(unrenewed_ms: int, cause: Cau
     ("as_of_ms", "error", "lease", "stall"),
     [
         # without an error the lease has the cause
-        (OLD, None, HELD, Stall(Cause.NO_PROGRESS, OLD)),
-        (OLD, None, LAPSED, Stall(Cause.LOST, OLD, unread_since_ms=OLD + 200)),
-        (OLD, None, RELEASED, Stall(Cause.STOPPED, OLD, unread_since_ms=OLD + 200)),
-        (OLD, None, LeaseState(NOW, released=True), Stall(Cause.STOPPED, OLD, unread_since_ms=NOW)),
-        (OLD, None, None, Stall(Cause.NO_APPLICATION, OLD)),
+        (OLD, None, HELD, Stall(StallCause.NO_PROGRESS, OLD)),
+        (OLD, None, LAPSED, Stall(StallCause.LOST, OLD, unread_since_ms=OLD + 200)),
+        (OLD, None, RELEASED, Stall(StallCause.STOPPED, OLD, unread_since_ms=OLD + 200)),
+        (OLD, None, LeaseState(NOW, released=True), Stall(StallCause.STOPPED, OLD, unread_since_ms=NOW)),
+        (OLD, None, None, Stall(StallCause.NO_APPLICATION, OLD)),
         # an error is the reason, and a missing reader is named beside it
-        (OLD, ERROR, HELD, Stall(Cause.FAILING, OLD, ERROR)),
-        (OLD, ERROR, LAPSED, Stall(Cause.FAILING, OLD, ERROR, OLD + 200)),
-        (OLD, ERROR, RELEASED, Stall(Cause.FAILING, OLD, ERROR, OLD + 200)),
-        (OLD, ERROR, None, Stall(Cause.FAILING, OLD, ERROR)),
+        (OLD, ERROR, HELD, Stall(StallCause.FAILING, OLD, ERROR)),
+        (OLD, ERROR, LAPSED, Stall(StallCause.FAILING, OLD, ERROR, OLD + 200)),
+        (OLD, ERROR, RELEASED, Stall(StallCause.FAILING, OLD, ERROR, OLD + 200)),
+        (OLD, ERROR, None, Stall(StallCause.FAILING, OLD, ERROR)),
         # a source that was never read has no beginning
-        (None, None, HELD, Stall(Cause.NOT_YET, None)),
-        (None, ERROR, HELD, Stall(Cause.FAILING, None, ERROR)),
-        (None, None, LAPSED, Stall(Cause.LOST, None, unread_since_ms=OLD + 200)),
-        (None, None, RELEASED, Stall(Cause.STOPPED, None, unread_since_ms=OLD + 200)),
-        (None, None, None, Stall(Cause.NO_APPLICATION, None)),
+        (None, None, HELD, Stall(StallCause.NOT_YET, None)),
+        (None, ERROR, HELD, Stall(StallCause.FAILING, None, ERROR)),
+        (None, None, LAPSED, Stall(StallCause.LOST, None, unread_since_ms=OLD + 200)),
+        (None, None, RELEASED, Stall(StallCause.STOPPED, None, unread_since_ms=OLD + 200)),
+        (None, None, None, Stall(StallCause.NO_APPLICATION, None)),
         # a lease in the future is held; the last sign of a reader is its read where the renewal was before
-        (OLD, None, LeaseState(NOW + 60_000, released=False), Stall(Cause.NO_PROGRESS, OLD)),
-        (OLD, None, LeaseState(OLD - 60_000, released=False), Stall(Cause.LOST, OLD, unread_since_ms=OLD)),
+        (OLD, None, LeaseState(NOW + 60_000, released=False), Stall(StallCause.NO_PROGRESS, OLD)),
+        (OLD, None, LeaseState(OLD - 60_000, released=False), Stall(StallCause.LOST, OLD, unread_since_ms=OLD)),
         # a success in the future is no beginning of a stall
-        (NOW + 3_600_000, None, LAPSED, Stall(Cause.LOST, None, unread_since_ms=OLD + 200)),
-        (NOW + 3_600_000, ERROR, HELD, Stall(Cause.FAILING, None, ERROR)),
+        (NOW + 3_600_000, None, LAPSED, Stall(StallCause.LOST, None, unread_since_ms=OLD + 200)),
+        (NOW + 3_600_000, ERROR, HELD, Stall(StallCause.FAILING, None, ERROR)),
     ],
 )
 def test_a_stall_has_its_cause_and_its_beginning(
@@ -91,12 +91,12 @@ def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
     lease = LeaseState(NOW + ahead_ms, released=False)
     assert stall_of(NOW + ahead_ms - STALLED_AFTER_MS, None, lease, NOW) is None
     as_of_ms = NOW + ahead_ms - STALLED_AFTER_MS - 1
-    assert stall_of(as_of_ms, None, lease, NOW) == Stall(Cause.NO_PROGRESS, as_of_ms)
+    assert stall_of(as_of_ms, None, lease, NOW) == Stall(StallCause.NO_PROGRESS, as_of_ms)
 
 
 @pytest.mark.parametrize(("ahead_ms", "stalls"), [(STALLED_AFTER_MS, False), (STALLED_AFTER_MS + 1, True)])
 def test_a_clock_that_was_set_back_makes_all_that_is_read_pass_for_old(ahead_ms: int, stalls: bool) -> None:
     """The lease is renewed by the same clock: the success was not yet, and no later one is taken for news."""
     lease = LeaseState(NOW, released=False)
-    expected = Stall(Cause.CLOCK_SET_BACK, None, until_ms=NOW + ahead_ms) if stalls else None
+    expected = Stall(StallCause.CLOCK_SET_BACK, None, until_ms=NOW + ahead_ms) if stalls else None
     assert stall_of(NOW + ahead_ms, None, lease, NOW) == expected

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from service.server.protocol import Connections, most_connections
+from service.server.protocol import HeldConnections, most_connections
 from service.server.running import MOST_ALIKE, PERIOD_S, LogLimit
 
 
@@ -22,14 +22,14 @@ class Client:
         self.is_open = False
 
 
-def added(book: Connections, number: int, peer: str) -> list[Client]:
+def added(book: HeldConnections, number: int, peer: str) -> list[Client]:
     clients = [Client(peer) for _ in range(number)]
     assert all(book.add(one) for one in clients)
     return clients
 
 
 def test_the_one_that_waits_for_longest_gives_way() -> None:
-    book = Connections(6)
+    book = HeldConnections(6)
     a, b = added(book, 3, "a"), added(book, 3, "b")
     book.set_waiting(a[0], waits=False)
     book.set_waiting(a[0], waits=True)  # its request was answered: it waits anew, behind the others
@@ -38,14 +38,14 @@ def test_the_one_that_waits_for_longest_gives_way() -> None:
 
 
 def test_a_peer_that_has_half_of_the_places_makes_room_for_itself() -> None:
-    book = Connections(6)
+    book = HeldConnections(6)
     other, mine = added(book, 1, "other"), added(book, 3, "mine")
     assert book.add(Client("mine"))
     assert [one.is_open for one in (*other, *mine)] == [True, False, True, True]
 
 
 def test_a_request_in_work_never_gives_way() -> None:
-    book = Connections(4)
+    book = HeldConnections(4)
     busy = [*added(book, 2, "a"), *added(book, 2, "b")]
     for one in busy:
         book.set_waiting(one, waits=False)
@@ -56,7 +56,7 @@ def test_a_request_in_work_never_gives_way() -> None:
 
 
 def test_one_that_gave_way_is_forgotten_once() -> None:
-    book = Connections(2)
+    book = HeldConnections(2)
     (old,) = added(book, 1, "a")
     assert book.add(Client("a"))
     book.remove(old)  # when its socket is closed

@@ -9,7 +9,7 @@ import pytest
 
 from service.domain.partitions.ledger import LedgerBatch
 from service.domain.reasons.unread import READ
-from service.domain.source_state import Cause, SourceName, Stall
+from service.domain.source_state import SourceName, Stall, StallCause
 from service.store import lease
 from service.store.writers.partitions import LedgerWriter
 from service.views.cluster.sources import stall_lines
@@ -113,9 +113,9 @@ def test_before_the_first_read_the_page_says_what_is_missing(tmp_path: Path) -> 
 
 
 def test_sources_that_stall_together_share_a_line() -> None:
-    lost = Stall(Cause.LOST, NOW_MS, unread_since_ms=NOW_MS)
-    near = Stall(Cause.LOST, NOW_MS - 5_000, unread_since_ms=NOW_MS)
-    far = Stall(Cause.LOST, NOW_MS - 600_000, unread_since_ms=NOW_MS)
+    lost = Stall(StallCause.LOST, NOW_MS, unread_since_ms=NOW_MS)
+    near = Stall(StallCause.LOST, NOW_MS - 5_000, unread_since_ms=NOW_MS)
+    far = Stall(StallCause.LOST, NOW_MS - 600_000, unread_since_ms=NOW_MS)
     together, alone = stall_lines(
         {SourceName.TRANSACTION_LOG: lost, SourceName.PARTITIONS: near, SourceName.LEDGER: far}, NOW_MS + LATER_MS
     )

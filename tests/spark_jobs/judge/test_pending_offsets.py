@@ -13,7 +13,7 @@ from service.domain.partitions.open_entries import Entry
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaUnavailable
-from service.kafka.offset_commits import Commits, CommitsRead, SearchRange
+from service.kafka.offset_commits import CommitsRead, OffsetCommits, SearchRange
 from service.wire.offset_keys import OffsetKey
 from spark_jobs.judge import pending_offsets
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
@@ -37,7 +37,7 @@ class Reading:
         self.away = UnresponsiveBrokers()
         self.pending = PendingOffsets(self.away)
         self.asked: list[tuple[int, dict[int, SearchRange]]] = []
-        self.found: dict[int, Commits] = {}
+        self.found: dict[int, OffsetCommits] = {}
         self.reached, self.read_bytes, self.damaged = END, 1_000, 0
         self.failure: KafkaUnavailable | None = None
         self.layout: TopicLayout | None = TopicLayout(OFFSETS_TOPIC, "T", {p: Leader(p % 3, 5) for p in range(50)})
@@ -51,7 +51,7 @@ class Reading:
         self.asked.append((partition, dict(sought)))
         if self.failure is not None:
             raise self.failure
-        found = {producer_id: self.found.get(producer_id, Commits()) for producer_id in sought}
+        found = {producer_id: self.found.get(producer_id, OffsetCommits()) for producer_id in sought}
         return CommitsRead(found, self.reached, self.read_bytes, self.damaged)
 
     def look(self, *entries: Entry, at_ms: int = 0) -> None:
@@ -68,8 +68,8 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     return Reading(monkeypatch)
 
 
-def commits(*offsets: OffsetKey, has_newest: bool = True, **undecodable: int) -> Commits:
-    return Commits(set(offsets), has_newest, Counter(undecodable))
+def commits(*offsets: OffsetKey, has_newest: bool = True, **undecodable: int) -> OffsetCommits:
+    return OffsetCommits(set(offsets), has_newest, Counter(undecodable))
 
 
 def test_groups_are_named_with_the_transaction_that_has_their_offsets(reading: Reading) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain.transaction_log.facts import RangeRead
-from spark_jobs.source.admission import READ_AT_ONCE, Limits, admit, into_tasks, shares, split_by_size
+from spark_jobs.source.admission import READ_AT_ONCE, BatchLimits, admit, into_tasks, shares, split_by_size
 from spark_jobs.source.log_identity import LogPosition, from_json, to_json
 
 
@@ -17,26 +17,26 @@ def a_range(partition: int, lo: int, hi: int, leader: int = 1) -> RangeRead:
 
 def test_history_is_read_in_whole_partitions_to_fold_each_id_once() -> None:
     positions = {p: at(0, counted_from=400) for p in range(4)}
-    until = admit(positions, dict.fromkeys(range(4), 500), Limits(records=700))
+    until = admit(positions, dict.fromkeys(range(4), 500), BatchLimits(records=700))
     assert until == {0: 400, 1: 400, 2: 0, 3: 0}
 
 
 def test_a_giant_partition_is_read_in_bounded_pieces() -> None:
-    assert admit({0: at(0, counted_from=10**9)}, {0: 10**9}, Limits(first_read=5_000)) == {0: 5_000}
+    assert admit({0: at(0, counted_from=10**9)}, {0: 10**9}, BatchLimits(first_read=5_000)) == {0: 5_000}
 
 
 def test_no_range_straddles_the_offset_where_counting_begins() -> None:
-    assert admit({0: at(90, counted_from=100)}, {0: 200}, Limits()) == {0: 100}
-    assert admit({0: at(100, counted_from=100)}, {0: 200}, Limits()) == {0: 200}
+    assert admit({0: at(90, counted_from=100)}, {0: 200}, BatchLimits()) == {0: 100}
+    assert admit({0: at(100, counted_from=100)}, {0: 200}, BatchLimits()) == {0: 200}
 
 
 def test_a_log_that_lost_history_before_it_was_read_is_not_waited_for() -> None:
     """counted_from lies beyond the end: the log was cut meanwhile."""
-    assert admit({0: at(50, counted_from=100)}, {0: 50}, Limits()) == {0: 50}
+    assert admit({0: at(50, counted_from=100)}, {0: 50}, BatchLimits()) == {0: 50}
 
 
 def test_under_load_every_partition_gets_its_share_and_none_starves() -> None:
-    until = admit({0: at(0), 1: at(0), 2: at(7)}, {0: 1_000_000, 1: 10, 2: 7}, Limits(records=1_000))
+    until = admit({0: at(0), 1: at(0), 2: at(7)}, {0: 1_000_000, 1: 10, 2: 7}, BatchLimits(records=1_000))
     assert until[0] in range(900, 1_002)
     assert until[1] > 0
     assert until[2] == 7
@@ -44,7 +44,11 @@ def test_under_load_every_partition_gets_its_share_and_none_starves() -> None:
 
 def test_topics_share_the_bytes_of_a_batch_by_what_lies_unread() -> None:
     lags, sizes = {"small": 1_000, "large": 1_000, "idle": 0}, {"small": 100, "large": 900, "idle": 100}
-    assert shares(lags, sizes, 1_000_000) == {"small": Limits(1_000), "large": Limits(1_000), "idle": Limits(0)}
+    assert shares(lags, sizes, 1_000_000) == {
+        "small": BatchLimits(1_000),
+        "large": BatchLimits(1_000),
+        "idle": BatchLimits(0),
+    }
     limits = shares(lags, sizes, 100_000)
     assert sum(limits[topic].records * sizes[topic] for topic in lags) == 100_000
     until = admit({0: at(0)}, {0: lags["large"]}, limits["large"])
