@@ -122,13 +122,7 @@ def _log(ids: int) -> list[list[Run]]:
 
 
 def _run(
-    partition: int,
-    offset: int,
-    name: bytes,
-    state: int,
-    producer_id: int,
-    changed_ms: int,
-    topics: tuple[str, ...],
+    partition: int, offset: int, name: bytes, state: int, producer_id: int, changed_ms: int, topics: tuple[str, ...]
 ) -> Run:
     record = LogRecord(
         offset, changed_ms, 1, state, producer_id, offset % 30_000, 60_000, changed_ms, changed_ms, 2, -1, len(topics)

@@ -205,11 +205,7 @@ def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> I
     """The application starts in `directory`, beside a broker that runs; `bootstrap`: of all, if there are more."""
     _create_the_log(broker)
     app = Ingest(bootstrap or broker.bootstrap, directory, name=CLUSTER, rules=RULES)
-    with (
-        running(app),
-        Connection(broker.bootstrap, threading.Event()) as connection,
-        client_of(app.url) as rest,
-    ):
+    with running(app), Connection(broker.bootstrap, threading.Event()) as connection, client_of(app.url) as rest:
         app.wait_until_read()
         yield HangLab(broker, app, connection, rest)
 

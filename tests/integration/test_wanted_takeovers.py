@@ -51,10 +51,7 @@ class Seen(NamedTuple):
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     directory = tmp_path_factory.mktemp("takeovers")
-    with (
-        Broker("4.3.1", free_port(), directory / "kafka") as broker,
-        ingesting(broker.bootstrap, directory) as app,
-    ):
+    with Broker("4.3.1", free_port(), directory / "kafka") as broker, ingesting(broker.bootstrap, directory) as app:
         spring = Spring(broker.bootstrap, directory / "spring", "tx.")
         worker = Worker(broker, app, directory)
         try:

@@ -222,10 +222,7 @@ def test_a_log_that_parted_is_read_on_from_there_and_not_again() -> None:
 
 @pytest.mark.parametrize(
     ("logs", "read"),
-    [
-        ([(0, 50), (0, 9)], {("pay", 0): (50, 50), ("pay", 1): (0, 9)}),
-        ([(60, 90)], {("pay", 0): (50, 90)}),
-    ],
+    [([(0, 50), (0, 9)], {("pay", 0): (50, 50), ("pay", 1): (0, 9)}), ([(60, 90)], {("pay", 0): (50, 90)})],
     ids=["a partition that a topic gains, from its start", "what retention took, which the reader reports"],
 )
 def test_where_reading_goes_on(logs: list[tuple[int, int]], read: dict[Place, tuple[int, int]]) -> None:

@@ -331,12 +331,7 @@ def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster:
     failure = reason(cluster.failure)
     cluster.look(FULL_EVERY_MS // TICK + 1)
     seen, requests = cluster.take()
-    assert (seen.trouble, seen.observed_at_ms, seen.observations, seen.is_full) == (
-        failure,
-        observed_at_ms,
-        (),
-        False,
-    )
+    assert (seen.trouble, seen.observed_at_ms, seen.observations, seen.is_full) == (failure, observed_at_ms, (), False)
     assert requests == (), "there is nobody to be asked"
     cluster.failure = None
     cluster.look()
