@@ -105,7 +105,7 @@ def changing(url: str) -> Iterator[Callable[[], None]]:
 
 
 def _log(ids: int) -> list[list[Run]]:
-    """By partition, what a first read finds: every id once; producer ids, ages and states are scattered."""
+    """Returns the runs of a first read by partition: every id once; producer ids, ages and states are scattered."""
     rng = random.Random(11)
     open_ids = set(rng.sample(range(ids), min(OPEN_IDS, ids)))
     at_rest = [state for state, share in AT_REST for _ in range(share)]

@@ -108,7 +108,7 @@ class Ingest:
         return self._process
 
     def kill(self) -> None:
-        """As `kill -9` of the driver and, with it, of the JVM and the workers that hang on it."""
+        """Kills the driver, and with it the JVM and the workers that hang on it, by SIGKILL."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LIMIT_S)
 
@@ -177,7 +177,7 @@ class Ingest:
         return {row.partition: row.next_offset for row in self.rows(log_partitions)}
 
     def wait_until_counting(self) -> None:
-        """Until the very first start is through: what is written from now on counts."""
+        """Waits until the very first start is through: records that are written from now on count."""
 
         def counting() -> bool:
             self.is_running()
@@ -204,7 +204,7 @@ class Ingest:
             wait_until_equal(behind, {}, f"what the store is behind the log's end ({self.log})")
 
     def wait_for_counts(self, expected: dict[str, tuple[int, int]]) -> None:
-        """Until the store has exactly these (commits, aborts) by id; a commit returns before it is complete."""
+        """Waits for exactly these (commits, aborts) by id; a commit returns before it is complete."""
 
         def counts() -> dict[str, tuple[int, int]]:
             self.is_running()
@@ -214,7 +214,7 @@ class Ingest:
             wait_until_equal(counts, expected, f"the counts ({self.log})")
 
     def wait_for_more_commits(self, names: list[str]) -> None:
-        """Until the store has counted further commits of every one of these ids."""
+        """Waits until the store has counted further commits of every one of these ids."""
         before = self.counts()
 
         def still() -> dict[str, tuple[int, int] | None]:

@@ -76,7 +76,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
-    """One instance, and a second one that comes and goes."""
+    """Runs one instance, and a second one that comes and goes."""
     command = spring.command(SOURCE, TARGET, "g")
     with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
         first.wait_for(READY)

@@ -21,7 +21,7 @@ from tests.helpers.reasons import denied
 
 
 class Cluster:
-    """As a cluster answers: `logs` are (start, end) of the partitions of each topic."""
+    """The answers of a cluster: `logs` are (start, end) of the partitions of each topic."""
 
     def __init__(self, **logs: list[tuple[int, int]]) -> None:
         self.logs = logs
@@ -121,7 +121,7 @@ def test_it_goes_on_at_the_stored_position() -> None:
 
 
 def test_a_topic_does_not_begin_before_all_of_it_answers() -> None:
-    """Else a partition that answers later would pass for one that is new, and its history be read."""
+    """A partition that answers later would pass for a new one otherwise, and its history would be read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 60)], orders=[(0, 5)]))
     cluster.silent.add(("pay", 1))
     plan = planned.plan()
