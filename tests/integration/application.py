@@ -159,11 +159,6 @@ class Ingest:
         """Returns the status of the source of the transaction log: one row, none before its first batch."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
-    def as_of_ms(self) -> dict[str, int]:
-        """Returns the time up to which each source was read; 0 if it never was."""
-        seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
-        return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
-
     def log_trouble(self) -> Reason | None:
         """Returns why the transaction log is not read; None if it is."""
         return next((decode(row.error) for row in self.log_status() if row.error), None)
