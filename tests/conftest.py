@@ -52,7 +52,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that take longest come first, so that workers end together: files with Spark, then with brokers."""
+    """Puts the longest first, so that workers end together: files with Spark, then with brokers."""
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("spark", "broker")])
 
 

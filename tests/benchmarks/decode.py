@@ -145,7 +145,7 @@ def cut(log: bytes, size: int) -> list[bytes]:
 
 
 def _report(name: str, calls: list[list[Chunk]], runs: int) -> None:
-    """One line: the median run, and the spread of all."""
+    """Prints one line: the median run, and the spread of all."""
     rows = sum(len(decode(chunks)) for chunks in calls)
     seconds = []
     for _ in range(runs):

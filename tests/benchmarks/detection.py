@@ -85,7 +85,7 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
 
 
 def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
-    """Of the findings as they were first seen confirmed. No late write is committed: an ABORT loses nothing."""
+    """Yields the decisions of findings at their confirmation. No late write is committed: an ABORT loses nothing."""
     decisions = Counter(finding["decision"] for finding in watch.findings.values())
     right, wrong = decisions["none"] + decisions["abort"], decisions["commit"]
     yield Figure("decision known with the confirmation", 100 * right / cases, "%", DECIDED, at_least=True)

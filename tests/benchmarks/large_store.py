@@ -106,7 +106,7 @@ def changing(url: str) -> Iterator[Callable[[], None]]:
 
 
 def _log(ids: int) -> list[list[Run]]:
-    """By partition, what a first read finds: every id once; producer ids, ages and states are scattered."""
+    """Returns the runs of a first read by partition: every id once; producer ids, ages and states are scattered."""
     rng = random.Random(11)
     open_ids = set(rng.sample(range(ids), min(OPEN_IDS, ids)))
     at_rest = [state for state, share in AT_REST for _ in range(share)]
@@ -123,13 +123,7 @@ def _log(ids: int) -> list[list[Run]]:
 
 
 def _run(
-    partition: int,
-    offset: int,
-    name: bytes,
-    state: int,
-    producer_id: int,
-    changed_ms: int,
-    topics: tuple[str, ...],
+    partition: int, offset: int, name: bytes, state: int, producer_id: int, changed_ms: int, topics: tuple[str, ...]
 ) -> Run:
     record = LogRecord(
         offset, changed_ms, 1, state, producer_id, offset % 30_000, 60_000, changed_ms, changed_ms, 2, -1, len(topics)

@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 
 def transaction(transactional_id: str, producer_id: int, epoch: int, *, aborts: bool = False) -> Iterator[Record]:
-    """Its three records; each is asked for when it is to be written."""
+    """Yields its three records; each is taken when it is to be written."""
     prepare, complete = (PREPARE_ABORT, COMPLETE_ABORT) if aborts else (PREPARE_COMMIT, COMPLETE_COMMIT)
     start_ms = now()
     yield Record(transactional_id, ONGOING, producer_id, epoch, start_ms)
@@ -98,7 +98,7 @@ class LogWriter:
         self._socket.sendall(struct.pack(">i", len(body)) + body)
 
     def wait(self) -> None:
-        """Until the next request that was sent is acknowledged. Raises RuntimeError if it is refused."""
+        """Waits until the next request that was sent is acknowledged. Raises RuntimeError if it is refused."""
         (size,) = struct.unpack(">i", self._answers.read(4))
         answer = self._answers.read(size)
         at = 4 + 4 + 2 + len(TOPIC)

@@ -70,7 +70,7 @@ class BenchmarkBroker(Broker):
 
 
 def _children_cpu_s() -> float:
-    """Of those that ended."""
+    """Returns the CPU of the child processes that ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
 

@@ -91,7 +91,7 @@ class CpuMeter:
         self._before, self._began = tree.cpu_s(), time.monotonic()
 
     def cores(self) -> dict[str, float]:
-        """By kind of process."""
+        """Returns the cores by kind of process."""
         seconds, now = time.monotonic() - self._began, self._tree.cpu_s()
         _check_whole(now)
         return {kind: (spent - self._before.get(kind, 0.0)) / seconds for kind, spent in now.items()}

@@ -72,7 +72,7 @@ def _slowest(kind: str, pages: dict[str, Times]) -> Figure:
 
 
 def queries(store: LargeStore) -> Iterator[Query]:
-    """Everything that people and their tools ask for, as a page shows it: 50 items."""
+    """Yields everything that people and their tools ask for, as a page shows it: 50 items."""
     ids, producer_ids = store.ids, store.producer_ids
 
     def one(path: str) -> Callable[[random.Random], str]:

@@ -53,7 +53,7 @@ def of_cluster(path: str, **query: Any) -> str:
 
 
 def items_of(body: bytes) -> int:
-    """Of a list, how many; of one thing, one."""
+    """Returns the number of items of a list; 1 for one thing."""
     answer = json.loads(body)
     return len(answer["items"]) if "items" in answer else 1
 

@@ -48,7 +48,7 @@ class Line(NamedTuple):
 
     @property
     def slope_error(self) -> float:
-        """One standard error."""
+        """Returns one standard error."""
         return math.sqrt(max(self.errors[1][1], 0.0))
 
     def at(self, x: float) -> tuple[float, float]:

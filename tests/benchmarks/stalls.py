@@ -106,7 +106,7 @@ def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]
 
 
 def _lagging(rest: Rest) -> Iterator[Any]:
-    """As one page after the other shows them."""
+    """Yields the lagging partitions, one page after the other."""
     cursor: dict[str, str] = {}
     while True:
         page = rest.get("/partitions", lagging="true", topic=STOPPED, limit=PAGE, **cursor)

@@ -41,7 +41,7 @@ class Client:
         threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
 
     def wait_for(self, line: str) -> None:
-        """Until it says that next."""
+        """Waits until its next line is this one."""
         try:
             said = self._said.get(timeout=LIMIT_S)
         except queue.Empty:
@@ -49,13 +49,13 @@ class Client:
         assert said == line, f"{said!r} instead of {line!r}; {self._log} ends:\n{self._log.read_text()[-3000:]}"
 
     def do(self, *commands: str) -> None:
-        """One after another."""
+        """Sends the commands one after another, and waits for the answer to each."""
         for command in commands:
             self._send(command)
             self.wait_for(DONE)
 
     def do_last(self, command: str) -> None:
-        """One that ends the process."""
+        """Sends a command that ends the process."""
         self._send(command)
         assert self._process is not None
         self._process.wait(LIMIT_S)
@@ -67,7 +67,7 @@ class Client:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """As `kill -9`."""
+        """Kills it by SIGKILL."""
         self._end(subprocess.Popen.kill)
 
     def stop(self) -> None:

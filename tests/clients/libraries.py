@@ -56,7 +56,6 @@ SPRING_JARS: Final = Jars(
 )
 KAFKAJS: Final = HERE / "kafkajs"
 _LOGGING: Final = f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}"
-_SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class NotHere(Exception):
@@ -95,8 +94,7 @@ class Streams:
         logging = f"-Dlog4j.configuration=file:{self.broker.directory}/log4j.properties"
         scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its library there
         return [
-            *(find_java(os.environ).command, "-Xmx384m", *_SMALL),
-            *(scratch, logging, "-cp", f"{self._classes}:{_streams_jars()}", "Orders"),
+            *_java("384m", scratch, logging, "-cp", f"{self._classes}:{_streams_jars()}", "Orders"),
             *(self.broker.bootstrap, topic, str(self.directory / "state"), str(pause_ms), *self.instances),
         ]
 
@@ -123,8 +121,7 @@ class Flink:
     def command(self, topic: str, timeout_ms: int) -> list[str]:
         opened = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util"))  # to Kryo
         return [
-            *(find_java(os.environ).command, "-Xmx384m", *_SMALL, *opened),
-            *(f"-Djava.io.tmpdir={self.directory / 'tmp'}", _LOGGING),
+            *_java("384m", *opened, f"-Djava.io.tmpdir={self.directory / 'tmp'}", _LOGGING),
             *("-cp", f"{self.directory / 'classes'}:{fetch_pinned(FLINK_JARS)}/*", "Readings"),
             *(self.bootstrap, topic, str(self.directory / "state"), str(timeout_ms)),
         ]
@@ -143,8 +140,7 @@ class Spring:
 
     def command(self, source: str, target: str, group: str) -> list[str]:
         return [
-            *(find_java(os.environ).command, "-Xmx192m", *_SMALL, _LOGGING),
-            *("-cp", f"{self.directory}:{fetch_pinned(SPRING_JARS)}/*", "Relay"),
+            *_java("192m", _LOGGING, "-cp", f"{self.directory}:{fetch_pinned(SPRING_JARS)}/*", "Relay"),
             *(self.bootstrap, source, target, group, self.prefix),
         ]
 
@@ -171,8 +167,7 @@ class Connect:
         properties = self.directory / "worker.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         return [
-            *(find_java(os.environ).command, "-Xmx384m", *_SMALL),
-            *(_LOGGING, "-cp", f"{self._classes}:{fetch_pinned(CONNECT_JARS)}/*"),
+            *_java("384m", _LOGGING, "-cp", f"{self._classes}:{fetch_pinned(CONNECT_JARS)}/*"),
             *("org.apache.kafka.connect.cli.ConnectDistributed", str(properties)),
         ]
 
@@ -192,6 +187,10 @@ class Connect:
             **topics,
             **replication,
         }
+
+
+def _java(memory: str, *options: str) -> list[str]:
+    return [find_java(os.environ).command, f"-Xmx{memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *options]
 
 
 def _compile(source: Path, classes: Path, jars: str) -> None:

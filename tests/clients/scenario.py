@@ -78,7 +78,7 @@ class Scenario:
     killed_ms: int = 0
 
     def run(self) -> None:
-        """Until all of it has happened, and has been reported."""
+        """Runs until all of it has happened, and has been reported."""
         for topic, partitions in _TOPICS.items():
             create_topic(self.broker.bootstrap, topic, partitions)
         rolled_out = threading.Event()

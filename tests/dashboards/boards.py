@@ -18,7 +18,7 @@ def load(file: str) -> Json:
 
 
 def panels(board: Json) -> list[Json]:
-    """Those that show something; no row is folded."""
+    """Returns the panels that show something; no row is folded."""
     assert all(not panel.get("panels") for panel in board["panels"])
     return [panel for panel in board["panels"] if panel["type"] != "row"]
 

@@ -27,7 +27,7 @@ _VALUE = re.compile(r"\$\{(?:__data\.fields\.|__field\.labels\.)?(\w+):percenten
 
 
 def filled(url: str, values: dict[str, str]) -> str:
-    """As Grafana makes it: each value percent-encoded."""
+    """Returns the URL as Grafana makes it, with each value percent-encoded."""
     return _VALUE.sub(lambda match: quote(values[match[1]], safe=""), url)
 
 
@@ -61,7 +61,7 @@ def test_a_link_has_what_it_needs_from_its_series_or_row(board: Json) -> None:
 
 
 def test_every_panel_about_a_cluster_leads_to_it(board: Json) -> None:
-    """But heatmaps, which add the clusters up, and panels about the shares and times of all transactions."""
+    """Heatmaps, which add the clusters up, and panels about shares and times of all transactions are left out."""
     without = {panel["title"] for panel in panels(board) if not links({"links": [], "panels": [panel]})}
     assert len(without) <= (7 if board["uid"] == "txnscope-pipeline" else 4), without
 

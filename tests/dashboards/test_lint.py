@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboards.panels import MAY_BE_EMPTY
 from tests.dashboards.boards import Json, panels
-from tests.dashboards.check_queries import labels_of
+from tests.dashboards.check_queries import labels_of, targets
 
 UNITS = {"none", "short", "s", "ops", "reqps", "percentunit", "bytes", "Bps", "string"}
 WINDOWS_OF_ALERTS = {"Aborted, last hour", "Fenced in 2m", "New producer ids", "Undecodable in 15m"}
@@ -103,37 +103,33 @@ def test_columns_of_tables_have_units_and_are_sorted_by_one_there_is(board: Json
 
 
 def test_ranges_are_grafanas_but_where_an_alerts_window_is_shown(board: Json) -> None:
-    for panel in panels(board):
-        for target in panel["targets"]:
-            ranges = set(re.findall(r"\[([^]]+)]", target["expr"]))
-            if panel["type"] == "stat" and panel["title"] in WINDOWS_OF_ALERTS:
-                assert len(ranges) == 1
-                assert "$" not in ranges.pop()
-            else:
-                assert ranges <= {"$__rate_interval"}, panel["title"]
+    for panel, target in targets(board):
+        ranges = set(re.findall(r"\[([^]]+)]", target["expr"]))
+        if panel["type"] == "stat" and panel["title"] in WINDOWS_OF_ALERTS:
+            assert len(ranges) == 1
+            assert "$" not in ranges.pop()
+        else:
+            assert ranges <= {"$__rate_interval"}, panel["title"]
 
 
 def test_counters_are_never_shown_raw(board: Json) -> None:
-    for panel in panels(board):
-        for target in panel["targets"]:
-            counters = re.findall(r"\w+(?:_total|_bucket)\b", target["expr"])
-            grown = re.findall(r"(?:rate|increase)\(\w+(?:_total|_bucket)\b", target["expr"])
-            assert len(counters) == len(grown), target["expr"]
+    for _, target in targets(board):
+        counters = re.findall(r"\w+(?:_total|_bucket)\b", target["expr"])
+        grown = re.findall(r"(?:rate|increase)\(\w+(?:_total|_bucket)\b", target["expr"])
+        assert len(counters) == len(grown), target["expr"]
 
 
 def test_metrics_of_clusters_are_selected_by_cluster(board: Json) -> None:
-    for panel in panels(board):
-        for target in panel["targets"]:
-            selectors = re.findall(r"kafka_txn_(?!exporter_)\w+(\{[^}]*\})?", target["expr"])
-            assert all('cluster=~"$cluster"' in found for found in selectors), target["expr"]
+    for _, target in targets(board):
+        selectors = re.findall(r"kafka_txn_(?!exporter_)\w+(\{[^}]*\})?", target["expr"])
+        assert all('cluster=~"$cluster"' in found for found in selectors), target["expr"]
 
 
 def test_a_legend_shows_only_labels_its_query_keeps(board: Json) -> None:
-    for panel in panels(board):
-        for target in panel["targets"]:
-            kept = {name.strip() for by in re.findall(r"by \(([^)]*)\)", target["expr"]) for name in by.split(",")}
-            kept |= {"job", "instance"} if "by (" not in target["expr"] else set()
-            assert set(labels_of(target.get("legendFormat", ""))) <= kept, target
+    for _, target in targets(board):
+        kept = {name.strip() for by in re.findall(r"by \(([^)]*)\)", target["expr"]) for name in by.split(",")}
+        kept |= {"job", "instance"} if "by (" not in target["expr"] else set()
+        assert set(labels_of(target.get("legendFormat", ""))) <= kept, target
 
 
 def test_ids_are_unique_and_nothing_overlaps(board: Json) -> None:

@@ -25,7 +25,7 @@ def test_what_the_service_judges_by_itself_it_judges_by_the_same_numbers() -> No
 
 
 def steps_of(panel: Json) -> set[float]:
-    """Of the panel, or of a column of the table."""
+    """Returns the thresholds of the panel, or of the columns of a table."""
     config = panel["fieldConfig"]
     found = [config["defaults"]["thresholds"]["steps"]]
     for override in config["overrides"]:

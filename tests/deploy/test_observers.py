@@ -20,7 +20,7 @@ PROVISIONING = COMPOSE / "grafana" / "provisioning"
 
 
 def rule_files() -> list[Path]:
-    """Those that Prometheus finds under its patterns."""
+    """Returns the files that Prometheus finds under its patterns."""
     found: list[Path] = []
     for pattern in read_yaml(PROMETHEUS)["rule_files"]:
         path = PurePosixPath(pattern)
@@ -120,7 +120,7 @@ def test_grafana_asks_this_prometheus_as_often_as_it_scrapes() -> None:
 
 
 def test_dashboards_use_a_data_source_that_is_provisioned() -> None:
-    """By its uid, or by a variable that offers all of its kind, the default one first."""
+    """Panels name it by its uid, or by a variable that offers all of its kind, the default one first."""
     (source,) = read_yaml(PROVISIONING / "datasources" / "prometheus.yml")["datasources"]
     for path in dashboards():
         dashboard = json.loads(path.read_text("utf-8"))

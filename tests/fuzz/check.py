@@ -178,7 +178,7 @@ def _is_elsewhere(one: Input) -> bool:
 
 
 def _read(inputs: Sequence[Input]) -> LogBatch:
-    """All ranges read to their ends from a broker that knows where batches really begin, and reported to the driver."""
+    """Reads all ranges to their ends, from a broker that knows where batches begin. Returns the batch of the driver."""
     ranges = [
         RangeRead(p, "topic", 0, one.lo, one.hi, 1, 0, one.lo, one.hi, 0, 0, 0, None) for p, one in enumerate(inputs)
     ]

@@ -221,7 +221,7 @@ def _rearranged(rng: Random, one: Batch, record: Record) -> None:
 
 
 def _mutate_pieces(rng: Random, pieces: list[Piece], others: list[list[Piece] | None]) -> None:
-    """Of a key or a value."""
+    """Mutates pieces of a key or a value."""
     if not pieces:
         return
     kind = rng.random()

@@ -164,7 +164,7 @@ def _key(data: bytes) -> list[Piece]:
 
 
 def _value(data: bytes) -> list[Piece]:
-    """Of versions 0 and 1; what is another's, or nobody's, is one piece."""
+    """Returns the pieces of a value of version 0 or 1; a value of another version is one piece."""
     reader = _Reader(data)
     version = int.from_bytes(data[:2], "big")
     pieces = [reader.fixed("version", 2)]

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import psutil
 
+from service.domain.source_state import SourceName
+from service.store.schema import source_status
 from tests.helpers.brokers import free_port
 from tests.helpers.processes import command_of, with_environment
 from tests.helpers.servers import get_json
@@ -73,6 +75,11 @@ class Watch(Ingest):
                 if words in f"{command_of(process)} " and shown_as in (None, process.name()):
                     found.append(process)
         return found
+
+    def as_of_ms(self) -> dict[str, int]:
+        """Returns the time up to which each source was read; 0 if it never was."""
+        seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
+        return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
 
     def is_serving(self) -> bool:
         try:

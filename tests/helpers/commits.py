@@ -9,11 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tests.helpers.waiting import wait_for
 from tests.integration.producers import NULL_LOGGER
 
-_LOADING = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
+_LOADING = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR)
 
 
 def commit_offsets(group: Consumer, offsets: Mapping[tuple[str, int], int]) -> None:

@@ -108,7 +108,7 @@ class Ingest:
         return self._process
 
     def kill(self) -> None:
-        """As `kill -9` of the driver and, with it, of the JVM and the workers that hang on it."""
+        """Kills the driver, and with it the JVM and the workers that hang on it, by SIGKILL."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LIMIT_S)
 
@@ -159,11 +159,6 @@ class Ingest:
         """Returns the status of the source of the transaction log: one row, none before its first batch."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
-    def as_of_ms(self) -> dict[str, int]:
-        """Returns the time up to which each source was read; 0 if it never was."""
-        seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
-        return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
-
     def log_trouble(self) -> Reason | None:
         """Returns why the transaction log is not read; None if it is."""
         return next((decode(row.error) for row in self.log_status() if row.error), None)
@@ -177,7 +172,7 @@ class Ingest:
         return {row.partition: row.next_offset for row in self.rows(log_partitions)}
 
     def wait_until_counting(self) -> None:
-        """Until the very first start is through: what is written from now on counts."""
+        """Waits until the very first start is through: records that are written from now on count."""
 
         def counting() -> bool:
             self.is_running()
@@ -204,7 +199,7 @@ class Ingest:
             wait_until_equal(behind, {}, f"what the store is behind the log's end ({self.log})")
 
     def wait_for_counts(self, expected: dict[str, tuple[int, int]]) -> None:
-        """Until the store has exactly these (commits, aborts) by id; a commit returns before it is complete."""
+        """Waits for exactly these (commits, aborts) by id; a commit returns before it is complete."""
 
         def counts() -> dict[str, tuple[int, int]]:
             self.is_running()
@@ -214,7 +209,7 @@ class Ingest:
             wait_until_equal(counts, expected, f"the counts ({self.log})")
 
     def wait_for_more_commits(self, names: list[str]) -> None:
-        """Until the store has counted further commits of every one of these ids."""
+        """Waits until the store has counted further commits of every one of these ids."""
         before = self.counts()
 
         def still() -> dict[str, tuple[int, int] | None]:

@@ -47,7 +47,7 @@ _COUNTED = {
 
 
 class IdHistory(NamedTuple):
-    """Of one id: counted commits, `State cause confidence` of its rows in the order of the log, aborts by cause."""
+    """The history of an id: counted commits, `State cause confidence` of its rows in log order, aborts by cause."""
 
     commits: int
     rows: list[str]
@@ -148,7 +148,7 @@ _WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
 
 
 def aborts_of(row: Any) -> dict[str, int]:
-    """Those that the row of an id counts, by cause; without those it has none of."""
+    """Returns the aborts that the row of an id counts, by cause; causes without any are left out."""
     counted = {word: int(getattr(row, column)) for column, word in _COUNTED.items()}
     return {word: count for word, count in counted.items() if count}
 
@@ -162,7 +162,7 @@ def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
 
 @contextmanager
 def labs(brokers: Callable[[str], Broker], directory: Path) -> Iterator[Callable[[str], Lab]]:
-    """One lab a version, started when it is asked for."""
+    """Yields a function that starts the lab of a version once."""
     with ExitStack() as running:
 
         @cache

@@ -53,7 +53,7 @@ class Watched:
         self.watch = GroupProber(self.reader, groups, self.cluster.id, asks_as)
 
     def look(self) -> None:
-        """All partitions, as the sampler would report them."""
+        """Stores an observation of all partitions, as the sampler would."""
         now_ms = wall_clock_ms() + self._ahead_ms
         layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
         looks = []
@@ -91,7 +91,7 @@ class Watched:
         )
 
     def stand(self) -> None:
-        """Until what stands now has stood for long enough."""
+        """Waits until partitions that are stalled now have been so for long enough."""
         self.look()
         time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
         self.look()
@@ -161,7 +161,7 @@ def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettin
 
 @contextmanager
 def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterator[Consumer]:
-    """Of a group that has the topic."""
+    """Yields a member of a group that has the topic."""
     one = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
         | {name.replace("_", "."): value for name, value in properties.items()}

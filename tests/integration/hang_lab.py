@@ -130,7 +130,7 @@ class HangLab(NamedTuple):
         wait_until_equal(old, [], f"hanging transactions with proofs from before the start; {self.app.log}")
 
     def wait_until_resolved(self, hang: Hang, resolution: str) -> Any:
-        """Its finding, ended so, all by itself."""
+        """Waits for the end of its finding, and returns it. It ends without a request to txnscope."""
         where = self._where(hang)
         row = self.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.RESOLVED, **where)
         assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
@@ -205,11 +205,7 @@ def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> I
     """The application starts in `directory`, beside a broker that runs; `bootstrap`: of all, if there are more."""
     _create_the_log(broker)
     app = Ingest(bootstrap or broker.bootstrap, directory, name=CLUSTER, rules=RULES)
-    with (
-        running(app),
-        Connection(broker.bootstrap, threading.Event()) as connection,
-        client_of(app.url) as rest,
-    ):
+    with running(app), Connection(broker.bootstrap, threading.Event()) as connection, client_of(app.url) as rest:
         app.wait_until_read()
         yield HangLab(broker, app, connection, rest)
 
@@ -233,7 +229,7 @@ def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[Ha
 
 @contextmanager
 def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Iterator[Callable[[str], HangLab]]:
-    """One broker and one application a version, started when they are asked for."""
+    """Yields a function that starts the broker and the application of a version once."""
     with ExitStack() as everything:
 
         @cache

@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
 from tests.helpers.waiting import ANSWER_S, LIMIT_S
 
@@ -114,7 +107,7 @@ def begin(
 
 
 def transact(producer: Producer, topic: str, commit: bool = True) -> None:
-    """One transaction with one record; repeats what may be repeated, as applications do."""
+    """Makes a transaction with one record, and repeats requests as applications do."""
     producer.begin_transaction()
     producer.produce(topic, b"payload")
     producer.flush(ANSWER_S)
@@ -137,7 +130,7 @@ def _ended(end: Callable[[float], None]) -> bool:
 
 @contextmanager
 def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.1) -> Iterator[None]:
-    """One thread an id: two commits, one abort, over and over, until the block ends; every transaction is finished."""
+    """Runs a thread an id until the block ends: two commits, one abort, over and over. Finishes every transaction."""
     stop = threading.Event()
     failures: list[BaseException] = []
 

@@ -125,7 +125,7 @@ def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
 
 
 def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
-    """All that an application which reads committed records gets of the topic, to its end."""
+    """Returns all committed records of the topic, to its end."""
     reader = consumer(bootstrap, f"all-of-{topic}")
     try:
         all_of_it = [TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)]

@@ -70,7 +70,7 @@ class SetUp(NamedTuple):
 
 @pytest.fixture
 def set_up(tmp_path: Path) -> Iterator[SetUp]:
-    """All of it runs, an ordinary transaction was read, and Prometheus has seen that."""
+    """Yields all of it, once an ordinary transaction was read and Prometheus has seen that."""
     try:
         programs = find_programs()
     except NotInstalled as e:

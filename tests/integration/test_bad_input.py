@@ -19,13 +19,12 @@ from confluent_kafka.admin import (
 
 from deploy.demo.broker import Broker
 from service.domain.reasons.unread import NoPermission
-from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import TOPIC
-from service.store.schema import rejects
+from service.store.schema import partition_watch, rejects
 from tests.conftest import MakeBroker
 from tests.helpers.builders.transaction_log import key
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until, wait_until_equal
-from tests.integration.application import ingesting, log_starts
+from tests.integration.application import Ingest, ingesting, log_starts
 from tests.integration.producers import (
     admin_of,
     configure_topic,
@@ -39,6 +38,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 US = (ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
 ONE_PARTITION = {"transaction.state.log.num.partitions": 1}
+
+
+def observed_at_ms(app: Ingest) -> int:
+    (row,) = app.rows(partition_watch)
+    return int(row.observed_at_ms)
 
 
 def plant(broker: Broker, record_key: bytes | None, value: bytes | None) -> None:
@@ -137,11 +141,9 @@ def test_a_missing_permission_is_named_with_what_to_grant(
         transact(producer, "secret")
         reported = NoPermission(TOPIC, tuple(grant.split(" and ")))
         wait_until_equal(app.log_trouble, reported, f"what is reported ({app.log})")
-        then = app.as_of_ms()
-        seen = wait_until(
-            app.as_of_ms, lambda now: now[SourceName.PARTITIONS] > then[SourceName.PARTITIONS], "newer partitions"
-        )
-        assert seen[SourceName.TRANSACTION_LOG] == then[SourceName.TRANSACTION_LOG], "the log is not read meanwhile"
+        (as_of,), then = [r.as_of_ms for r in app.log_status()], observed_at_ms(app)
+        wait_until(lambda: observed_at_ms(app), lambda now: now > then + 2_000, "later samples of the partitions")
+        assert [r.as_of_ms for r in app.log_status()] == [as_of]
         ours = AclBindingFilter(*US, AclOperation.ANY, AclPermissionType.ANY)
         for revoked in admin.delete_acls([ours]).values():
             revoked.result(ANSWER_S)

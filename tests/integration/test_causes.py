@@ -139,9 +139,7 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):
         ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
-    here.expect(
-        {"late-abort": id_history(1, INIT, CLIENT, CLIENT), "late-commit": id_history(3, INIT)},
-    )
+    here.expect({"late-abort": id_history(1, INIT, CLIENT, CLIENT), "late-commit": id_history(3, INIT)})
 
 
 @on("4.3.1")
@@ -154,10 +152,7 @@ def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> N
         here.raw(name, timeout_ms)
         here.raw(name)
     here.expect(
-        {
-            "connect-0": id_history(0, INIT, TV2_FENCED, INIT, INIT),
-            "connect-1": id_history(0, INIT, FENCED, INIT, INIT),
-        }
+        {"connect-0": id_history(0, INIT, TV2_FENCED, INIT, INIT), "connect-1": id_history(0, INIT, FENCED, INIT, INIT)}
     )
 
 

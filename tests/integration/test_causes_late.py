@@ -203,7 +203,7 @@ def test_i_ids_expire_and_are_born_again(here: Lab) -> None:
     transact(open_producer(here.bootstrap, "i-done"), "i-expiry")
     open_producer(here.bootstrap, "i-idle")
     here.expect(
-        {"i-done": id_history(1, INIT, EXPIRED), "i-idle": id_history(0, INIT, EXPIRED), "i-busy": id_history(0, INIT)},
+        {"i-done": id_history(1, INIT, EXPIRED), "i-idle": id_history(0, INIT, EXPIRED), "i-busy": id_history(0, INIT)}
     )
     # the coordinator forgets an id when its tombstone is written
     wait_until_equal(lambda: "i-done" in transactional_ids(here.bootstrap), False, "an id that Kafka lists")

@@ -152,7 +152,7 @@ def ask(client: TestClient, story: Story, offset: int, to: int | None = None) ->
 
 
 def lines(story: Story, body: Any) -> list[str]:
-    """As SPANS; producers by their names here, whatever the store calls them."""
+    """Returns the spans in the form of SPANS, with producers by their names here, whatever the store calls them."""
     names = {described.producer_id: name for name, described in story.ids.items()}
     reported = []
     for one in body["spans"]:

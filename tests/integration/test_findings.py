@@ -92,12 +92,6 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
 
             wait_for(lambda: app.findings(Kind.EXPIRED), f"an id that expired; {app.log}")
             rows = app.rows(findings)
-            expected = {
-                Kind.CORRELATED_TIMEOUTS,
-                Kind.FENCING_CONFLICT,
-                Kind.CHURN,
-                Kind.LONG_RUNNING,
-                Kind.EXPIRED,
-            }
+            expected = {Kind.CORRELATED_TIMEOUTS, Kind.FENCING_CONFLICT, Kind.CHURN, Kind.LONG_RUNNING, Kind.EXPIRED}
             assert {row.kind for row in rows} - {Kind.EXPIRING} == expected
             assert not [row for row in rows if row.transactional_id == b"healthy"]

@@ -162,7 +162,7 @@ def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) ->
 
 
 def test_a_recovery_commits_what_the_checkpoint_holds(seen: Seen) -> None:
-    """By the old protocol, with the id of a process that is gone: its commit is one of the log's."""
+    """The recovery commits by the old protocol, under the id of a process that is gone."""
     recovered = [name for name in seen.makers if seen.rows[name].commits]
     assert recovered != []
 

@@ -123,10 +123,7 @@ def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_pa
     create_topic(broker_431.bootstrap, topic, 2)
     producer = hold_open(broker_431.bootstrap, topic, topic, 3)
     newest = {"group_protocol": protocol, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
-    with (
-        watched(broker_431, tmp_path, topic) as one,
-        member(broker_431.bootstrap, group, topic, **newest) as waiting,
-    ):
+    with watched(broker_431, tmp_path, topic) as one, member(broker_431.bootstrap, group, topic, **newest) as waiting:
         one.stand()
 
         def seen() -> dict[tuple[str, str, int], AffectedGroup]:

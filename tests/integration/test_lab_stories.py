@@ -36,7 +36,7 @@ def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
 
 @on("3.9.2")
 def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
-    """Also where the producer's clock is wrong: Kafka's own find-hanging goes by that first."""
+    """The producer's clock may be wrong: Kafka's own find-hanging goes by that first."""
     here.create_topic("b-long", 2)
     before = old_producer(here.connection, "b-before")
     for partition in (0, 1):
@@ -89,7 +89,7 @@ def test_d2_its_id_expires_under_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None:
-    """Its COMMIT will commit them too: they are not hanging any more, and somebody has to know."""
+    """The COMMIT of that transaction will commit them too: they do not hang any more, and a finding says so."""
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)

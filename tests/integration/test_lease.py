@@ -153,7 +153,7 @@ def freeze_between_writes(app: Ingest, file: Path) -> None:
 
 
 def planner_of(app: Ingest) -> psutil.Process:
-    """One of the processes that plan what is read."""
+    """Returns one of the processes that plan what is read."""
     assert app.host is not None
     own = with_environment("TXNSCOPE_TEST_HOST", app.host.name)
     return wait_for(lambda: [one for one in own if one.name() == PLANNER], "a planner")[-1]

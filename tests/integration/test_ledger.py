@@ -34,7 +34,7 @@ def tailing(broker: Broker, directory: Path) -> Ingest:
 
 
 def write(producer: Producer, transactions: int) -> None:
-    """Of three transactions the last is aborted; each has compressed batches on both partitions."""
+    """Aborts each third transaction, and commits the others; each has compressed batches on both partitions."""
     for n in range(transactions):
         producer.begin_transaction()
         for partition, records in ((0, 5), (1, 1 + n % 3)):

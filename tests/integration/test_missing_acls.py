@@ -58,7 +58,7 @@ def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangL
 
 
 def partition(lab: HangLab, topic: str) -> Any:
-    """None while it was not seen yet."""
+    """Returns the partition; None while it was not seen yet."""
     answer = lab.rest.get(f"/api/v1/clusters/{CLUSTER}/partitions/{topic}/0")
     return answer.json() if answer.status_code == 200 else None
 

@@ -122,10 +122,7 @@ def test_a_restart_after_a_kill_reads_as_a_restart_first(seen: Seen, name: str) 
 def test_commits_and_aborts_are_those_of_the_log(seen: Seen) -> None:
     counted = {name: (ends.commits, sum(ends.aborts.values())) for name, ends in seen.counted.items()}
     of_log = {
-        name: (
-            sum(one.state == states.COMPLETE_COMMIT for one in records),
-            sum(one.is_abort for one in records),
-        )
+        name: (sum(one.state == states.COMPLETE_COMMIT for one in records), sum(one.is_abort for one in records))
         for name, records in seen.history.items()
     }
     differ = {name: (counted.get(name), of_log[name]) for name in of_log if counted.get(name) != of_log[name]}

@@ -46,7 +46,7 @@ def here(at: Callable[[str], ResolveClients], version: str) -> ResolveClients:
 
 
 def fenced(lab: HangLab, hang: Hang) -> None:
-    """Its application was started again."""
+    """Starts its application again, which raises the epoch."""
     assert hang.transactional_id is not None
     assert old_producer(lab.connection, hang.transactional_id).producer_epoch > hang.producer_epoch
 
@@ -136,7 +136,7 @@ def test_the_command_line_ends_what_nobody_ever_had(here: ResolveClients) -> Non
 
 @on("3.9.2")
 def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> None:
-    """Whatever a finding says of it."""
+    """A finding that claims it hangs makes no difference."""
     lab = here.lab
     lab.create_topic("r-owned", 2)
     live = old_producer(lab.connection, "r-live", OPEN_MS)

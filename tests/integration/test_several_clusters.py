@@ -87,7 +87,7 @@ class WatchOfSeveral(Ingest):
         return self
 
     def wait_until_counting(self) -> None:
-        """Until the first start is through for every cluster."""
+        """Waits until the first start is through for every cluster."""
         for name in self._brokers:
             self.name = name
             super().wait_until_counting()
@@ -106,7 +106,7 @@ class WatchOfSeveral(Ingest):
             wait_until_equal(counted, commits, f"the commits of {cluster}")
 
     def wait_for_order(self, *clusters: str) -> None:
-        """Until `/` lists the clusters so."""
+        """Waits until `/` lists the clusters in this order."""
 
         def listed() -> list[str]:
             self.is_running()

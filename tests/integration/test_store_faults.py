@@ -43,7 +43,7 @@ class Supervised(Ingest):
         return self.log.read_text().index(text, after) + len(text)
 
     def wait_for_id(self, commits: int, aborts: int) -> None:
-        """Until the store has counted so many of this test's id: the broker has others'."""
+        """Waits for these counts of this test's id: the broker has those of other tests, too."""
         not_yet = (StoreError, OperationalError)  # no file yet, or no tables
         wait_until_equal(lambda: self.counts().get(ID), (commits, aborts), f"the counts ({self.log})", retry_on=not_yet)
 
@@ -68,7 +68,7 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def replace(file: Path, other: Path) -> None:
-    """As a backup is put back."""
+    """Puts another file in its place, as an operator restores a backup."""
     for one in all_of(file):
         one.unlink()
     other.rename(file)

@@ -48,7 +48,7 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
 
 @on_broker("3.9.2")
 def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker: Broker, tmp_path: Path) -> None:
-    """And with the checkpoint gone: the store alone says where to go on."""
+    """The checkpoint is gone, too: the store alone has the place to go on from."""
     create_topic(broker.bootstrap, "between")
     with ingesting(broker.bootstrap, tmp_path) as app:
         assert app.stop() == 0
@@ -86,7 +86,7 @@ def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
 
 @on("3.9.2")
 def test_a_log_that_lost_its_end_is_read_again(version: str, make_broker: MakeBroker, tmp_path: Path) -> None:
-    """As after an unclean election: what was read is not what lies there now."""
+    """After an unclean election, other records lie where some were read."""
     broker = make_broker(version, **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "cut")
     with ingesting(broker.bootstrap, tmp_path) as app:

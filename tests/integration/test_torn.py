@@ -104,8 +104,8 @@ def tailed(app: Ingest) -> dict[str, str]:
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
-    """Until txnscope has seen that these topics are deleted, that `again` is another one than before, and where the
-    transaction log ended after that."""
+    """Waits until txnscope has seen that these topics are deleted, that `again` is another one than before, and the
+    end of the transaction log after that."""
 
     def are_seen() -> bool:
         now = tailed(app)

@@ -51,10 +51,7 @@ class Seen(NamedTuple):
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     directory = tmp_path_factory.mktemp("takeovers")
-    with (
-        Broker("4.3.1", free_port(), directory / "kafka") as broker,
-        ingesting(broker.bootstrap, directory) as app,
-    ):
+    with Broker("4.3.1", free_port(), directory / "kafka") as broker, ingesting(broker.bootstrap, directory) as app:
         spring = Spring(broker.bootstrap, directory / "spring", "tx.")
         worker = Worker(broker, app, directory)
         try:
@@ -79,7 +76,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
-    """One instance, and a second one that comes and goes."""
+    """Runs one instance, and a second one that comes and goes."""
     command = spring.command(SOURCE, TARGET, "g")
     with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
         first.wait_for(READY)

@@ -23,7 +23,7 @@ from tests.helpers.brokers import free_port
 
 
 def an_application(folder: Path, stopping: threading.Event) -> tuple[Application, Mock]:
-    """Its broker does not answer. The second is the start of Spark."""
+    """Returns an application whose broker does not answer, and the start of Spark."""
     settings = IngestSettings.of(
         Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", store=f"sqlite:///{folder / 'store.db'}")
     )

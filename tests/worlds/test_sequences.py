@@ -356,11 +356,7 @@ def test_a_lost_marker_leaves_a_commit_to_write() -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "age_ms", "sequence", "sign"),
-    [
-        (3, 0, 0, ForeignSign.EPOCH),
-        (0, 3_600_000, 0, ForeignSign.OLDER),
-        (0, 0, 5, ForeignSign.SEQUENCE),
-    ],
+    [(3, 0, 0, ForeignSign.EPOCH), (0, 3_600_000, 0, ForeignSign.OLDER), (0, 0, 5, ForeignSign.SEQUENCE)],
 )
 def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequence: int, sign: ForeignSign) -> None:
     """A copied partition: its producer id is one that this cluster gave to an id of its own."""

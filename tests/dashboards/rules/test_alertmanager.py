@@ -41,7 +41,7 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
 
 
 def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) -> None:
-    """All of them at once, as at the end of a night when a broker takes the streaming application along."""
+    """All alerts come at once, as after a night in which a broker took the streaming application along."""
     sent = [
         named("KafkaTxnPipelineStale", source="partitions"),
         named("KafkaTransactionHanging", **HANGS),

@@ -44,7 +44,7 @@ def test_the_dashboard_exists(alert: dict[str, Any]) -> None:
 
 
 def test_a_value_is_in_the_text_where_the_alert_has_one(alert: dict[str, Any]) -> None:
-    """Of what is only there or not, the value says nothing."""
+    """An alert about something that is there or not has no value to show."""
     is_a_state = "absent(" in alert["expr"] or "vector(" in alert["expr"] or alert["expr"].endswith("== 0")
     text = alert["annotations"]["summary"] + alert["annotations"]["description"]
     assert ("$value" in text) or is_a_state
@@ -89,7 +89,7 @@ def test_every_alert_fires_in_a_test() -> None:
 
 
 def test_every_alert_stays_silent_in_a_test() -> None:
-    """But the one that always fires."""
+    """The one that always fires is left out."""
     silent = Counter(one.name for one in expectations() if not one.alerts)
     assert sorted({*silent, WATCHDOG.name}) == NAMES
 

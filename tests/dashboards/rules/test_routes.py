@@ -34,7 +34,7 @@ def matches(labels: Mapping[str, str], matcher: str) -> bool:
 
 
 def mutes(source: Mapping[str, str], target: Mapping[str, str]) -> bool:
-    """As Alertmanager does: labels that are missing on both are equal."""
+    """Returns whether Alertmanager mutes the target: to it, labels that are missing on both are equal."""
     return any(
         all(matches(source, one) for one in rule["source_matchers"])
         and all(matches(target, one) for one in rule["target_matchers"])

@@ -55,16 +55,16 @@ class Demo:
         wait_until(said, lambda said: text in said, repr(text))
 
     def urls(self) -> list[str]:
-        """Those it showed, in order."""
+        """Returns the URLs that it showed, in order."""
         return re.findall(r"http://\S+$", self.said, re.MULTILINE)
 
     def end(self) -> int:
-        """Its exit code, once it ends by itself."""
+        """Waits until it ends by itself, and returns its exit code."""
         self.said += self.process.communicate(timeout=LIMIT_S)[0].decode()
         return self.process.returncode
 
     def processes(self) -> list[psutil.Process]:
-        """All that came from it and still run."""
+        """Returns the processes that came from it and still run."""
         return with_environment(MARK, self.mark)
 
     def leftovers(self) -> list[str]:
@@ -73,7 +73,7 @@ class Demo:
         return [f"port {port}" for port in ports] + files + [command_of(one) for one in self.processes()]
 
     def kill(self) -> None:
-        """Whatever is left of it."""
+        """Kills all that is left of it."""
         send(signal.SIGKILL, self.processes())
         self.process.communicate()
 

@@ -160,7 +160,7 @@ def _producer_id(page: Page, service: str) -> str:
 
 
 def _end(demo: Demo) -> None:
-    """By the command that the tour shows, as soon as it may: when the id of what hangs has expired, after a minute."""
+    """Runs the command of the tour as soon as it is accepted: when the id of what hangs has expired, after a minute."""
     command = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
     wait_until(lambda: _run(command), lambda done: done.returncode == 0, "the command to end it")
 

@@ -17,7 +17,7 @@ LINK = "http://127.0.0.1:8080/clusters/demo/findings/1f0c"
 
 
 def alert(status: str = "firing", fingerprint: str = "a", summary: str = "A transaction hangs") -> dict[str, Any]:
-    """As Alertmanager sends it."""
+    """Returns an alert as Alertmanager sends it."""
     return {
         "status": status,
         "labels": {"alertname": "KafkaTransactionHanging", "severity": "critical", "topic": "refunds"},

@@ -129,7 +129,7 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_431: Broker) -> None:
-    """As applications do. The broker refuses records while its guard is switched on again: the demo ended there."""
+    """Applications do the same. A broker refuses records while its guard is switched on again: the demo ended there."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)

@@ -49,7 +49,7 @@ def test_volume_and_markers_of_a_partition() -> None:
 
 
 def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
-    """Of two producers, in two chunks; what is not transactional belongs to none."""
+    """Two producers, in two chunks; batches that are not transactional belong to no transaction."""
     other = batch([Rec(b"k", b"v", 0)], 1, attributes=TRANSACTIONAL, producer_id=9, producer_epoch=0)
     first = records(0, 1) + other + records(2, 1, attributes=TRANSACTIONAL) + records(3, 1, attributes=TRANSACTIONAL)
     second = marker(COMMIT, 4) + marker(COMMIT, 5) + records(6, 2, attributes=TRANSACTIONAL)

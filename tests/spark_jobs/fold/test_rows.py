@@ -15,15 +15,7 @@ from service.domain.reasons.reason import Several
 from service.domain.reasons.unjudged import NotAllRead
 from service.domain.reasons.unread import NoBatch, NoLeader, PartitionsUnresponsive, UnresponsiveBroker
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import (
-    NO_RECORD,
-    Decided,
-    Gap,
-    LogBatch,
-    Participants,
-    RangeRead,
-    Reject,
-)
+from service.domain.transaction_log.facts import NO_RECORD, Decided, Gap, LogBatch, Participants, RangeRead, Reject
 from service.wire.columns import Chunk, decode
 from spark_jobs.fold import ledger, partitions
 from spark_jobs.fold.rows import (

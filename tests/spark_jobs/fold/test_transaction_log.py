@@ -55,7 +55,7 @@ def singles(log: list[Entry]) -> Folded:
 
 
 def facts(folded: Folded) -> LogBatch:
-    """As they arrive at the driver."""
+    """Returns the batch that arrives at the driver."""
     (batch,) = batches_from_rows(pa.Table.from_batches(list(folded_to_rows(folded))))
     return batch
 

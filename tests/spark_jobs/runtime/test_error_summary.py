@@ -76,11 +76,7 @@ def test_what_spark_wraps_around_a_cause_is_left_out(text: str, summary: str) ->
     ("program", "error", "said"),
     [
         ("/python3", "error=2, No such file or directory", "Spark finds no Python at /python3,"),
-        (
-            "/python3",
-            "error=12, Cannot allocate memory",
-            'IOException: Cannot run program "/python3": error=12',
-        ),
+        ("/python3", "error=12, Cannot allocate memory", 'IOException: Cannot run program "/python3": error=12'),
         ("chmod", "error=2, No such file or directory", 'IOException: Cannot run program "chmod": error=2'),
     ],
 )

@@ -15,7 +15,7 @@ from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
 
 
 class Machine:
-    """Its clock, and what its processes used of it."""
+    """The clock of a machine, and the processor time that its processes used."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s, self.used = 0.0, ProcessorTime(0, 0)
@@ -26,7 +26,7 @@ class Machine:
         return self.used
 
     def seconds(self, watch: Liveness, count: int, *working: Part, ran: int = 0, waited: int = 0) -> list[str]:
-        """Those found stuck in `count` seconds, in each of which `working` made a step, and threads ran and waited."""
+        """Returns the parts found stuck in `count` seconds. In each, `working` make a step; threads run and wait."""
         found: set[str] = set()
         for _ in range(count):
             self.now_s += 1

@@ -96,7 +96,7 @@ def test_a_planner_uses_the_connection_that_was_made_and_ends_quietly(jvm: Jvm) 
 
 
 def test_packages_are_not_read_from_archives(tmp_path: Path) -> None:
-    """They hold no bytecode."""
+    """Archives hold no bytecode."""
     (tmp_path / "where.py").write_text("import pyspark, sys; print(pyspark.__file__); print(sys.path)")
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None

@@ -22,7 +22,7 @@ from tests.helpers.waiting import LIMIT_S, wait_for, wait_until
 
 
 class Frame:
-    """Of a micro-batch in which nothing was read, and why."""
+    """The frame of a micro-batch in which nothing was read, and the reason."""
 
     def __init__(self, trouble: str) -> None:
         self.trouble = trouble

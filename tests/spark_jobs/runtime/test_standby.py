@@ -137,7 +137,7 @@ def test_no_second_counts_in_which_the_holder_could_not_be_seen_renewing(engine:
 
 
 def test_a_standby_that_was_stopped_itself_counts_a_second(engine: Engine, cluster_id: int) -> None:
-    """By the clock that the application uses."""
+    """The clock is the one that the application uses."""
     held(engine, cluster_id)
     now_s = [0.0]
     standby = Standby(engine, cluster_id, "standby", WorkingTime(list, lambda: now_s[0]).skip)

@@ -28,7 +28,7 @@ TOPIC = "ledger-life"
 
 
 class Tailing:
-    """All that is planned is read, and added up."""
+    """Reads all that is planned, and adds it up."""
 
     def __init__(self, bootstrap: str) -> None:
         self._settings = ClientSettings.load(bootstrap, None)

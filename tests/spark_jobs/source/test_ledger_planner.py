@@ -20,7 +20,7 @@ from tests.helpers.reasons import denied
 
 
 class Cluster:
-    """As a cluster answers: `logs` are (start, end) of the partitions of each topic."""
+    """The answers of a cluster: `logs` are (start, end) of the partitions of each topic."""
 
     def __init__(self, **logs: list[tuple[int, int]]) -> None:
         self.logs = logs
@@ -120,7 +120,7 @@ def test_it_goes_on_at_the_stored_position() -> None:
 
 
 def test_a_topic_does_not_begin_before_all_of_it_answers() -> None:
-    """Else a partition that answers later would pass for one that is new, and its history be read."""
+    """A partition that answers later would pass for a new one otherwise, and its history would be read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 60)], orders=[(0, 5)]))
     cluster.silent.add(("pay", 1))
     plan = planned.plan()
@@ -221,10 +221,7 @@ def test_a_log_that_parted_is_read_on_from_there_and_not_again() -> None:
 
 @pytest.mark.parametrize(
     ("logs", "read"),
-    [
-        ([(0, 50), (0, 9)], {("pay", 0): (50, 50), ("pay", 1): (0, 9)}),
-        ([(60, 90)], {("pay", 0): (50, 90)}),
-    ],
+    [([(0, 50), (0, 9)], {("pay", 0): (50, 50), ("pay", 1): (0, 9)}), ([(60, 90)], {("pay", 0): (50, 90)})],
     ids=["a partition that a topic gains, from its start", "what retention took, which the reader reports"],
 )
 def test_where_reading_goes_on(logs: list[tuple[int, int]], read: dict[Place, tuple[int, int]]) -> None:

@@ -152,6 +152,9 @@ def test_a_transaction_of_a_moment_is_nothing_to_hurry_for(cluster: Cluster) -> 
 
 
 def test_a_stall_a_move_and_a_recovery_are_reported_at_once(cluster: Cluster) -> None:
+    def taken() -> list[tuple[int, int | None]]:
+        return [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.observations]
+
     cluster.stand("orders", 10, 11, start=3)
     since = cluster.at_ms
     assert cluster.looks() == []
@@ -170,17 +173,13 @@ def test_a_stall_a_move_and_a_recovery_are_reported_at_once(cluster: Cluster) ->
     cluster.stand("orders", 12, 15, start=3)
     cluster.look()
     assert cluster.sampler.is_due()
-    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.observations] == [
-        (12, None)
-    ]
+    assert taken() == [(12, None)]
     cluster.look(4)
-    assert [look.stalled_since_ms for look in cluster.take().seen.observations] == [cluster.at_ms - 5 * TICK]
+    assert taken() == [(12, cluster.at_ms - 5 * TICK)]
     cluster.stand("orders", 15, 15, start=3)
     cluster.look()
     assert cluster.sampler.is_due()
-    assert [(look.last_stable_offset, look.stalled_since_ms) for look in cluster.take().seen.observations] == [
-        (15, None)
-    ]
+    assert taken() == [(15, None)]
 
 
 def test_a_stall_goes_on_while_nobody_answers(cluster: Cluster) -> None:
@@ -331,12 +330,7 @@ def test_while_no_broker_answers_the_time_of_the_last_look_stands_still(cluster:
     failure = reason(cluster.failure)
     cluster.look(FULL_EVERY_MS // TICK + 1)
     seen, requests = cluster.take()
-    assert (seen.trouble, seen.observed_at_ms, seen.observations, seen.is_full) == (
-        failure,
-        observed_at_ms,
-        (),
-        False,
-    )
+    assert (seen.trouble, seen.observed_at_ms, seen.observations, seen.is_full) == (failure, observed_at_ms, (), False)
     assert requests == (), "there is nobody to be asked"
     cluster.failure = None
     cluster.look()

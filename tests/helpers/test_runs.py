@@ -1,10 +1,12 @@
-"""A run of the tests ends all its processes, also when it is interrupted or killed."""
+"""A run of the tests reports how far it is. It ends all its processes, also when it is interrupted or killed, and no
+others, though a process number may belong to another process by then."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGINT, SIGKILL, Signals
@@ -13,9 +15,11 @@ import psutil
 import pytest
 
 from tests.helpers.paths import ROOT
-from tests.helpers.processes import is_alive, send, still_running
+from tests.helpers.processes import all_processes, is_alive, send, still_running
+from tests.helpers.progress import Progress
 from tests.helpers.waiting import LIMIT_S, wait_for
 
+TESTS = ["tests/a.py::one", "tests/a.py::two", "tests/b.py::C::one", "tests/c.py::one"]
 # it starts a process in a session of its own, and that one starts another, as `txnscope watch` starts a JVM
 STARTS = """
 import os, pathlib, subprocess, sys, time
@@ -92,3 +96,59 @@ def test_a_run_that_passes_reports_and_ends_the_processes_it_left(started: Path)
     assert running.returncode == 0, output
     assert output.count("ended a process that the tests had left:") == 2, output
     assert not [pid for pid in map(int, started.read_text().split()) if is_alive(pid)]
+
+
+def test_the_number_of_a_thread_is_no_process() -> None:
+    leave = threading.Event()
+    thread = threading.Thread(target=leave.wait)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        assert not is_alive(thread.native_id)
+    finally:
+        leave.set()
+        thread.join()
+
+
+@pytest.fixture
+def another() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as running:
+        yield running
+        running.kill()
+
+
+def test_a_process_with_the_number_of_an_ended_one_is_let_alone(another: subprocess.Popen[bytes]) -> None:
+    ended = psutil.Process(another.pid)
+    assert still_running([ended]) == [ended]
+    ended._ident = (ended.pid, ended.create_time() - 60)  # type: ignore[attr-defined]
+    assert still_running([ended]) == []
+    send(SIGKILL, [ended])
+    assert is_alive(another.pid)
+
+
+def test_a_number_that_was_found_before_is_looked_at_anew(another: subprocess.Popen[bytes]) -> None:
+    """The process that is found now may be signalled, whoever had its number when all processes were looked at last."""
+    (found,) = (one for one in all_processes() if one.pid == another.pid)
+    found._ident = (found.pid, found.create_time() - 60)  # type: ignore[attr-defined]
+    (found,) = (one for one in all_processes() if one.pid == another.pid)
+    assert still_running([found]) == [found]
+
+
+def test_the_line_has_tests_done_and_the_files_that_run_longest_first() -> None:
+    progress = Progress()
+    progress.collect(TESTS)
+    progress.collect(TESTS)  # of another worker
+    assert progress.line(0) == "0 of 4 tests done, 3 files not started; running: none"
+    progress.start(TESTS[2], 10)
+    progress.start(TESTS[0], 0)
+    progress.finish(TESTS[0])
+    assert progress.line(95) == "1 of 4 tests done, 1 files not started; running: a.py (1 min 35 s), b.py (1 min 25 s)"
+
+
+def test_a_file_runs_until_its_last_test_ends() -> None:
+    progress = Progress()
+    progress.collect(TESTS)
+    for test in TESTS[:2]:
+        progress.start(test, 0)
+        progress.finish(test)
+    assert progress.line(1) == "2 of 4 tests done, 2 files not started; running: none"
