@@ -7,13 +7,24 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.helpers.stores import SeededCluster, client_of
+from tests.helpers.access import Guarded, guarded
+from tests.helpers.postgres import Postgres
+from tests.helpers.stores import Id, SeededCluster, client_of
 from tests.helpers.terminal import Ask, command_line, service_of
 
 
 @pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a store that serves a whole file; a file with other contents has a fixture of its own."""
+    cluster = SeededCluster(f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}")
+    cluster.read([Id(b"a")])
+    yield cluster.url
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
 def client(store: str) -> Iterator[TestClient]:
-    """A client of the service over `store`: the URL of a store that serves a whole file, which the file fills."""
+    """A client of the service over `store`."""
     with client_of(store) as client:
         yield client
 
@@ -23,3 +34,17 @@ def ask(cluster: SeededCluster, capsys: pytest.CaptureFixture[str]) -> Iterator[
     """`txnscope …` against a service over the cluster's store, in a thread of this process."""
     with service_of(cluster.url) as url:
         yield command_line(url, capsys)
+
+
+@pytest.fixture
+def here(url: str) -> Iterator[Guarded]:
+    """A service with keys and passwords."""
+    with guarded(url) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Postgres]:
+    """A PostgreSQL of one file alone, whose tests may restart it and change its settings."""
+    with Postgres() as server:
+        yield server

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -31,12 +31,6 @@ C = "/api/v1/clusters/orders"
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.fixture
-def here(url: str) -> Iterator[Guarded]:
-    with guarded(url) as one:
-        yield one
-
-
 def audited(here: Guarded, **filters: Any) -> list[dict[str, Any]]:
     answer = here.ask("admin", f"{C}/audit", params=filters)
     assert answer.status_code == 200, answer.text
@@ -48,7 +42,7 @@ def audited(here: Guarded, **filters: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/clusters", "/-/healthy", "/metrics", "/nothing", "/clusters/orders/"])
 def test_another_host_is_refused_everywhere_in_one_line(url: str, path: str) -> None:
-    """As a browser asks whose page has its own name lead to 127.0.0.1 by now."""
+    """A page of another site may have its own name lead to 127.0.0.1; the browser then sends that name."""
     with guarded(url, AuthConfig(), AllowedHosts("127.0.0.1", ["txnscope.example"])) as here:
         for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
             answer = here.client.get(path, headers={"Host": host}, follow_redirects=False)
@@ -180,7 +174,7 @@ def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> N
     ],
 )
 def test_a_browser_does_not_write_for_another_site(here: Guarded, headers: dict[str, str], status: int) -> None:
-    """It adds the password by itself."""
+    """A browser adds the password by itself."""
     sent = {**basic("ann", PASSWORD), **headers}
     assert here.client.post(f"{C}/mutes", content=b"{}", headers=sent).status_code == status
     assert audited(here, action="mute") == []

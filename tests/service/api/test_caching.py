@@ -76,7 +76,7 @@ def test_news_change_the_tag_at_once(cluster: SeededCluster, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["partitions", "partitions/orders/0", "hanging"])
-def test_what_is_told_of_partitions_is_as_old_as_their_look(tmp_path: Path, path: str) -> None:
+def test_the_tag_of_partitions_follows_their_sample(tmp_path: Path, path: str) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
     cluster.look(moving_partition(at_ms=STEP_MS), at_ms=STEP_MS)
     with client_of(cluster.url) as client:
@@ -142,7 +142,7 @@ def test_many_who_ask_at_once_cost_one_rendering(service: Service) -> None:
     assert set(service.get(*[""] * CLIENTS)) == {"1"}
 
 
-def test_who_asks_after_a_change_of_the_store_sees_it(service: Service, cluster: SeededCluster) -> None:
+def test_a_request_after_a_change_of_the_store_sees_it(service: Service, cluster: SeededCluster) -> None:
     seen = []
     for number in range(5):
         seen += service.get("")
@@ -150,7 +150,7 @@ def test_who_asks_after_a_change_of_the_store_sees_it(service: Service, cluster:
     assert seen == ["1", "2", "3", "4", "5"]
 
 
-def test_who_asks_while_an_answer_is_made_shares_the_next_one(service: Service, cluster: SeededCluster) -> None:
+def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, cluster: SeededCluster) -> None:
     """The one that is being made is from before the change that they may know of."""
     begun, may_end = threading.Event(), threading.Event()
 

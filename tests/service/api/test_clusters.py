@@ -79,7 +79,7 @@ def test_rates_begin_where_counting_began(tmp_path: Path) -> None:
     assert rates == {"window_ms": 19_877, "commits_per_s": 10.012, "aborts_per_s": 0.0}
 
 
-def test_a_source_tells_how_far_it_has_read(cluster: SeededCluster) -> None:
+def test_a_source_reports_how_far_it_has_read(cluster: SeededCluster) -> None:
     cluster.read([Id(b"a"), Id(b"b")], behind=5)
     cluster.read([Id(b"c")], partition=1)
     (source,) = get(cluster, CLUSTER)["sources"]

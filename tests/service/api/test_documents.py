@@ -46,7 +46,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
-    """Of every number at any depth: its key, itself if no double can hold it, and the text beside it."""
+    """Yields every number at any depth: its key, its value if no double can hold it, and the text beside it."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):
@@ -212,7 +212,7 @@ def test_the_service_answers_it(tmp_path: Path) -> None:
 
 
 def test_what_may_be_left_out_cannot_be_null() -> None:
-    """Of a parameter, `null` would be a word of four letters."""
+    """`null` as a parameter would be a word of four letters."""
     paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
     parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
     assert {one["name"] for one in parameters if not one.get("required")} > {"min_age", "lagging", "last-event-id"}

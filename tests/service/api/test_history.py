@@ -22,7 +22,7 @@ def apply(cluster: SeededCluster, entries: Sequence[Entry], now_ms: int = NOW_MS
     cluster.writer.apply(batch(entries, read(0, len(entries), asked_at_ms=now_ms)), now_ms)
 
 
-def test_a_timeline_tells_the_transitions_and_folds_the_commits(cluster: SeededCluster) -> None:
+def test_a_timeline_has_the_transitions_and_folds_the_commits(cluster: SeededCluster) -> None:
     log = [entry(0, states.EMPTY, at_ms=MINUTE - 300_000, epoch=4)]
     log += [*committed(1, MINUTE - 240_000, epoch=4), *committed(4, MINUTE - 120_000, epoch=4)]
     log += [*aborted(7, MINUTE - 60_000, epoch=4), *committed(10, MINUTE, epoch=4)]
@@ -74,7 +74,7 @@ def test_an_id_without_history_has_an_empty_timeline(cluster: SeededCluster) -> 
 
 
 def test_a_timeline_says_from_when_on_it_counts_commits(cluster: SeededCluster) -> None:
-    """Of what was there before, the aborts are listed, and the commits beside them are not counted."""
+    """Aborts from before are listed; the commits beside them are not counted."""
     history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
     cluster.writer.apply(batch(history, read(0, 6, counts=False)), NOW_MS)
     log = committed(6, MINUTE)
@@ -87,7 +87,7 @@ def test_a_timeline_says_from_when_on_it_counts_commits(cluster: SeededCluster) 
     assert body["counted_since"] == totals["counted_since"]
 
 
-def test_following_the_cursor_tells_the_whole_timeline(cluster: SeededCluster) -> None:
+def test_following_the_cursor_returns_the_whole_timeline(cluster: SeededCluster) -> None:
     log: list[Entry] = []
     for number in range(30):
         kind = aborted if number % 3 == 0 else committed
@@ -100,7 +100,7 @@ def test_following_the_cursor_tells_the_whole_timeline(cluster: SeededCluster) -
     assert len(whole) == 30
 
 
-def test_rates_tell_each_minute_in_which_something_ended(cluster: SeededCluster) -> None:
+def test_rates_have_each_minute_in_which_something_ended(cluster: SeededCluster) -> None:
     log = [*committed(0, MINUTE - 239_000), *committed(3, MINUTE - 238_000, markers_ms=31)]
     log += [*aborted(6, MINUTE - 59_000), entry(9, states.ONGOING, at_ms=MINUTE, start_ms=MINUTE)]
     apply(cluster, log)
@@ -195,7 +195,7 @@ def test_what_expires_comes_soonest_first_and_first_of_all_what_is_past(cluster:
         assert [item["transactional_id"] for item in items(client, f"{EXPIRING}?limit=1")] == listed
 
 
-def test_until_the_brokers_tell_seven_days_are_assumed(cluster: SeededCluster) -> None:
+def test_until_the_brokers_report_it_seven_days_are_assumed(cluster: SeededCluster) -> None:
     day_ms = 86_400_000
     cluster.read([Id(b"a", last_update_ms=NOW_MS - 6 * day_ms - 1), Id(b"b", last_update_ms=NOW_MS - 6 * day_ms + 1)])
     with client_of(cluster.url) as client:

@@ -133,7 +133,7 @@ def by_route(client: TestClient, name: str) -> int:
 
 
 def by_timeline(client: TestClient, name: str) -> int:
-    """Its rows do not say whose they are: that it is found at all."""
+    """Rows have no id, so being found is all that counts."""
     get(client, f"{API}/transaction/timeline?id={quote(name, safe='')}")
     get(client, f"{API}/transaction/rates?id={quote(name, safe='')}")
     return by_route(client, name)
@@ -205,7 +205,7 @@ def test_filters_find_it_among_others(
 
 
 def test_an_id_comes_before_one_that_is_shown_so(store: str) -> None:
-    """Only where somebody spelt it in our own notation."""
+    """This happens only where an id was spelt in our own notation."""
     tab, literal = b"tab\tid", rb"tab\u{9}id"
     cluster = WithPartitions(store, "billing")
     cluster.read([open_id(tab, 5_000, producer_id=1), open_id(literal, 5_000, producer_id=2)])

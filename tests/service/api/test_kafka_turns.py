@@ -1,11 +1,11 @@
-"""Requests to Kafka wait for those before; markers, health and metrics do not wait for questions. A broker that accepts
-connections and says nothing."""
+"""Requests that need Kafka: without brokers, with brokers that do not answer, and waiting for those before, while
+markers, health and metrics do not wait."""
 
 from __future__ import annotations
 
-import time
+import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from service.kafka.errors import KafkaUnavailable
 from service.kafka.settings import Clients, ClientSettings
 from tests.helpers.findings import WithFindings, observe
 from tests.helpers.servers import Served, serving
+from tests.helpers.stores import client_of
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_for, wait_until
 
 EXPLAIN = "/api/v1/clusters/orders/partitions/orders/0/offsets/5"
@@ -63,11 +64,10 @@ def test_questions_wait_in_a_bounded_queue_and_health_does_not_wait_at_all(
         asked = [threads.submit(client.get, EXPLAIN) for _ in range(60)]
         wait_until(lambda: silent.accepted, lambda number: number > 0, "a question that reaches the broker")
         answered = 0
-        while any(not one.done() for one in asked):
+        while wait(asked, timeout=0.05).not_done:
             assert client.get("/-/ready").status_code == 200
             assert client.get("/metrics").status_code == 200
             answered += any(not one.done() for one in asked)
-            time.sleep(0.05)
         answers = [one.result(LIMIT_S) for one in asked]
     refused = [answer for answer in answers if answer.status_code == 429]
     assert len(refused) >= 60 - 3 * MOST_AT_ONCE, "most are refused at once"
@@ -116,3 +116,46 @@ def test_places_are_free_again_after_failures(client: TestClient, monkeypatch: p
     answers = [client.get(EXPLAIN) for _ in range(MOST_AT_ONCE + 1)]
     assert {answer.status_code for answer in answers} == {503}
     assert answers[-1].json()["detail"] == "the broker is gone"
+
+
+PATH = "/api/v1/clusters/orders/partitions/t/0/offsets/7"
+
+
+def test_without_brokers_it_says_so_and_no_retry_helps(store: str) -> None:
+    with client_of(store) as client:
+        answer = client.get(PATH)
+        assert client.get("/-/ready").status_code == 200
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:no-brokers")
+    assert answer.json()["detail"] == (
+        "no brokers configured: this request needs Kafka, start the service with --bootstrap-servers"
+    )
+    assert "Retry-After" not in answer.headers
+
+
+def test_brokers_that_do_not_answer_may_answer_later(store: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    kafka = ClientSettings.load(f"127.0.0.1:{port}", None)
+    with TestClient(create_app(store, "1.2.3", kafka)) as client:
+        answer = client.get(PATH)
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:kafka-unavailable")
+    assert answer.json()["detail"].startswith(f"127.0.0.1:{port} does not answer")
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        (PATH.replace("orders", "nope"), 404, "no-such-cluster"),
+        (PATH + "?to=7", 422, "bad-parameter"),
+        (PATH + "?to=many", 422, "bad-parameter"),
+        (PATH + "?until=9", 422, "unknown-parameter"),
+        (PATH.replace("/7", "/-1"), 422, "bad-parameter"),
+        (PATH.replace("/0/", "/x/"), 422, "bad-parameter"),
+        (PATH.replace("/7", "/9223372036854775807"), 422, "bad-parameter"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_problem_before_kafka_is_asked(store: str, path: str, status: int, kind: str) -> None:
+    with client_of(store) as client:
+        answer = client.get(path)
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:txnscope:{kind}")

@@ -101,7 +101,7 @@ def test_a_list_has_one_shape(client: TestClient, path: str) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize("path", LISTS)
-def test_following_the_cursor_tells_the_whole_list(client: TestClient, path: str, limit: int) -> None:
+def test_following_the_cursor_returns_the_whole_list(client: TestClient, path: str, limit: int) -> None:
     *full, last = [page["items"] for page in pages(client, address(path, f"limit={limit}"))]
     assert all(len(page) == limit for page in full), "only the last page may be short"
     assert [item for page in (*full, last) for item in page] == get(client, address(path, "limit=200"))["items"]

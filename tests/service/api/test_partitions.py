@@ -1,4 +1,4 @@
-"""Data partitions over REST: where the LSO stands, what holds it and who will end that, and what cannot be judged."""
+"""Data partitions over REST: the LSO, what holds it and what will end that, and what cannot be judged."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_who_will_end_it(cluster: WithPartitions, relation: str) -> None:
+def test_the_relation_of_a_blocker_to_its_owner(cluster: WithPartitions, relation: str) -> None:
     """Overdue: only when its coordinator had time to scan."""
     id_, *observations = RELATIONS[relation]
     cluster.look(stalled_partition(), read(entry()))
@@ -152,7 +152,7 @@ def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> No
 
 
 def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPartitions) -> None:
-    """DescribeProducers says that it is closed, and the LSO stands."""
+    """DescribeProducers reports it closed, and the LSO is stalled."""
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
     cluster.look(stalled_partition(), read())
     one = get(cluster, ONE)
@@ -175,7 +175,7 @@ def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPart
     ],
     ids=["LSO at the log start", "a marker", "no transaction", "of another", "not read", "read elsewhere"],
 )
-def test_who_is_not_sure_names_no_blocker(
+def test_an_uncertain_blocker_is_not_named(
     cluster: WithPartitions, look: PartitionObservation, shown: StalledRead
 ) -> None:
     cluster.read([owner(b"a")])
@@ -185,7 +185,7 @@ def test_who_is_not_sure_names_no_blocker(
     assert [each["relation"] for each in one["open_transactions"]] == ["open"]
 
 
-def test_all_that_is_open_is_told_by_offset(cluster: WithPartitions) -> None:
+def test_open_transactions_are_listed_by_offset(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a"), owner(b"b", producer_id=8)])
     cluster.look(stalled_partition(), read(entry(), entry(9, LSO + 5), entry(8, LSO + 2, last_timestamp_ms=-1)))
     one = get(cluster, ONE)
@@ -229,7 +229,7 @@ def test_without_describe_producers_all_has_to_be_read(cluster: WithPartitions, 
     assert one["blocker"]["relation"] == "open"
 
 
-def test_a_partition_that_does_not_answer_keeps_what_it_told(cluster: WithPartitions) -> None:
+def test_an_unresponsive_partition_keeps_its_last_numbers(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), moving_partition(1), read(entry()))
     cluster.look(unanswered_partition("no leader", at_ms=NOW_MS + 60_000), at_ms=NOW_MS + 60_000)
@@ -397,9 +397,7 @@ def test_a_log_that_is_read_late_leaves_what_is_open_unknown(cluster: WithPartit
     assert get(cluster, CLUSTER)["partitions"]["judged"] == 0
 
 
-def test_where_too_much_is_open_the_rest_is_not_called_judged(
-    cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beyond_a_bound_open_entries_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judged_partitions, "MOST_ENTRIES", 4)
     cluster.read([owner(b"%d" % n, n % 3, 10 + n) for n in range(6)])
     both = (read(entry(10 + n), entry(13 + n, LSO + 1), partition=n) for n in range(3))

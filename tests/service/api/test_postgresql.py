@@ -101,7 +101,7 @@ def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
 
 
 def samples(client: TestClient) -> list[str]:
-    """Of the metrics, those that tell of the store's contents."""
+    """Returns the metrics of the store's contents."""
     page = client.get("/metrics").text
     return [line for line in page.splitlines() if re.match(r"kafka_txn_(?!exporter_)", line)]
 

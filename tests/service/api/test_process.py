@@ -1,4 +1,5 @@
-"""The service as a process of its own: a real server, real sockets, the longest ids, a clean end."""
+"""The service as a process of its own: a real server, real sockets, the longest ids, a clean end; and all that
+schemathesis asks for."""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """Of a service over a store that has a little of everything, and no brokers to ask."""
+    """Yields the address of a service over a store that has a little of everything, and no brokers to ask."""
     cluster = with_everything(f"sqlite:///{tmp_path / 'store.db'}", "orders")
     waiting = ObservedGroupOffset("eos", "orders", 0, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -143,7 +143,7 @@ def test_the_key_comes_as_a_bearer_token(here: ResolveApi, header: str, status: 
     assert here.client.post(path, headers={"Authorization": header}).status_code == status
 
 
-def test_a_key_is_told_to_nobody(here: ResolveApi, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_is_shown_to_nobody(here: ResolveApi, caplog: pytest.LogCaptureFixture) -> None:
     def breaks() -> int:
         raise ZeroDivisionError
 
@@ -178,7 +178,7 @@ def test_a_body_of_another_kind_writes_nothing(here: ResolveApi) -> None:
 
 
 def test_it_is_no_document(here: ResolveApi) -> None:
-    """No cache may keep it, and no ETag may hide what was done."""
+    """Caches must not keep the answer, and an ETag must not hide what was done."""
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     headers = {"Authorization": f"Bearer {KEYS['ann']}", "If-None-Match": "*"}
     answer = here.client.post(path, json={"dry_run": False}, headers=headers)
@@ -211,11 +211,6 @@ def test_only_what_is_confirmed_and_decided_is_ended(
     with resolve_api(url, monkeypatch, **fields) as here:
         refused(here, says)
         assert here.brokers.looks == 0
-
-
-def test_what_is_over_is_refused_in_its_own_words(here: ResolveApi) -> None:
-    here.cluster.see()
-    refused(here, "the finding has ended already: ")
 
 
 def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) -> None:
@@ -283,11 +278,6 @@ def test_what_cannot_be_proven_any_more_is_not_written(here: ResolveApi) -> None
     refused(here, "the decision can no longer be proven: records of __transaction_state-0 in [0, 9) are gone")
 
 
-def test_a_topic_that_was_created_again_is_another_one(here: ResolveApi) -> None:
-    here.brokers.seen[PLACE] = here.brokers.seen[PLACE]._replace(topic_id="another")
-    refused(here, "topic orders was deleted and created again")
-
-
 LISTED = (Participants("orders", (0,)),)
 
 
@@ -326,7 +316,7 @@ def test_an_id_that_has_nothing_to_do_with_it_any_more(here: ResolveApi, owner: 
     assert here.execute().status_code == 200
 
 
-def test_how_to_fence_it_is_said(here: ResolveApi) -> None:
+def test_the_refusal_of_an_unfenced_id_says_how_to_fence_it(here: ResolveApi) -> None:
     here.cluster.read([FENCED._replace(producer_epoch=EPOCH)])
     here.brokers.log_ends(2)
     reported = here.post().json()["detail"]
@@ -334,20 +324,32 @@ def test_how_to_fence_it_is_said(here: ResolveApi) -> None:
     assert "kafka-transactions.sh forceTerminateTransaction --transactionalId pay" in reported
 
 
-def test_a_log_that_is_not_read_to_its_end(here: ResolveApi) -> None:
-    here.brokers.log_ends(2)
-    refused(here, "the transaction log is not read to its end")
+def created_again(here: ResolveApi) -> None:
+    here.brokers.seen[PLACE] = here.brokers.seen[PLACE]._replace(topic_id="another")
 
 
-def test_a_log_that_was_read_from_another_leader(here: ResolveApi) -> None:
-    """The records of the former leader may be cut off."""
-    here.brokers.log_ends(1, epoch=6)
-    refused(here, "the transaction log is not read to its end")
-
-
-def test_a_log_whose_leader_cannot_be_looked_at(here: ResolveApi) -> None:
-    del here.brokers.seen[TOPIC, 0]
-    refused(here, "__transaction_state-0 cannot be read now")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        pytest.param(lambda here: here.cluster.see(), "the finding has ended already: ", id="it is over"),
+        pytest.param(created_again, "topic orders was deleted and created again", id="another topic of the name"),
+        pytest.param(
+            lambda here: here.brokers.log_ends(2), "the transaction log is not read to its end", id="log behind"
+        ),
+        # the records of the former leader may be cut off
+        pytest.param(
+            lambda here: here.brokers.log_ends(1, epoch=6),
+            "the transaction log is not read to its end",
+            id="new leader",
+        ),
+        pytest.param(
+            lambda here: here.brokers.seen.pop((TOPIC, 0)), "__transaction_state-0 cannot be read now", id="no leader"
+        ),
+    ],
+)
+def test_the_reason_of_a_refusal(here: ResolveApi, change: Callable[[ResolveApi], object], says: str) -> None:
+    change(here)
+    refused(here, says)
 
 
 def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
@@ -360,7 +362,7 @@ def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
 
 
 class TestOrphan:
-    """No transactional.id ever had the producer id: any partition of the log could tell otherwise."""
+    """A producer id that no transactional.id ever had. Any partition of the log could name an owner."""
 
     @pytest.fixture
     def here(self, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
@@ -443,7 +445,7 @@ def test_nothing_is_written_that_the_audit_cannot_keep(here: ResolveApi, monkeyp
     assert here.brokers.sent == []
 
 
-def test_a_marker_that_is_written_is_told_even_if_the_audit_fails_then(
+def test_a_written_marker_is_reported_even_if_the_audit_fails_then(
     here: ResolveApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = audit_events.record_attempt

@@ -86,7 +86,7 @@ def test_an_error_of_an_application_that_is_gone_says_so(cluster: WithPartitions
 
 
 def test_one_broker_that_is_away_stalls_no_sampling(cluster: WithPartitions) -> None:
-    """Its error stands, and the look at all other partitions goes on."""
+    """Its error stays, and the other partitions are still sampled."""
     at_ms = NOW_MS + LATER_MS
     cluster.read(now_ms=at_ms)
     cluster.look(at_ms=at_ms, trouble="broker 2 does not answer")
@@ -94,7 +94,7 @@ def test_one_broker_that_is_away_stalls_no_sampling(cluster: WithPartitions) -> 
     assert sources(cluster)["partitions"]["error"] == "broker 2 does not answer"
 
 
-def test_where_no_partition_answers_any_more_sampling_stalls(cluster: WithPartitions) -> None:
+def test_sampling_stalls_when_no_partition_answers_any_more(cluster: WithPartitions) -> None:
     """Their leaders cannot be reached, or DESCRIBE was revoked: the metadata is still answered."""
     at_ms = NOW_MS + LATER_MS
     cluster.look(unanswered_partition("broker 2 does not answer", 1), at_ms=NOW_MS + 1_000, trouble="1 of 2")
@@ -115,7 +115,7 @@ def test_a_source_that_was_never_read_has_no_beginning(tmp_path: Path) -> None:
     cluster.close()
 
 
-def test_who_has_an_answer_already_learns_that_a_source_stalls(cluster: WithPartitions) -> None:
+def test_a_known_answer_is_sent_again_when_a_source_stalls(cluster: WithPartitions) -> None:
     now_ms = NOW_MS
     with TestClient(create_app(cluster.url, now_ms=lambda: now_ms)) as client:
         tag = client.get("/api/v1/clusters").headers["etag"]

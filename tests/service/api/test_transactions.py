@@ -51,7 +51,7 @@ def names(of: TestClient | SeededCluster, query: str) -> list[str]:
     return [item["transactional_id"] for item in get(of, f"{LIST}?{query}")["items"]]
 
 
-def test_a_row_tells_everything_of_an_open_transaction(cluster: SeededCluster) -> None:
+def test_a_row_has_every_field_of_an_open_transaction(cluster: SeededCluster) -> None:
     cluster.read([Id(b"pay", commits=2, aborts=1)])
     pay = open_id("pay", 5_000, "orders", "ledger", timeout_ms=30_000, producer_id=77, previous_producer_id=76)
     cluster.read([pay])

@@ -1,4 +1,4 @@
-"""Every mistake is one line that names it and an exit code that says whose it is."""
+"""Every mistake is one line that names it, and an exit code: 2 for a mistake, 3 for trouble elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = tuple(command.name for command in parser.COMMANDS)
 
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without settings of whoever runs the tests, and where the default store may be made."""
+    """Clears the settings of the environment, and changes to a directory for the default store."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
         monkeypatch.delenv(name)
@@ -203,7 +203,7 @@ def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[
     assert "Undefined" not in output, "a default that is none"
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("--version") == 0
     assert capsys.readouterr().out.startswith("txnscope 0")
 

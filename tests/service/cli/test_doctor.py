@@ -1,4 +1,4 @@
-"""Doctor reads flags and client.properties: our principal, the watched topics, and errors at the start."""
+"""Doctor reads flags and client.properties; the releases that it knows are those that were tried."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOGIN = (
         ),
     ],
 )
-def test_the_principal_is_told_where_the_file_tells_it(
+def test_the_principal_is_known_where_the_file_names_it(
     text: str, principal: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gssapi.py").touch()  # the library of Kerberos: nothing here logs in

@@ -159,7 +159,7 @@ def test_a_decided_transaction_without_its_marker_is_not_open(
     assert err == ""
 
 
-def test_where_its_prepare_record_is_gone_only_the_end_is_known(explained: Explained) -> None:
+def test_without_its_prepare_record_only_the_end_is_known(explained: Explained) -> None:
     (first,) = explained("4003 CompleteAbort(0)", [data(0, 120, 3)])
     assert (first["kind"], first["decision"]["marker"], first["decision"]["confidence"]) == (
         "unknown",

@@ -22,7 +22,7 @@ _OPEN = re.compile(r"producerId: (\d+) .*currentTxnFirstOffset: OptionalLong\[(\
 
 
 class Fate(NamedTuple):
-    """Of one offset, as the dump has it."""
+    """The fate of one offset, as the dump has it."""
 
     kind: str
     producer_id: int | None

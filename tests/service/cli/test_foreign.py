@@ -80,7 +80,7 @@ def run(odd: Odd, tmp_path: Path, *more: str) -> int:
     return main(["resolve", "f", "--cluster", "c", "--url", url, "--operator-key-file", str(file), *more])
 
 
-def test_what_was_written_is_told(odd: Odd, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_written_marker_is_reported(odd: Odd, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(odd, tmp_path, "--execute") == 0
     out = capsys.readouterr().out
     assert out.startswith("wrote COMMIT to orders-3 for producer id 7, epoch 2 (coordinator epoch 0)\n")
@@ -103,7 +103,9 @@ def test_without_an_answer_it_may_be_written_or_not(
     assert (executing.count("\n"), KEY in executing + dry) == (1, False)
 
 
-def test_a_refusal_is_told_in_the_service_s_words(odd: Odd, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_is_reported_in_the_words_of_the_service(
+    odd: Odd, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for status, code in ((403, 2), (409, 2), (502, 3), (503, 3)):
         odd.status, odd.body = status, b'{"title": "t", "detail": "nothing was written: so it is"}'
         assert run(odd, tmp_path, "--execute") == code

@@ -88,7 +88,7 @@ def test_none_is_said_with_what_it_rests_on(cluster: WithPartitions, ask: Ask) -
     assert page["coverage"] == {"watched": 2, "judged": 2, "unknown": 0, "why": None}
 
 
-def test_who_cannot_judge_everything_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask) -> None:
+def test_unjudged_partitions_leave_no_all_clear(cluster: WithPartitions, ask: Ask) -> None:
     at_ms = now_ms()
     cluster.look(moving_partition(at_ms=at_ms), unanswered_partition("no leader", 1, at_ms=at_ms), at_ms=at_ms)
     code, out, err = ask("hanging")
@@ -102,7 +102,7 @@ def test_who_cannot_judge_everything_does_not_say_that_all_is_well(cluster: With
 
 
 @pytest.mark.parametrize("looked", ["never", "in trouble", "long ago", "set back", "at nothing"])
-def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartitions, ask: Ask, looked: str) -> None:
+def test_without_a_recent_sample_there_is_no_all_clear(cluster: WithPartitions, ask: Ask, looked: str) -> None:
     says = {
         "never": "data partitions are not watched",
         "in trouble": "no broker of b:9092 answers",
@@ -123,7 +123,7 @@ def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartition
     assert err.startswith(f"not everything can be judged: {says}")
 
 
-def test_how_partitions_stand_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
+def test_partitions_as_a_table(cluster: WithPartitions, ask: Ask) -> None:
     cluster.read([owner(b"pay")])
     cluster.look(
         stalled_partition(),

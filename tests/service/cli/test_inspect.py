@@ -188,7 +188,7 @@ def test_a_later_segment_refines_the_cause_of_an_earlier_one(
     assert line.endswith("coordinator_epoch=3 transactional_id=pay cause=fenced confidence=likely")
 
 
-def test_several_files_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_several_files_name_their_file(capsys: pytest.CaptureFixture[str]) -> None:
     log = segments("main/__transaction_state-*")[0]
     alone = lines_of(capsys, log)
     assert lines_of(capsys, log.parent, log) == [

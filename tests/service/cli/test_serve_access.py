@@ -165,7 +165,7 @@ def services(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, services: Any, tmp_path: Path) -> None:
-    """Created, used by commands and by a stream, audited, revoked: then nobody hears more."""
+    """A key is created, used by commands and by a stream, audited, and revoked; then the stream ends."""
     served = services()
     assert served.run("hanging").returncode == 2
     assert "credentials are needed" in served.run("hanging").stderr

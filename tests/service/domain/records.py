@@ -1,4 +1,4 @@
-"""Logs of one id written as people write them down, and what the journal tells of them."""
+"""Logs of one id written as people write them down, and the rows that the journal makes of them."""
 
 from __future__ import annotations
 

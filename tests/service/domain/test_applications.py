@@ -81,7 +81,7 @@ def behaviours(log: str, until_ms: int = IN_USE, timeout_ms: int = 60_000, versi
 
 
 def maker(name: str, known: dict[str, Behaviour]) -> Application:
-    """As it is looked up: only with those siblings that are asked for."""
+    """Looks an id up with only those siblings that are asked for."""
     return application_of(known[name], [known[one] for one in sibling_names(name) if one in known])
 
 

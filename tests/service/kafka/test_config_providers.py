@@ -11,6 +11,7 @@ import pytest
 from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
 from tests.helpers.reader_options import option_of, through_spark
+from tests.service.kafka.properties import load, refusal
 
 CLASSES = "org.apache.kafka.common.config.provider"
 PROVIDERS = (
@@ -34,21 +35,9 @@ def secrets(tmp_path: Path) -> Path:
     return folder
 
 
-def load(tmp_path: Path, text: str) -> ClientSettings:
-    file = tmp_path / "client.properties"
-    file.write_text(text)
-    return ClientSettings.load("a:9092", file)
-
-
 def password(settings: ClientSettings) -> str:
     found: str = settings.kafka_python()["sasl_plain_password"]
     return found
-
-
-def refusal(tmp_path: Path, text: str) -> str:
-    with pytest.raises(BadClientConfig, match=r"^[^\n]*$") as refused:
-        load(tmp_path, text)
-    return str(refused.value)
 
 
 def jaas(variable: str) -> str:
@@ -102,7 +91,7 @@ def test_without_declared_providers_a_variable_is_text(tmp_path: Path) -> None:
 def test_a_variable_without_a_value_is_never_sent(tmp_path: Path, secrets: Path, variable: str, wrong: str) -> None:
     variable, wrong = (text.replace("SECRETS", str(secrets)) for text in (variable, wrong))
     refused = refusal(tmp_path, PROVIDERS + jaas(variable))
-    assert refused == f"client properties {tmp_path}/client.properties: sasl.jaas.config: {variable}: {wrong}"
+    assert refused == f"sasl.jaas.config: {variable}: {wrong}"
 
 
 def test_only_what_is_allowed_is_read(tmp_path: Path, secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Answers of brokers about transactions, and the effect of a manual marker."""
+"""Answers of real brokers: releases, transactions, refusals without permissions, waits that end; and the effect of a
+manual marker."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ MISSING, NOT_LEADER, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 6, 75, 47
 
 
 def ends(client: KafkaClient, layout: TopicLayout) -> Ends:
-    """Of its first partition."""
+    """Returns the ends of the first partition."""
     return EndsWatcher(client).sample({layout.topic: layout}, with_start=True)[layout.topic, 0]
 
 
@@ -110,7 +111,7 @@ def test_ids_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
     assert list_transactions(client, NODE, [2**62]) == []
 
 
-def test_who_has_a_producer_id_now(broker: Broker, client: KafkaClient) -> None:
+def test_the_present_owner_of_a_producer_id(broker: Broker, client: KafkaClient) -> None:
     new_topic(client, broker.bootstrap, "had", 2)
     with open_transaction(broker.bootstrap, "had", "had", partition=1):
         (listed,) = (t for t in list_transactions(client, NODE) if t.transactional_id == "had")
@@ -172,7 +173,7 @@ def test_all_topics_with_their_ids_and_leaders(broker: Broker, client: KafkaClie
     assert (found.denied, found.brokers) == ({}, (NODE,))
 
 
-def test_each_broker_tells_its_release(broker: Broker) -> None:
+def test_each_broker_reports_its_release(broker: Broker) -> None:
     with connect(broker.bootstrap) as client:
         reported = cluster.describe(client)
         assert cluster.broker_ids(client) == [1]

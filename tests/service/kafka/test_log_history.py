@@ -1,4 +1,4 @@
-"""Records of one id from its log partition, and gaps among them. A log in memory answers."""
+"""Records of an id and batches of a producer id, and gaps among them. A log in memory answers."""
 
 from __future__ import annotations
 

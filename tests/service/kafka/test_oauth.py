@@ -18,12 +18,13 @@ from service.kafka import oauth
 from service.kafka.client import KafkaClient
 from service.kafka.client_properties import login
 from service.kafka.cluster import cluster_id
-from service.kafka.errors import BadClientConfig, KafkaUnavailable
+from service.kafka.errors import KafkaUnavailable
 from service.kafka.oauth import ClientCredentials, Token, TokenCommand, TokenFile, TokenProvider
 from service.kafka.settings import ClientSettings
 from tests.helpers.acls import BrokerWithAcls, escaped
 from tests.helpers.certificates import Authority
 from tests.helpers.servers import Served, serving
+from tests.service.kafka.properties import refusal
 
 OAUTH = "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
 
@@ -195,11 +196,7 @@ class TestEndpoint:
     ],
 )
 def test_what_is_missing_is_named(tmp_path: Path, lines: str, wrong: str) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text(f"{OAUTH}{lines}\n")
-    with pytest.raises(BadClientConfig) as failure:
-        ClientSettings.load("a:9092", file)
-    assert wrong in str(failure.value)
+    assert wrong in refusal(tmp_path, f"{OAUTH}{lines}\n")
 
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

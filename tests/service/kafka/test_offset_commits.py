@@ -52,7 +52,7 @@ def commit(
 
 
 class Log:
-    """Of batches, EACH offsets each, one answer holds at most `at_once`; the log starts at batch `start`."""
+    """A log of batches with EACH offsets each. An answer holds at most `at_once`; the log starts at batch `start`."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0, at_once: int = 100) -> None:
         self.batches, self.start, self.at_once, self.error = batches, start, at_once, errors.NONE
@@ -154,7 +154,7 @@ def test_one_pass_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatc
     assert log.read(newest(9, lo=8)).commits[PID].offsets == {BILLING}
 
 
-def test_damage_and_what_is_gone_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_batches_are_counted_and_deleted_ones_stop_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = bytearray(commit(0))
     broken[-1] ^= 1
     found = Log(monkeypatch, bytes(broken), commit(1)).read(newest(1))
@@ -163,7 +163,7 @@ def test_damage_and_what_is_gone_are_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert (gone.reached, gone.commits[PID].has_newest) == (0, False)
 
 
-def test_who_may_not_or_cannot_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_denied_read_and_a_failed_one_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(monkeypatch, commit(0))
     log.error = errors.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(KafkaRefused, match="READ"):

@@ -1,4 +1,4 @@
-"""The owner of a producer id: every broker has to answer, and only one may name an owner."""
+"""Owners of producer ids, and transactions that were left behind: every broker has to answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cluster:
 PAY = ListedId("pay", 7, "CompleteAbort")
 
 
-def told_by(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> dict[int, Any]:
+def owners_by(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> dict[int, Any]:
     monkeypatch.setattr(producers, "list_transactions", cluster.lists)
     monkeypatch.setattr(producers, "describe_transactions", cluster.describe)
     client: KafkaClient = cluster  # type: ignore[assignment]
@@ -49,12 +49,12 @@ def told_by(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> dict[int, Any]
 
 def test_the_broker_that_lists_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster({1: [], 2: [PAY]}, {(2, "pay"): DONE})
-    assert told_by(monkeypatch, cluster) == {7: (b"pay", 2, states.COMPLETE_ABORT, 7, 3, ())}
+    assert owners_by(monkeypatch, cluster) == {7: (b"pay", 2, states.COMPLETE_ABORT, 7, 3, ())}
 
 
 def test_a_broker_that_does_not_answer_may_be_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaUnavailable):
-        told_by(monkeypatch, Cluster({1: [PAY], 2: None}, {(1, "pay"): DONE}))
+        owners_by(monkeypatch, Cluster({1: [PAY], 2: None}, {(1, "pay"): DONE}))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_word_that_does_not_count(
     listed: dict[int, list[ListedId] | None],
     described: dict[tuple[int, str], TransactionDescription],
 ) -> None:
-    assert told_by(monkeypatch, Cluster(listed, described)) == {}
+    assert owners_by(monkeypatch, Cluster(listed, described)) == {}
 
 
 NOT_FOUND, NOT_COORDINATOR, LOADING, DENIED = (105, -1), (16, -1), (14, -1), (53, -1)

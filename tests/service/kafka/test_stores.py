@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from service.kafka.errors import BadClientConfig
 from service.kafka.settings import ClientSettings
 from tests.helpers.certificates import Authority, pkcs12
 from tests.helpers.reader_options import option_of, through_spark
+from tests.service.kafka import properties
 
 STORE_PASSWORD = "of the store"
 TRUST = ("ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type")
@@ -37,9 +37,7 @@ def own(authority: Authority) -> Path:
 
 
 def load(tmp_path: Path, *lines: str) -> ClientSettings:
-    file = tmp_path / "client.properties"
-    file.write_text("\n".join(["security.protocol=SSL", *lines, ""]))
-    return ClientSettings.load("localhost:9093", file)
+    return properties.load(tmp_path, "\n".join(["security.protocol=SSL", *lines, ""]), "localhost:9093")
 
 
 def context(settings: ClientSettings) -> ssl.SSLContext:
@@ -48,9 +46,7 @@ def context(settings: ClientSettings) -> ssl.SSLContext:
 
 
 def refusal(tmp_path: Path, *lines: str) -> str:
-    with pytest.raises(BadClientConfig, match=r"^[^\n]*$") as refused:
-        load(tmp_path, *lines)
-    return str(refused.value).removeprefix(f"client properties {tmp_path}/client.properties: ")
+    return properties.refusal(tmp_path, "\n".join(["security.protocol=SSL", *lines, ""]))
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -180,13 +176,9 @@ def self_signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return both
 
 
-def properties(tmp_path: Path, self_signed: Path, password: str = PASSWORD) -> ClientSettings:
-    file = tmp_path / "client.properties"
-    file.write_text(
-        f"security.protocol=SSL\nssl.truststore.location={self_signed.parent / 'certificate.pem'}\n"
-        f"ssl.keystore.location={self_signed}\nssl.key.password={password}\n"
-    )
-    return ClientSettings.load("localhost:9093", file)
+def own_lines(self_signed: Path, password: str = PASSWORD) -> list[str]:
+    trust = f"ssl.truststore.location={self_signed.parent / 'certificate.pem'}"
+    return [trust, f"ssl.keystore.location={self_signed}", f"ssl.key.password={password}"]
 
 
 def answer_of_server(self_signed: Path, context: ssl.SSLContext, trusted: Path | None = None) -> bytes:
@@ -214,7 +206,7 @@ def answer_of_server(self_signed: Path, context: ssl.SSLContext, trusted: Path |
 
 
 def test_settings_for_other_machines_need_no_files(tmp_path: Path, self_signed: Path) -> None:
-    here = properties(tmp_path, self_signed)
+    here = load(tmp_path, *own_lines(self_signed))
     there = through_spark(here.portable())
     assert str(self_signed.parent) not in option_of(there)
     arguments = there.kafka_python()
@@ -223,20 +215,8 @@ def test_settings_for_other_machines_need_no_files(tmp_path: Path, self_signed: 
 
 def test_text_beside_a_file_leaves_out_neither(tmp_path: Path, self_signed: Path) -> None:
     text = (self_signed.parent / "certificate.pem").read_text().replace("\n", "\\n")
-    file = tmp_path / "client.properties"
-    file.write_text(
-        f"security.protocol=SSL\nssl.truststore.certificates={text}\nssl.keystore.location={self_signed}\n"
-        f"ssl.key.password={PASSWORD}\n"
-    )
-    arguments = ClientSettings.load("localhost:9093", file).kafka_python()
+    arguments = load(tmp_path, f"ssl.truststore.certificates={text}", *own_lines(self_signed)[1:]).kafka_python()
     assert answer_of_server(self_signed, arguments["ssl_context"]) == b"localhost"
-
-
-def test_a_key_without_its_certificate_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text("security.protocol=SSL\nssl.keystore.key=-----BEGIN\n")
-    with pytest.raises(BadClientConfig, match=r"ssl\.keystore\.key needs ssl\.keystore\.certificate\.chain"):
-        ClientSettings.load("a:9092", file)
 
 
 def test_settings_without_files_stay_as_they_are() -> None:
@@ -245,14 +225,13 @@ def test_settings_without_files_stay_as_they_are() -> None:
     assert "ssl_context" not in settings.kafka_python()
 
 
-def test_text_that_is_no_certificate_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text("security.protocol=SSL\nssl.truststore.certificates=nothing\n")
-    with pytest.raises(BadClientConfig, match=r"ssl\.truststore\.certificates"):
-        ClientSettings.load("a:9092", file)
+def test_text_without_a_certificate_is_named(tmp_path: Path) -> None:
+    key = "ssl.keystore.key=-----BEGIN"
+    assert "ssl.keystore.key needs ssl.keystore.certificate.chain" in refusal(tmp_path, key)
+    assert "ssl.truststore.certificates" in refusal(tmp_path, "ssl.truststore.certificates=nothing")
 
 
 def test_a_key_that_cannot_be_read_is_named_and_its_password_is_not(tmp_path: Path, self_signed: Path) -> None:
-    with pytest.raises(BadClientConfig, match=r"ssl\.keystore\.location: .*both\.pem: ") as failure:
-        properties(tmp_path, self_signed, "another one")
-    assert "another one" not in str(failure.value)
+    refused = refusal(tmp_path, *own_lines(self_signed, "another one"))
+    assert refused.startswith(f"ssl.keystore.location: {self_signed}: ")
+    assert "another one" not in refused

@@ -146,7 +146,7 @@ def test_members_stand_behind_any_topology(topology_: bytes, count: int, topics:
     assert broker.asked == [(CONSUMER_GROUP_DESCRIBE, request), (STREAMS_GROUP_DESCRIBE, request)]
 
 
-def test_what_is_no_streams_group_or_no_answer_is_not_told() -> None:
+def test_no_streams_group_and_no_answer_have_no_members() -> None:
     assert Answering(described(GROUP_ID_NOT_FOUND, NO_STRUCT, [])).members() is None
     whole = described(0, topology(array(SUBTOPOLOGY)), [])
     for size in range(4, whole.index(b"by-country") + 20):

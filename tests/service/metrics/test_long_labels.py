@@ -1,4 +1,4 @@
-"""Labels of ids, groups and owners of any length: short, distinct, and still the name of one id."""
+"""Metrics stay small: labels of any length are cut and still lead to one id, and series have a bound."""
 
 from __future__ import annotations
 

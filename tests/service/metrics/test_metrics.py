@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -61,6 +60,14 @@ def metrics(reader: Engine) -> Metrics:
     return create_metrics(reader)
 
 
+@pytest.fixture
+def shown(cluster: WithPartitions) -> Iterator[Callable[[int], Samples]]:
+    """Returns pages of metrics of the cluster's store, so many ms after SEEN_MS; each is made from the store."""
+    reader = open_reader(cluster.url)
+    yield lambda later_ms: page(create_metrics(reader), SEEN_MS + later_ms)
+    reader.dispose()
+
+
 def bind(engine: Engine, name: str = "orders") -> TransactionLogWriter:
     """A cluster with two coordinators' partitions, nothing read yet."""
     number = clusters.bind(engine, name, f"kafka-{name}", NOW_MS)
@@ -101,7 +108,7 @@ def by(found: Samples, name: str, label: str) -> dict[str, float]:
     return {dict(labels)[label]: value for (found_name, labels), value in found.items() if found_name == name}
 
 
-def test_what_a_log_told(engine: Engine, metrics: Metrics) -> None:
+def test_the_metrics_of_a_log(engine: Engine, metrics: Metrics) -> None:
     writer = bind(engine)
     spoilt = Reject(1, 0, 4, "bad_crc", None, None, b"\0")
     writer.apply(
@@ -157,7 +164,7 @@ def test_what_a_cluster_says_of_itself_is_a_label(engine: Engine, metrics: Metri
     )
 
 
-def test_who_holds_the_lease(engine: Engine, metrics: Metrics) -> None:
+def test_the_holder_of_the_lease(engine: Engine, metrics: Metrics) -> None:
     clusters.bind(engine, "nobody's", "abc", NOW_MS)
     number = clusters.bind(engine, "orders", "kafka-orders", NOW_MS)
     held = lease.acquire(engine, number, "host-a:7:912345:0123456789ab", NOW_MS)
@@ -193,18 +200,17 @@ def test_partitions_that_fall_silent_lower_the_coverage(engine: Engine, metrics:
     assert one(page(metrics, later), "source_coverage_ratio", source=SourceName.TRANSACTION_LOG) == 0.5
 
 
-def test_a_cluster_that_has_no_partitions_yet_is_covered_while_it_answers(tmp_path: Path) -> None:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'empty.db'}", partitions=0)
+@pytest.mark.cluster(partitions=0)
+def test_a_cluster_that_has_no_partitions_yet_is_covered_while_it_answers(
+    cluster: WithPartitions, shown: Callable[[int], Samples]
+) -> None:
     cluster.read_no_log()
     cluster.look()
-    reader = open_reader(cluster.url)
-    now, later = (page(create_metrics(reader), SEEN_MS + passed_ms) for passed_ms in (10_000, 31_000))
+    now, later = shown(10_000), shown(31_000)
     for source in (SourceName.TRANSACTION_LOG, "partitions"):
         assert one(now, "source_coverage_ratio", source=source) == 1
         assert one(now, "pipeline_last_success_timestamp_seconds", source=source) > 0
         assert one(later, "source_coverage_ratio", source=source) == 0
-    reader.dispose()
-    cluster.close()
 
 
 def test_every_family_has_its_help_before_there_is_a_cluster(engine: Engine, metrics: Metrics) -> None:
@@ -337,30 +343,28 @@ def test_of_10000_lagging_partitions_the_worst_are_shown_the_rest_counted(engine
     assert by(found, "kafka_txn_partitions", "judged") == {"yes": 0, "no": 10_000}
 
 
-def test_partitions_that_answer_are_judged_as_long_as_somebody_looks(tmp_path: Path) -> None:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
+def test_partitions_that_answer_are_judged_as_long_as_they_are_sampled(
+    cluster: WithPartitions, shown: Callable[[int], Samples]
+) -> None:
     cluster.look(
         *(moving_partition(n) for n in range(3)), unanswered_partition("no leader", 3), trouble="1 does not answer"
     )
-    reader = open_reader(cluster.url)
-    fresh, stale = (page(create_metrics(reader), SEEN_MS + later) for later in (10_000, 31_000))
+    fresh, stale = shown(10_000), shown(31_000)
     assert by(fresh, "kafka_txn_partitions", "judged") == {"yes": 3, "no": 1}
     assert one(fresh, "source_coverage_ratio", source="partitions") == 0.75
     assert one(fresh, "pipeline_last_success_timestamp_seconds", source="partitions") == 0, "one does not answer"
     assert by(stale, "kafka_txn_partitions", "judged") == {"yes": 0, "no": 4}
     assert one(stale, "source_coverage_ratio", source="partitions") == 0
     cluster.look(moving_partition(3, at_ms=SEEN_MS + 1), at_ms=SEEN_MS + 1)
-    well = page(create_metrics(reader), SEEN_MS + 1)
+    well = shown(1)
     assert one(well, "pipeline_last_success_timestamp_seconds", source="partitions") == (SEEN_MS + 1) / 1000
     assert by(well, "kafka_txn_partitions_blocked", "cluster") == {"orders": 0}
-    reader.dispose()
-    cluster.close()
 
 
-def test_what_hangs_is_named_the_longest_50(tmp_path: Path) -> None:
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
-    reader = open_reader(cluster.url)
-    assert one(page(create_metrics(reader)), "hanging_transactions") == 0
+def test_the_50_transactions_that_hang_longest_are_named(
+    cluster: WithPartitions, shown: Callable[[int], Samples]
+) -> None:
+    assert one(shown(0), "hanging_transactions") == 0
     seen = [hanging_finding(0, name=b'p"\xff', owner="team-a")]
     cluster.see(*seen)
     cluster.see(
@@ -369,7 +373,7 @@ def test_what_hangs_is_named_the_longest_50(tmp_path: Path) -> None:
         hanging_finding(60, confirmed=False),
         now_ms=SEEN_MS + 1,
     )
-    found = page(create_metrics(reader))
+    found = shown(1)
     assert one(found, "hanging_transactions") == 60
     infos = [dict(labels) for name, labels in found if name == "kafka_txn_hanging_info"]
     assert len(infos) == 50
@@ -382,14 +386,10 @@ def test_what_hangs_is_named_the_longest_50(tmp_path: Path) -> None:
         "transactional_id": 'p"\\x{ff}',
         "owner": "team-a",
     }
-    reader.dispose()
-    cluster.close()
 
 
-def test_what_is_muted_says_until_when(tmp_path: Path) -> None:
-    """By a rule or by an operator, and no longer than that."""
-    cluster = WithPartitions(f"sqlite:///{tmp_path / 'partitions.db'}")
-    reader = open_reader(cluster.url)
+def test_a_mute_shows_until_its_end(cluster: WithPartitions, shown: Callable[[int], Samples]) -> None:
+    """Rules mute, and operators."""
     cluster.see(
         *(hanging_finding(n, muted_until_ms=until) for n, until in ((0, SEEN_MS + 5_000), (1, None), (2, None)))
     )
@@ -397,18 +397,16 @@ def test_what_is_muted_says_until_when(tmp_path: Path) -> None:
         by_partition = {one.subject.partition: one.id for one in longest_open(connection, cluster.id, Kind.HANGING, 3)}
         wish = Wish(by_partition[1], None, None, SEEN_MS + 9_000, "known")
         set_mute(connection, cluster.id, wish, AuditEvent(SEEN_MS, Action.MUTE, Outcome.SET, "ann"))
-    found = (page(create_metrics(reader), SEEN_MS + later) for later in (1_000, 5_000, 9_000))
     first, rule_is_over, all_is_over = (
-        by(one, "kafka_txn_hanging_muted_until_timestamp_seconds", "finding") for one in found
+        by(shown(later_ms), "kafka_txn_hanging_muted_until_timestamp_seconds", "finding")
+        for later_ms in (1_000, 5_000, 9_000)
     )
     assert first == {by_partition[0]: SEEN_MS / 1000 + 5, by_partition[1]: SEEN_MS / 1000 + 9}
     assert rule_is_over == {by_partition[1]: SEEN_MS / 1000 + 9}
     assert all_is_over == {}
-    reader.dispose()
-    cluster.close()
 
 
-def test_how_long_detection_took(engine: Engine, metrics: Metrics) -> None:
+def test_the_time_of_detection(engine: Engine, metrics: Metrics) -> None:
     bind(engine)
     assert one(page(metrics), "detection_seconds_count") == 0
     with engine.begin() as connection:
@@ -421,7 +419,7 @@ def test_how_long_detection_took(engine: Engine, metrics: Metrics) -> None:
     assert (buckets["0.5"], buckets["1.0"], buckets["2.0"], buckets["3.0"]) == (0, 2, 2, 3)
 
 
-def test_how_long_batches_took(engine: Engine, metrics: Metrics) -> None:
+def test_the_time_of_batches(engine: Engine, metrics: Metrics) -> None:
     cluster = WithPartitions(str(engine.url))
     assert one(page(metrics), "pipeline_batch_duration_seconds_count", source="partitions") == 0
     cluster.partitions.apply(PartitionsBatch(NOW_MS, (moving_partition(),), ()), NOW_MS)

@@ -1,4 +1,4 @@
-"""Requests are counted by route template, under their outcome, and answers pass through untouched."""
+"""Requests are counted by route template, under their outcome; docs/metrics.md is what the service serves."""
 
 from __future__ import annotations
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from sqlalchemy import event
@@ -14,11 +17,12 @@ from service.notifications.delivery import Delivered, Undelivered, deliver
 from service.notifications.feed import AllPlacesTaken, EventFeed
 from service.store.engine import open_reader
 from service.store.errors import StoreError
-from service.store.finding_events import FindingEvent
+from service.store.finding_events import FindingEvent, events_after
 from service.store.writers import findings as writer
 from tests.helpers.findings import WithFindings, observe
+from tests.helpers.postgres import Postgres
 from tests.helpers.stores import NOW_MS
-from tests.helpers.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S, wait_until
 
 
 def stored(cluster: WithFindings) -> None:
@@ -61,6 +65,12 @@ async def hear(stream: AsyncIterator[tuple[int, str]], number: int) -> list[int]
     return [(await asyncio.wait_for(anext(stream), LIMIT_S))[0] for _ in range(number)]
 
 
+async def listeners(streams: Streams, number: int) -> None:
+    """Waits until so many streams wait for an event."""
+    while len(streams.feed._waiting) < number:
+        await asyncio.sleep(0.01)
+
+
 async def ended(stream: AsyncIterator[tuple[int, str]]) -> bool:
     try:
         await asyncio.wait_for(anext(stream), LIMIT_S)
@@ -84,7 +94,7 @@ def test_two_hundred_streams_ask_the_store_no_more_often_than_one(cluster: WithF
     assert streams.asked < 50, "a few looks, not one for each stream"
 
 
-def test_who_is_far_behind_reads_all_of_it_and_then_goes_on(
+def test_a_stream_far_behind_reads_all_of_it_and_then_goes_on(
     cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client was away, or is slow: the feed keeps only the newest."""
@@ -104,7 +114,7 @@ def test_who_is_far_behind_reads_all_of_it_and_then_goes_on(
     assert asyncio.run(listen()) == ([10], [*range(11, 19)], [*range(1, 19)])
 
 
-def test_streams_have_places_and_the_last_one_is_told(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_have_places_and_one_too_many_is_refused(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MOST_STREAMS", 2)
     with streams.feed.place(), streams.feed.place(), pytest.raises(AllPlacesTaken), streams.feed.place():
         pass
@@ -138,7 +148,13 @@ def test_the_reader_rests_when_nobody_listens(cluster: WithFindings, streams: St
         while streams.feed._reading is not None:
             await asyncio.sleep(0.05)
         asked = streams.asked
-        await asyncio.sleep(2 * feed.LOOK_EVERY_S)
+        other = Streams(cluster.url)  # whose reader has a listener
+        waiting = asyncio.create_task(ended(other.feed.follow(1)))
+        while other.asked < 3:
+            await asyncio.sleep(0.05)
+        other.feed.close()
+        await waiting
+        other.close()
         return asked, streams.asked
 
     before, after = asyncio.run(listen())
@@ -148,7 +164,7 @@ def test_the_reader_rests_when_nobody_listens(cluster: WithFindings, streams: St
 def test_all_streams_end_at_once_when_the_service_does(streams: Streams) -> None:
     async def listen() -> list[bool]:
         waiting = [asyncio.create_task(ended(streams.feed.follow(0))) for _ in range(3)]
-        await asyncio.sleep(0.1)
+        await listeners(streams, 3)
         streams.feed.close()
         return [*await asyncio.gather(*waiting), await ended(streams.feed.follow(0))]
 
@@ -159,7 +175,7 @@ def test_streams_that_were_given_up_are_forgotten(streams: Streams) -> None:
     async def listen() -> int:
         for _ in range(3):
             waiting = asyncio.create_task(hear(streams.feed.follow(0), 1))
-            await asyncio.sleep(0.05)
+            await listeners(streams, 1)
             waiting.cancel()
             await asyncio.wait([waiting])
         return len(streams.feed._waiting)
@@ -227,3 +243,46 @@ def test_a_receiver_that_was_away_for_too_long_hears_that_events_are_gone(
     happen(cluster, 2, first=6)
     assert not deliver(cluster.engine, mail).skipped
     assert mail.noted == [7, 8]
+
+
+WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+
+
+def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: Postgres) -> None:
+    """Each cluster has a judge of its own, and PostgreSQL gives numbers before it commits."""
+    held, go_on = threading.Event(), threading.Event()
+
+    def wait(_: object) -> None:
+        held.set()
+        assert go_on.wait(LIMIT_S)
+
+    with (
+        postgres.database() as url,
+        closing(WithFindings(url, "first")) as first,
+        closing(WithFindings(url, "second")) as second,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        reader = open_reader(url)
+        for cluster in (first, second):
+            cluster.read()
+        event.listen(first.engine, "commit", wait)
+        slow = threads.submit(first.see, observe())
+        assert held.wait(LIMIT_S)
+        other = threads.submit(second.see, observe())
+
+        def has_come_to_rest() -> bool:
+            with reader.connect() as connection:
+                return other.done() or connection.exec_driver_sql(WAITS).scalar_one() > 0
+
+        try:
+            wait_until(has_come_to_rest, bool, "the second judge to have written, or to wait")
+            with reader.connect() as connection:
+                assert events_after(connection, 0, 10) == [], "not number 2 before number 1"
+        finally:
+            go_on.set()
+        slow.result(LIMIT_S)
+        other.result(LIMIT_S)
+        with reader.connect() as connection:
+            reported = events_after(connection, 0, 10)
+        reader.dispose()
+    assert [(one.sequence, one.cluster) for one in reported] == [(1, "first"), (2, "second")]

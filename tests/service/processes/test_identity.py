@@ -1,4 +1,5 @@
-"""The end of a process on this machine is known by its identity alone. Real processes, really killed."""
+"""Processes on this machine: their end is known by their identity alone, and only time that they were given counts
+against them. Real processes, really killed."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_who_runs_or_is_only_stopped_has_not_ended(other: subprocess.Popen[str]) -> None:
+def test_a_process_that_runs_or_is_stopped_has_not_ended(other: subprocess.Popen[str]) -> None:
     found = said(other)
     assert not has_ended(own_identity())
     assert not has_ended(found)

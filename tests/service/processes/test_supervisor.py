@@ -290,7 +290,7 @@ def test_one_of_several_that_cannot_run_ends_none_of_the_others(tmp_path: Path) 
     assert all_.returncode == 0
 
 
-def test_who_never_worked_is_not_started_again() -> None:
+def test_a_single_child_that_never_worked_is_not_started_again() -> None:
     job = [sys.executable, "-c", "import sys; sys.exit(3)"]
     ended = subprocess.run(
         [sys.executable, "-m", "service.processes", json.dumps([{"name": "job", "command": job}])],

@@ -1,4 +1,4 @@
-"""Connections that give way if there are too many."""
+"""Bounds of a server: connections give way if there are too many, and a flood of log lines is cut."""
 
 from __future__ import annotations
 

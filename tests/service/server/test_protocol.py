@@ -104,7 +104,7 @@ def test_a_client_that_stops_half_way_is_closed(running: Running, sent: bytes, a
 def test_a_body_that_breaks_is_answered_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     """The application is at it already, and answers as well."""
     client = running.connect(b"POST /unread HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
-    time.sleep(SOON_S / 20)
+    wait_until_equal(lambda: len(running.server.server_state.tasks), 1, "requests in work")
     client.sendall(b"no length\r\n")
     assert everything(client).startswith(b"HTTP/1.1 400")
     wait_until_equal(lambda: len(running.server.server_state.tasks), 0, "requests in work")

@@ -1,4 +1,5 @@
-"""`txnscope serve` with few descriptors, under clients that open more connections than that, and streams at its end."""
+"""`txnscope serve` with few descriptors, under clients that open more connections than that; streams at its end;
+memory of its threads."""
 
 from __future__ import annotations
 

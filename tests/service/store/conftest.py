@@ -35,7 +35,7 @@ def only_on(backend: str, fixture: str = "url") -> pytest.MarkDecorator:
 
 @contextmanager
 def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool = False) -> Iterator[str]:
-    """The URL of a store that nobody else uses, of the kind `request.param`; a lock is not waited for."""
+    """Yields the URL of a new store of the kind `request.param`. Its users do not wait for a lock."""
     if request.param == "sqlite":
         yield f"sqlite:///{directory / 'store.db'}?timeout=0.01"
         return
@@ -107,14 +107,14 @@ def _forget_scripts() -> None:
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A test that asks for this, or for what stands on it, runs on every kind of database."""
+    """A test that asks for this, or for a fixture that needs it, runs on every kind of database."""
     with new_store(request, tmp_path) as url:
         yield url
 
 
 @pytest.fixture(params=BACKENDS)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a database without tables."""
+    """The URL of a database without tables."""
     with new_store(request, tmp_path, is_empty=True) as url:
         yield url
 

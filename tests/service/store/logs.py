@@ -105,7 +105,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
 
 def value_of(one: Entry) -> bytes:
     """Returns the record's value as a coordinator of old clients writes it; where the test names no partitions, bytes
-    that only tell records apart."""
+    that differ for each record."""
     record = one.record
     if not one.participants:
         return b"raw %d" % record.offset

@@ -1,4 +1,4 @@
-"""Looks at data partitions, as the sampler sends them, and what the store made of them."""
+"""Samples of data partitions, as the sampler sends them, and the rows that the store made of them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
 
 
 def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionObservation:
-    """Of orders-0; the LSO stands since NOW_MS where it is below the high watermark."""
+    """A sample of orders-0. The LSO is stalled since NOW_MS where it is below the high watermark."""
     since_ms = NOW_MS if lso < hw else None
     return replace(PartitionObservation("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms), **more)
 
 
 def silent(at_ms: int, why: Reason | str = NO_LEADER, **more: Any) -> PartitionObservation:
-    """A partition that could not be looked at."""
+    """A sample of an unresponsive partition."""
     numbers = {"leader": -1, "leader_epoch": -1, "log_start": -1, "stalled_since_ms": None}
     return look(at_ms, -1, -1, **{"why": reason(why)} | numbers | more)
 
@@ -42,14 +42,14 @@ def described(at_ms: int, *entries: OpenEntry, partition: int = 0, **more: Any) 
 
 
 class Watched:
-    """A cluster whose data partitions are looked at."""
+    """A cluster with samples of its data partitions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.writer = PartitionWriter(cluster.engine, cluster.lease)
 
     def see(self, *facts: PartitionObservation | StalledRead, now_ms: int = 0, **more: Any) -> Written:
-        """One batch; all partitions were looked at when the newest of its looks was made, unless `more` says."""
+        """Applies one batch. All partitions were sampled at the time of its newest one, unless `more` differs."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         observed_at_ms = max((one.observed_at_ms for one in looks), default=NOW_MS)

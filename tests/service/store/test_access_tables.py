@@ -136,7 +136,7 @@ def test_the_longest_mute_that_is_for_a_finding_counts(cluster: Cluster) -> None
 ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7, 2, 5, 100, Outcome.DRY_RUN, None)
 
 
-def test_attempts_on_a_transaction_are_told_the_newest_first(cluster: Cluster) -> None:
+def test_attempts_on_a_transaction_come_newest_first(cluster: Cluster) -> None:
     """Two drivers and a service may be at it; none of them needs the lease."""
     executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome=Outcome.UNKNOWN, error="no\nleader")
     others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)

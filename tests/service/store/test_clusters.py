@@ -1,4 +1,4 @@
-"""A name stands for one Kafka cluster, a Kafka cluster has one name, and counting begins once."""
+"""A name belongs to one Kafka cluster and the other way round; counting begins once; one driver holds the lease."""
 
 from __future__ import annotations
 

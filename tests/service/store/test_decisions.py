@@ -98,7 +98,7 @@ def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
     ],
     ids=["abort, complete by now", "commit"],
 )
-def test_an_end_that_was_decided_twice_is_under_way_since_the_first_decision(
+def test_an_end_that_was_decided_twice_is_under_way_since_the_first(
     cluster: Cluster, decisions_: tuple[int, ...], marker: MarkerType, cause: Cause
 ) -> None:
     start_ms, path = MINUTE - 90_000, (states.ONGOING, *decisions_)

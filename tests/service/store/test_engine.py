@@ -1,4 +1,4 @@
-"""Opening a store, and what happens when it cannot be used."""
+"""Opening a store, errors of one that cannot be used, and versions of its data."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_pages_and_counts_agree_on_what_can_expire(cluster: SeededCluster, limit
     assert count(cluster, until_ms) == [len(found)]
 
 
-def test_who_cannot_expire_is_not_there(cluster: SeededCluster) -> None:
+def test_ids_that_cannot_expire_are_left_out(cluster: SeededCluster) -> None:
     old_ms = NOW_MS - 8 * DAY_MS
     cluster.read(
         [
@@ -69,7 +69,7 @@ def test_who_cannot_expire_is_not_there(cluster: SeededCluster) -> None:
 
 
 def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
-    """Kafka's default of seven days is assumed until the brokers tell."""
+    """Kafka's default of seven days is assumed until the brokers report theirs."""
     left_ms = (-1_000, 1_800_000, 3 * 3_600_000, 2 * DAY_MS, 4 * DAY_MS)
     cluster.read(Id(b"%d" % n, last_update_ms=NOW_MS + left - 7 * DAY_MS) for n, left in enumerate(left_ms))
     with cluster.engine.connect() as connection:

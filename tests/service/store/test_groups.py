@@ -42,7 +42,7 @@ def advances(cluster: Cluster) -> int:
 
 
 def test_only_steps_above_the_lso_with_members_count_as_advances(cluster: Cluster, writer: GroupWriter) -> None:
-    """A reset to an offset above the LSO is not one: nobody reads on from there."""
+    """A reset to an offset above the LSO is no advance: no member reads on from there."""
     steps = [(50, 2, 60, 0), (70, 2, 60, 0), (70, 2, 60, 0), (80, 2, 60, 1), (90, 2, None, 1), (95, 2, 60, 2)]
     for at_ms, (offset, members, lso, expected) in enumerate(steps, NOW_MS):
         writer.replace([seen(offset=offset, members=members, lso=lso)], at_ms)
@@ -56,7 +56,7 @@ def test_only_steps_above_the_lso_with_members_count_as_advances(cluster: Cluste
     assert advances(cluster) == 0, "at another LSO"
 
 
-def test_since_when_there_are_records_to_read(cluster: Cluster, writer: GroupWriter) -> None:
+def test_the_time_since_which_there_are_records_to_read(cluster: Cluster, writer: GroupWriter) -> None:
     def since(at_ms: int, offset: int, ahead: bool | None) -> int | None:
         writer.replace([seen(offset=offset, has_records_ahead=ahead, lso=60)], at_ms)
         (one,) = groups(cluster)
@@ -75,7 +75,7 @@ def test_since_when_there_are_records_to_read(cluster: Cluster, writer: GroupWri
     assert [row.has_records_ahead for row in groups(cluster)] == [None]
 
 
-def test_whose_transaction_has_a_pending_offset_is_kept(cluster: Cluster, writer: GroupWriter) -> None:
+def test_the_producer_id_of_a_pending_offset_is_kept(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen(is_unstable=True, producer_id=1 << 40)], NOW_MS)
     assert [one.producer_id for one in groups(cluster)] == [1 << 40]
     writer.replace([seen(is_unstable=True)], NOW_MS + 9)
@@ -99,7 +99,7 @@ def test_what_was_observed_before_is_left_out(cluster: Cluster, writer: GroupWri
     assert [one.group for one in groups(cluster)] == ["readers"]
 
 
-def test_groups_are_told_of_the_partitions_asked_for(cluster: Cluster, writer: GroupWriter) -> None:
+def test_groups_are_those_of_the_partitions_asked_for(cluster: Cluster, writer: GroupWriter) -> None:
     writer.replace([seen(group, partition=n) for group in ("b", "a") for n in (0, 1, 2)], NOW_MS)
     found = groups(cluster, ("orders", 2), ("orders", 0))
     assert [(one.group, one.partition) for one in found] == [("a", 0), ("a", 2), ("b", 0), ("b", 2)]

@@ -1,4 +1,4 @@
-"""Ids of any length are distinguished, found and sorted."""
+"""Ids of any length and any bytes: distinguished, found, sorted, safe to show, and found again from a copy."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_the_whole_id_comes_back_from_its_text(raw: bytes) -> None:
     assert full_id(id_key(raw), display_id(raw)) == raw
 
 
-def test_where_the_text_is_of_another_id_the_key_stands_for_the_id() -> None:
+def test_a_key_beside_the_text_of_another_id_stands_for_the_id() -> None:
     raw = b"\0" + b"x" * 3_000
     found = full_id(id_key(raw), "x" * 3_000)
     assert found == id_key(raw) == id_key(found)
 
 
-def test_the_text_of_earlier_versions_tells_the_id_too() -> None:
+def test_the_text_of_earlier_versions_leads_to_the_id_too() -> None:
     raw = b"tab\t\xff" + b"x" * 3_000
     assert full_id(id_key(raw), r"tab\t\xff" + "x" * 3_000) == raw
 

@@ -193,7 +193,7 @@ def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None
 
 
 def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
-    """Its log partition above all: without that nobody can look whether the id came back, or prove anything again."""
+    """The log partition above all: without it, the return of the id cannot be seen, and nothing can be proven again."""
     two_expired(cluster)
     find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)

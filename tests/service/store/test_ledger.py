@@ -39,7 +39,7 @@ def marker(offset: int, generation: int = 0, topic: str = "pay", partition: int 
 
 
 def batch(*ranges: RangeRead, topic: str = "pay", trouble: Reason | None = None) -> LedgerBatch:
-    """Of every range as many records as offsets, and a marker at its last one."""
+    """A batch with as many records as offsets in every range, and a marker at its last one."""
     read_ = [r for r in ranges if r.hi > r.lo]
     return LedgerBatch(
         tuple(TopicRange(topic, r) for r in ranges),
@@ -130,7 +130,7 @@ def test_what_does_not_follow_is_refused_whole(cluster: Cluster, writer: LedgerW
     assert everything(cluster.engine, cluster.id) == before
 
 
-def test_who_lost_the_lease_writes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_a_writer_without_the_lease_writes_nothing(cluster: Cluster, writer: LedgerWriter) -> None:
     assert take_over(cluster.engine, cluster.id) is not None
     with pytest.raises(LeaseLost):
         writer.apply(batch(span(0, 10)), NOW_MS)
@@ -177,7 +177,7 @@ def test_a_topic_that_was_deleted_is_not_tailed_and_its_history_stays(cluster: C
     assert rows(cluster.engine, schema.data_gaps, cluster.id) == []
 
 
-def test_trouble_is_told_beside_what_could_be_read(cluster: Cluster, writer: LedgerWriter) -> None:
+def test_trouble_is_reported_beside_what_could_be_read(cluster: Cluster, writer: LedgerWriter) -> None:
     writer.apply(batch(span(0, 10)), NOW_MS)
     writer.apply(batch(span(10, 12), trouble=denied("secret")), NOW_MS + 5)
     assert status(cluster) == clusters.StatusRow(SourceName.LEDGER, NOW_MS, denied("secret"))

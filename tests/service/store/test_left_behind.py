@@ -1,5 +1,5 @@
-"""Records in partitions of the transaction log where no coordinator looks: which record of an id counts does not depend
-on the order in which the log is read."""
+"""The transaction log with another number of partitions: records that were left behind, and partitions that are no
+more."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_counts_span_the_partitions_of_an_id(cluster: Cluster) -> None:
 
 
 def test_a_record_counts_again_where_more_partitions_return_its_id(cluster: Cluster) -> None:
-    """Of 5 partitions the id is in 2, of 8 in 3, of 11 in 2 again."""
+    """The id is in partition 2 of 5, in 3 of 8, in 2 of 11 again."""
     name = next(b"id-%d" % n for n in range(1000) if _homes(b"id-%d" % n) == (2, 3, 2))
     cluster.start(dict.fromkeys(range(5), 0))
     cluster.writer.apply(batch(transaction(0, name, start_ms=5, pid=1), read(0, 3, partition=2)), NOW_MS)

@@ -88,7 +88,7 @@ def test_what_is_kept_raw_is_bounded_in_bytes_and_the_newest_stays(cluster: Clus
     assert {r["transactional_id"] for r in kept} == {id_key(b"i" * 32_767)}
 
 
-def test_trouble_is_told_and_as_of_stands_still(cluster: Cluster) -> None:
+def test_trouble_is_stored_and_the_last_success_stays(cluster: Cluster) -> None:
     def status() -> list[tuple[object, ...]]:
         return [tuple(r.values()) for r in rows(cluster.engine, schema.source_status, cluster.id)]
 
@@ -159,7 +159,7 @@ def ms_of(item: dict[str, Any], name: str) -> int:
 
 
 def served(client: TestClient, raw: bytes) -> tuple[Any, list[Any], list[Any]]:
-    """Of one id, found in the list: its document, and the items of its timeline and of its rates."""
+    """Finds an id in the list. Returns its document, and the items of its timeline and of its rates."""
     (href,) = [item["href"] for item in get(client, f"{PATH}/transactions")["items"] if raw_of(item) == raw]
     query = href.partition("?")[2]
     timeline = get(client, f"{PATH}/transaction/timeline?{query}&limit=200")["items"]

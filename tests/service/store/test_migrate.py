@@ -1,4 +1,5 @@
-"""The migrations give the tables of `service.store.schema`, however often and however many at once they run."""
+"""The migrations give the tables of `service.store.schema`, however often and however many at once they run; late
+indexes are built after a first read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Open entries of a partition: the time of their first observation, and of their known end."""
+"""Open entries of partitions begin and end by proofs; partitions are found one by one and by pages, each by an
+index."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def test_a_topic_of_the_same_name_has_its_own(watched: Watched) -> None:
     assert watched.open() == {7: (NOW_MS + 3, 100)}
 
 
-def test_entries_are_told_of_the_partitions_asked_for_by_place_and_start(watched: Watched) -> None:
+def test_entries_of_the_partitions_asked_for_come_by_place_and_start(watched: Watched) -> None:
     for partition in (1, 2):
         watched.see(look(NOW_MS, partition=partition))
         watched.see(described(NOW_MS, entry(2, 109), entry(1, 109), entry(3, 102), partition=partition))
@@ -102,7 +103,7 @@ def test_entries_are_told_of_the_partitions_asked_for_by_place_and_start(watched
 
 @pytest.fixture
 def twelve(cluster: Cluster) -> Watched:
-    """orders-0 to 11, of which each third stands, those with a higher number for longer; and one other topic."""
+    """orders-0 to 11, of which each third is stalled, the higher numbers for longer; and one other topic."""
     twelve = Watched(cluster)
     free = [look(NOW_MS, 110, partition=n) for n in range(12) if n % 3]
     standing = [look(NOW_MS, partition=n, stalled_since_ms=NOW_MS - n) for n in range(0, 12, 3)]

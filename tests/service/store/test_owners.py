@@ -24,7 +24,7 @@ def log(cluster: Cluster, entries: list[Entry], lo: int = 0, partition: int = 0)
     cluster.writer.apply(batch(entries, read(lo, lo + len(entries), partition=partition)), NOW_MS)
 
 
-def test_an_owner_is_told_field_by_field(cluster: Cluster) -> None:
+def test_an_owner_has_every_field(cluster: Cluster) -> None:
     topics = (Participants("orders", (0, 3)), Participants("audit", (1,)))
     ended = transaction(0, start_ms=1_000)
     log(cluster, [*ended, entry(3, states.ONGOING, start_ms=2_000, epoch=1, version=2, topics=topics)])
@@ -34,7 +34,7 @@ def test_an_owner_is_told_field_by_field(cluster: Cluster) -> None:
     assert found(cluster, 7, 8) == {7: [Owner(*newest, partitions, *had)]}
 
 
-def test_an_id_that_went_on_to_another_producer_id_is_told_with_it(cluster: Cluster) -> None:
+def test_an_id_that_went_on_to_another_producer_id_is_returned_with_it(cluster: Cluster) -> None:
     log(cluster, [*transaction(0, start_ms=1_000, pid=7), entry(3, states.ONGOING, pid=8)])
     (before,), (now,) = found(cluster, 7, 8).values()
     assert (before.producer_id, before.state, before.first_seen_ms) == (8, states.ONGOING, 10_000)
@@ -43,8 +43,8 @@ def test_an_id_that_went_on_to_another_producer_id_is_told_with_it(cluster: Clus
     assert before.partitions == now.partitions == (("orders", 0), ("orders", 3))
 
 
-def test_who_has_it_now_comes_before_who_had_it_and_those_the_latest_first(cluster: Cluster) -> None:
-    """A name is given anew to a producer id only by mistake, of a person or of Kafka: then all of them are named."""
+def test_the_present_owner_comes_first_then_the_latest_former_one(cluster: Cluster) -> None:
+    """A producer id has two names only by a mistake, of a person or of Kafka: then all of them are returned."""
     log(cluster, [entry(0, states.EMPTY, b"a"), entry(1, states.EMPTY, b"b"), entry(2, states.EMPTY, b"c")])
     log(cluster, [entry(3, states.EMPTY, b"b", pid=8), entry(4, states.EMPTY, b"c", pid=9)], lo=3)
     assert [one.transactional_id for one in found(cluster, 7)[7]] == [b"a", b"c", b"b"]
@@ -73,7 +73,7 @@ def test_a_thousand_at_once(cluster: Cluster) -> None:
     assert all(one.partitions == (("orders", 0), ("orders", 3)) for (one,) in all_of_them.values())
 
 
-def test_a_record_that_was_left_behind_is_told_with_its_own_partitions(cluster: Cluster) -> None:
+def test_a_record_that_was_left_behind_has_its_own_partitions(cluster: Cluster) -> None:
     """`exp-c` was in partition 2 of 5; of 8 it is in 3, where it was started again."""
     cluster.start(dict.fromkeys(range(8), 0))
     log(cluster, [entry(0, states.ONGOING, b"exp-c", pid=3)], partition=2)

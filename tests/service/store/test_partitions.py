@@ -1,4 +1,4 @@
-"""Looks at data partitions become rows; what is newer stays, and silence heals nothing."""
+"""Samples of data partitions become rows; the newer one stays, and no answer heals nothing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_of_two_samples_in_one_batch_the_newer_one_stays_in_any_order(watched: W
     assert watched.there().last_stable_offset == 110
 
 
-def test_what_nothing_is_told_of_is_as_it_was_when_all_were_looked_at(watched: Watched) -> None:
+def test_a_partition_without_news_is_as_old_as_the_last_sample_of_all(watched: Watched) -> None:
     watched.see(look(NOW_MS), look(NOW_MS, 110, partition=1))
     watched.see(look(NOW_MS + 20_000, partition=1), observed_at_ms=NOW_MS + 20_000)
     assert watched.there(0).observed_at_ms == NOW_MS + 20_000
@@ -93,7 +93,7 @@ def test_what_nothing_is_told_of_is_as_it_was_when_all_were_looked_at(watched: W
     assert counts(watched, NOW_MS + 20_001)[:3] == (2, 0, 2)
 
 
-def test_who_does_not_answer_keeps_numbers_and_stall_and_is_told_apart(watched: Watched) -> None:
+def test_an_unresponsive_partition_keeps_numbers_and_stall_and_is_marked(watched: Watched) -> None:
     watched.see(look(NOW_MS, samples="[2]"), described(NOW_MS + 1, entry()))
     watched.see(observed_at_ms=NOW_MS + 4_000)
     watched.see(silent(NOW_MS + 5_000))
@@ -110,7 +110,7 @@ def test_who_does_not_answer_keeps_numbers_and_stall_and_is_told_apart(watched: 
     assert clocks(watched) == [StallClock("orders", 0, "T", 100, NOW_MS, "[2]")]
 
 
-def test_who_never_answered_has_no_numbers(watched: Watched) -> None:
+def test_a_partition_that_never_answered_has_no_numbers(watched: Watched) -> None:
     watched.see(silent(NOW_MS))
     row = watched.there()
     assert (row.last_stable_offset, row.answered_at_ms, row.stalled_since_ms) == (-1, None, None)
@@ -118,7 +118,7 @@ def test_who_never_answered_has_no_numbers(watched: Watched) -> None:
     assert watched.there().answered_at_ms is None
 
 
-def test_a_log_start_that_was_not_asked_for_is_the_last_one_told(watched: Watched) -> None:
+def test_a_log_start_that_was_not_requested_is_the_last_one_reported(watched: Watched) -> None:
     watched.see(look(NOW_MS))
     watched.see(look(NOW_MS + 1, log_start=-1))
     assert watched.there().log_start == 10
@@ -169,7 +169,7 @@ def test_it_is_remembered_for_a_while_that_a_partition_is_gone(watched: Watched)
         assert partitions.gone(connection, watched.cluster.id) == []
 
 
-def test_trouble_is_told_beside_what_was_seen_last_without_it(watched: Watched) -> None:
+def test_trouble_is_reported_beside_the_time_of_the_last_success(watched: Watched) -> None:
     watched.see(silent(NOW_MS), trouble=ErrorText("broker 2 did not\nanswer\0"))
     assert status(watched) == (SourceName.PARTITIONS, None, ErrorText("broker 2 did not answer\\x00"))
     watched.see(look(NOW_MS + 1))

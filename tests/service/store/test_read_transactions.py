@@ -199,7 +199,7 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
     ids=["prefix", "producer_id", "topic", "min_age", "open", "empty or unknown"],
 )
 def test_what_narrows_the_selection_is_looked_up(mixed: SeededCluster, sort: str, selection: Selection) -> None:
-    """No walk through all ids in the order of their updates for the few that fit; those of the states at most."""
+    """SQLite walks at most through the ids of the states, not through all ids in the order of their updates."""
     steps = plan(mixed, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]
     walks = [step for step in steps if "last_update_ms" in step]

@@ -50,7 +50,8 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int =
 
 
 def seed(cluster: Cluster) -> None:
-    """Of `old` and `pay` a commit and an abort eight days ago, of `pay` two more just now, under a new producer id."""
+    """Stores a commit and an abort of `old` and of `pay` eight days ago; two more of `pay` just now, under another
+    producer id."""
     cluster.start({0: 0})
     log = [*committed(0, NOW_MS - 60_000, pid=7), *aborted(3, NOW_MS - 30_000, pid=7)]
     log += [*committed(6, NOW_MS - 60_000, b"old", pid=8), *aborted(9, NOW_MS - 30_000, b"old", pid=8)]
@@ -224,7 +225,7 @@ def test_of_other_clusters_everything_stays(cluster: Cluster, new_cluster: Any) 
     assert everything(other.engine, other.id) == before
 
 
-def test_who_lost_the_lease_forgets_nothing(cluster: Cluster) -> None:
+def test_retention_without_the_lease_deletes_nothing(cluster: Cluster) -> None:
     seed(cluster)
     before = everything(cluster.engine, cluster.id)
     assert take_over(cluster.engine, cluster.id) is not None

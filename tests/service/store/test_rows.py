@@ -12,7 +12,7 @@ from tests.service.store.logs import NOW_MS, Entry, batch, counters, entry, ever
 
 
 def apply(cluster: Cluster, *entries: Entry) -> None:
-    """One batch a call; offsets go on where the store stands."""
+    """Applies one batch; its offsets begin at the position of the store."""
     lo = cluster.positions()[0].next_offset if cluster.positions() else 0
     cluster.writer.apply(batch(entries, read(lo, entries[-1].record.offset + 1)), NOW_MS)
 

@@ -1,4 +1,4 @@
-"""A range applies once, in order, or not at all."""
+"""A range applies once, in order, or not at all: from the first start on, and where the brokers list no log."""
 
 from __future__ import annotations
 

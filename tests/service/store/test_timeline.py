@@ -1,4 +1,5 @@
-"""The timeline of an id: nothing twice, nothing missing, whatever the page's size, and always by an index."""
+"""The timeline of an id: nothing twice, nothing missing, whatever the page's size, always by an index; and the time
+that markers took."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay")
 
 
 def shown(items: Sequence[Row | Folded]) -> list[Any]:
-    """Offsets of transitions, and how many commits stand between them."""
+    """Returns offsets of transitions, and the numbers of commits between them."""
     return [f"{item.commits} commits" if isinstance(item, Folded) else item.offset for item in items]
 
 
@@ -106,13 +107,13 @@ def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Clu
     ]
     log[3] = log[3]._replace(record=log[3].record._replace(timeout_ms=30_000))
     cluster.writer.apply(batch(log, read(0, 4, asked_at_ms=at_ms + 400)), NOW_MS)
-    assert told_of_abort(cluster) == ("admin", "ambiguous", 0, 0)
+    assert abort_of(cluster) == ("admin", "ambiguous", 0, 0)
     again = [entry(4, states.EMPTY, epoch=3, at_ms=at_ms + 700)] if is_back else []
     cluster.writer.apply(batch(again, read(4, 4 + len(again), asked_at_ms=NOW_MS)), NOW_MS)
-    assert told_of_abort(cluster) == (("fenced", "ambiguous", 1, 0) if is_back else ("admin", "likely", 0, 1))
+    assert abort_of(cluster) == (("fenced", "ambiguous", 1, 0) if is_back else ("admin", "likely", 0, 1))
 
 
-def told_of_abort(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
+def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     """Cause and confidence of the abort's row, which the id's row repeats; aborts counted as fences, as an
     administrator's."""
     (prepare,) = [
@@ -147,7 +148,7 @@ def test_of_an_id_whose_every_step_is_kept_nothing_is_folded(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_page_size_tells_the_same_and_every_commit_once(cluster: Cluster, seed: int) -> None:
+def test_every_page_size_gives_the_same_and_every_commit_once(cluster: Cluster, seed: int) -> None:
     rng = random.Random(seed)
     cluster.start({0: 0})
     log: list[Entry] = []
@@ -173,7 +174,7 @@ def test_every_page_size_tells_the_same_and_every_commit_once(cluster: Cluster, 
     assert not [pair for pair in pairwise(items) if all(isinstance(one, Folded) for one in pair)]
 
 
-def test_a_log_that_is_read_again_tells_nothing_twice(cluster: Cluster) -> None:
+def test_a_log_that_is_read_again_adds_nothing_twice(cluster: Cluster) -> None:
     """Compaction may have left less of it: what was judged first is kept."""
     cluster.start({0: 0})
     log = [*committed(0, minutes_ago(9)), *aborted(3, minutes_ago(8))]
@@ -198,7 +199,7 @@ def test_a_clock_that_steps_back_changes_no_order_of_the_log() -> None:
     assert sum(item.commits for item in items if isinstance(item, Folded)) == 7
 
 
-def test_of_another_cluster_nothing_is_told(cluster: Cluster, new_cluster: Any) -> None:
+def test_a_timeline_has_nothing_of_another_cluster(cluster: Cluster, new_cluster: Any) -> None:
     other = new_cluster()
     for one in (cluster, other):
         one.start({0: 0})
@@ -271,7 +272,7 @@ def apply_in_pieces(cluster: Cluster, log: list[Entry], cuts: Iterable[int] = ()
 
 
 def marker_times(cluster: Cluster) -> list[int | None]:
-    """Of the rows of the timeline that complete a transaction, oldest first."""
+    """Returns the marker times of rows that complete a transaction, oldest first."""
     found = rows(cluster.engine, schema.transitions, cluster.id)
     return [one["marker_ms"] for one in sorted(found, key=_offset) if one["to_state"] in (4, 5)]
 

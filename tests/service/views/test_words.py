@@ -31,7 +31,7 @@ def test_two_units_at_most_and_a_decimal_where_it_says_something(ms: int, text: 
     assert words.duration(ms) == text
 
 
-def test_what_is_short_is_told_in_milliseconds() -> None:
+def test_short_times_are_in_milliseconds() -> None:
     assert [words.fine(ms) for ms in (0, 38, 999, 1_500, 60_000)] == ["0 ms", "38 ms", "999 ms", "1.5 s", "1 m"]
 
 

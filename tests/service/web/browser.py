@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import pytest
@@ -15,13 +17,18 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from starlette.types import ASGIApp
 
 from service.app import create_app
-from tests.helpers.stores import NOW_MS
+from service.domain.findings.kinds import Kind
+from tests.helpers.findings import observe
+from tests.helpers.partitions import WithPartitions, entry, moving_partition
+from tests.helpers.stores import NOW_MS, Id
 from tests.helpers.waiting import LIMIT_S, wait_for
+from tests.service.web.stories import empty_store, hanging, on
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
 PHONE, DESK = 390, 1280
 WAIT_MS: Final = 1000 * LIMIT_S
 """For what the page does by itself: an action, an expectation."""
+HANGS: Final = "1 transaction hangs. It will not heal by itself."
 
 
 class Clock:
@@ -125,3 +132,29 @@ def _listen(page: Page, address: str, complain: Callable[[str], None]) -> None:
 def is_wider_than_the_window(page: Page) -> bool:
     """The page scrolls sideways (a table may, in its box)."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+@pytest.fixture
+def well(tmp_path: Path) -> Iterator[WithPartitions]:
+    """payments-7 is well."""
+    cluster = empty_store(f"sqlite:///{tmp_path / 'store.db'}")
+    cluster.read([Id(b"payments-3", producer_id=7)])
+    cluster.look(moving_partition(7, "payments"))
+    yield cluster
+    cluster.close()
+
+
+def breaks(cluster: WithPartitions, *more: str) -> None:
+    cluster.look(*on("payments", 7, entry(7)))
+    cluster.see(hanging(), *(observe(Kind.OVERDUE, name.encode()) for name in more))
+
+
+def title(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("h1")).to_have_text(text)
+
+
+def take(tab: Tab, pattern: str) -> list[str]:
+    """Complaints that a test brings about itself."""
+    taken = [one for one in tab.complaints if re.search(pattern, one)]
+    tab.complaints[:] = [one for one in tab.complaints if one not in taken]
+    return taken

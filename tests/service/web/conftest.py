@@ -1,6 +1,5 @@
 """Fixtures of the pages' tests."""
 
-from tests.service.web.breaking import well
-from tests.service.web.browser import browse, chromium
+from tests.service.web.browser import browse, chromium, well
 
 __all__ = ["browse", "chromium", "well"]

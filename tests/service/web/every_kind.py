@@ -1,4 +1,4 @@
-"""A finding of each kind, in the judge's words, and the looks at partitions that go with them."""
+"""A finding of each kind, in the judge's words, and the samples of partitions that go with them."""
 
 from __future__ import annotations
 

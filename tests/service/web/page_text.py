@@ -1,8 +1,10 @@
-"""A page as text: the words of every element that has an id, and links by their words."""
+"""A page as text: the words of every element that has an id, links by their words, its headline."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any, Final
 
@@ -17,10 +19,12 @@ _INLINE: Final = frozenset({"a", "b", "time", "wbr", "code", "svg", "path", "cir
 
 
 class PageText(HTMLParser):
-    """`texts`: by the id of the element, "" for all of the page. `links`: addresses by the words of the link."""
+    """`texts`: by the id of the element, "" for all of the page. `links`: addresses by their words. `title`: the
+    headline. `html`: the page as it came."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
+        self.html = html
         self._open: list[tuple[str, str | None]] = []
         self._pieces: dict[str, list[str]] = {"": []}
         self._links: list[tuple[str, list[str]]] = []
@@ -28,6 +32,18 @@ class PageText(HTMLParser):
         self.close()
         self.texts = {id_: " ".join("".join(parts).split()) for id_, parts in self._pieces.items()}
         self.links = {" ".join("".join(parts).split()): address for address, parts in self._links}
+
+    @property
+    def title(self) -> str:
+        (found,) = re.findall(r"<h1[^>]*>(.*?)</h1>", self.html, re.DOTALL)
+        return " ".join(unescape(re.sub(r"<[^>]+>", "", found)).split())
+
+    def rows(self, prefix: str) -> list[str]:
+        """Returns the words of all elements whose id begins so, in the order of the page."""
+        return [self.texts[id_] for id_ in self.ids(prefix)]
+
+    def ids(self, prefix: str) -> list[str]:
+        return [id_ for id_ in self.texts if id_.startswith(prefix)]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -43,7 +59,7 @@ class PageText(HTMLParser):
             self._links.append((given.get("href") or "", []))
 
     def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        """Of drawings: no words."""
+        """Leaves drawings out: they have no words."""
 
     def handle_endtag(self, tag: str) -> None:
         while self._open and self._open.pop()[0] != tag:
@@ -70,3 +86,8 @@ def page_of(
     if answer.status_code != status:
         pytest.fail(f"{path} answers {answer.status_code}: {answer.text[:500]}")
     return PageText(answer.text)
+
+
+def shows(text: str, *facts: str) -> bool:
+    """Returns whether the facts stand in the text in this order, whatever words are between them."""
+    return re.search(".*".join(map(re.escape, facts)), text) is not None

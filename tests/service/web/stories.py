@@ -1,4 +1,4 @@
-"""Stores that tell a story: what the overview and its neighbours are looked at with."""
+"""Stores of a whole story, for the overview and its neighbours."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from typing import Any
 
 from service.domain.findings.finding import Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
-from service.store import clusters
+from service.domain.transaction_log.states import TOPIC
+from service.store import clusters, progress
 from service.store.writers.groups import GroupWriter, ObservedGroupOffset
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, moving_partition, stalled_partition, unanswered_partition
 from tests.helpers.partitions import read as read_of
 from tests.helpers.reasons import denied
-from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
+from tests.helpers.stores import DESCRIPTION, NOW_MS, Id, open_id
 from tests.service.store.histories import aborted
 from tests.service.store.logs import batch, read
 from tests.service.store.logs import entry as logged
+from tests.service.web.page_text import PageText, page_of
 
+PAGE = "/clusters/prod-eu"
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 BOOTSTRAP = "b:9092"
@@ -27,7 +31,7 @@ DENIED = denied("hr.payroll")
 
 
 def on(topic: str, partition: int, *entries: Any) -> tuple[Any, Any]:
-    """A partition whose LSO stands, and what is open on it."""
+    """A partition with a stalled LSO, and what is open on it."""
     return stalled_partition(partition, topic), read_of(*entries, partition=partition)._replace(topic=topic)
 
 
@@ -121,3 +125,27 @@ def tell(url: str, **more: Any) -> WithPartitions:
     gap = observe(Kind.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), title=f"hr.payroll: {DENIED}", reason=DENIED)
     cluster.see(hanging(**more), fencing, expiring, gap)
     return cluster
+
+
+def quiet(cluster: WithPartitions, **more: Any) -> None:
+    cluster.read([Id(b"a", commits=600)], now_ms=NOW_MS - 90_000)
+    cluster.read([Id(b"a"), open_id("orders-etl-1", 3_200, timeout_ms=60_000)])
+    cluster.look(moving_partition(0), moving_partition(1), **more)
+
+
+def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
+    """Four times as many offsets as ids are in the log; the ids are read, and a partition was sampled."""
+    cluster = WithPartitions(url, partitions=0)
+    with cluster.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {cluster.id}")
+    starts = [progress.PartitionStart(0, "T", 1, 5, 0, 4 * len(ids))]
+    progress.start_positions(cluster.engine, cluster.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS - 60_000)
+    cluster._next = {0: 0}
+    cluster.look(moving_partition())
+    cluster.read(ids, behind=3 * len(ids))
+    return cluster
+
+
+def overview(url: str, later_ms: int = 1_200, path: str = PAGE) -> PageText:
+    """Opens a page so much later than NOW_MS."""
+    return page_of(url, path, now_ms=NOW_MS + later_ms)

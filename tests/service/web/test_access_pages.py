@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import expect
 
@@ -13,12 +11,6 @@ from tests.service.web.browser import Browse
 
 FORM = "/clusters/orders/findings/{}/mute"
 OURS = {"Origin": "http://testserver", "Content-Type": "application/x-www-form-urlencoded"}
-
-
-@pytest.fixture
-def here(url: str) -> Iterator[Guarded]:
-    with guarded(url) as one:
-        yield one
 
 
 def test_a_page_offers_what_its_viewer_may_do(here: Guarded) -> None:

@@ -11,9 +11,8 @@ from service.domain.findings.kinds import Kind
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry
 from tests.helpers.stores import Id
-from tests.service.web.breaking import HANGS, PAGE, breaks, take, title
-from tests.service.web.browser import DESK, PHONE, Browse, is_wider_than_the_window
-from tests.service.web.stories import empty_store, group, hanging, on, wait
+from tests.service.web.browser import DESK, HANGS, PHONE, Browse, breaks, is_wider_than_the_window, take, title
+from tests.service.web.stories import PAGE, empty_store, group, hanging, on, wait
 
 
 def test_the_search_works_by_keyboard(well: WithPartitions, browse: Browse) -> None:
@@ -57,7 +56,7 @@ def test_everything_is_there_without_script(well: WithPartitions, browse: Browse
     expect(page).to_have_url(re.compile(r"/clusters/prod-eu$"))
 
 
-def test_what_is_announced(well: WithPartitions, browse: Browse) -> None:
+def test_announcements_to_screen_readers(well: WithPartitions, browse: Browse) -> None:
     breaks(well)
     page = browse(well.url).open(PAGE)
     assert page.locator("h1").get_attribute("aria-live") == "polite"

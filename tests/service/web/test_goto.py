@@ -115,7 +115,7 @@ def test_more_than_fit_lead_to_the_list_with_filters(client: TestClient) -> None
 
 
 def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: TestClient) -> None:
-    """A log that was read anew may name two."""
+    """A log that was read again may name two."""
     with orders.engine.begin() as connection:
         earlier = {"first_seen_ms": NOW_MS - 90_000, "last_seen_ms": NOW_MS - 80_000, "first_epoch": 0, "last_epoch": 2}
         row = {"cluster_id": orders.id, "producer_id": 8, "transactional_id": b"before"}

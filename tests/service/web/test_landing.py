@@ -9,8 +9,8 @@ from service.app import create_app
 from service.kafka.settings import ClientSettings
 from tests.helpers.partitions import WithPartitions, entry, moving_partition
 from tests.helpers.stores import NOW_MS, Id, client_of
-from tests.service.web.page_text import PageText
-from tests.service.web.stories import empty_store, hanging, on
+from tests.service.web.page_text import PageText, shows
+from tests.service.web.stories import empty_store, hanging, on, overview
 
 PROGRAMS = {"/api/v1/clusters", "/metrics", "/openapi.json", "/-/healthy", "/-/ready", "/version"}
 
@@ -24,22 +24,14 @@ def stored(cluster: WithPartitions) -> None:
 pytestmark = pytest.mark.cluster(of=empty_store, name='o"><i>& /x', stored=stored)
 
 
-def open_page(url: str, later_ms: int = 1_200) -> PageText:
-    with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS + later_ms)) as client:
-        answer = client.get("/")
-    assert answer.status_code == 200
-    return PageText(answer.text)
-
-
 def test_each_cluster_has_its_verdict(cluster: WithPartitions, url: str) -> None:
     other = empty_store(url, "quiet")
     other.read([Id(b"a")])
     other.look(moving_partition())
     other.close()
-    page = open_page(url)
-    assert page.texts["cluster-1"].startswith('o"><i>& /x 1 transaction hangs. It will not heal by itself.')
-    assert "0 open transactions, 1 blocked partition, 1 open finding." in page.texts["cluster-1"]
-    assert page.texts["cluster-2"].startswith("quiet Nothing hangs. Nothing is blocked.")
+    page = overview(url, path="/")
+    assert shows(page.texts["cluster-1"], 'o"><i>& /x 1 transaction hangs', "0 open", "1 blocked", "1 open finding")
+    assert page.texts["cluster-2"].startswith("quiet Nothing hangs")
     assert page.links["quiet"] == "/clusters/quiet"
 
 
@@ -53,14 +45,14 @@ def test_the_worst_comes_first_and_one_that_was_never_reached_is_named(cluster: 
     with TestClient(app) as client:
         page = PageText(client.get("/").text)
     assert page.texts["cluster-1"].startswith('o"><i>& /x 1 transaction hangs.')
-    assert page.texts["cluster-2"].startswith("far Unknown: nothing was ever read of it.")
+    assert page.texts["cluster-2"].startswith("far Unknown")
     assert page.texts["cluster-3"].startswith("a-quiet-one Nothing hangs.")
     assert "cluster-4" not in page.texts
 
 
 def test_old_data_are_said_to_be_old(cluster: WithPartitions, url: str) -> None:
-    assert "Last known: 1 transaction hangs." in open_page(url, 43_000).texts["cluster-1"]
-    assert "Unknown: nothing of" in open_page(url, 372_000).texts["cluster-1"]
+    assert "Last known: 1 transaction hangs." in overview(url, 43_000, "/").texts["cluster-1"]
+    assert "Unknown: nothing of" in overview(url, 372_000, "/").texts["cluster-1"]
 
 
 def test_every_link_works(cluster: WithPartitions, url: str) -> None:
@@ -87,7 +79,7 @@ def test_it_obeys_no_name_and_needs_no_script(cluster: WithPartitions, url: str)
 def test_nothing_was_read_yet(url: str) -> None:
     cluster = empty_store(url, "new")
     cluster.close()
-    assert "Unknown: nothing of new has been read yet." in open_page(url).texts["cluster-1"]
+    assert "Unknown: nothing of new" in overview(url, path="/").texts["cluster-1"]
 
 
 def test_a_store_without_clusters_says_how_to_begin(url: str) -> None:
@@ -96,7 +88,7 @@ def test_a_store_without_clusters_says_how_to_begin(url: str) -> None:
         for table in ("leases", "log_partitions", "clusters"):
             connection.exec_driver_sql(f"DELETE FROM {table}")
     cluster.close()
-    assert "No cluster was read yet. txnscope watch" in open_page(url).texts[""]
+    assert "No cluster was read yet. txnscope watch" in overview(url, path="/").texts[""]
 
 
 def test_it_says_that_the_store_cannot_be_read_and_keeps_its_links(url: str) -> None:

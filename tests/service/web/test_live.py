@@ -23,9 +23,19 @@ from service.web.partitions import partition_page
 from tests.helpers.findings import observe
 from tests.helpers.partitions import LSO, WithPartitions, entry, moving_partition, owner, read, stalled_partition
 from tests.helpers.stores import DESCRIPTION, NOW_MS
-from tests.service.web.breaking import HANGS, PAGE, breaks, take, title
-from tests.service.web.browser import DESK, PHONE, WAIT_MS, Browse, Clock, is_wider_than_the_window
-from tests.service.web.stories import hanging, tell
+from tests.service.web.browser import (
+    DESK,
+    HANGS,
+    PHONE,
+    WAIT_MS,
+    Browse,
+    Clock,
+    breaks,
+    is_wider_than_the_window,
+    take,
+    title,
+)
+from tests.service.web.stories import PAGE, hanging, tell
 
 QUIET = "Nothing hangs. Nothing is blocked."
 
@@ -136,17 +146,21 @@ def test_what_was_opened_stays_open(well: WithPartitions, browse: Browse) -> Non
 
 
 def test_a_hidden_tab_pauses_itself(well: WithPartitions, browse: Browse) -> None:
-    page = browse(well.url).open(PAGE)
+    tab = browse(well.url)
+    with tab.page.expect_request("**/events?*"):
+        page = tab.open(PAGE)
+    other = browse(tab.address)
+    other.page.route("**/events?*", lambda route: route.fulfill(status=204))
+    title(other.open(PAGE), QUIET)
     hide = """(hidden) => {
         Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
         document.dispatchEvent(new Event("visibilitychange"));
     }"""
     asked: list[str] = []
-    page.wait_for_timeout(1_200)
     page.evaluate(hide, True)
     page.on("request", lambda request: asked.append(request.url))
     breaks(well)
-    page.wait_for_timeout(6_000)
+    title(other.page, HANGS)  # five seconds later
     assert asked == []
     page.evaluate(hide, False)
     title(page, HANGS)

@@ -23,7 +23,7 @@ from service.views.partitions.offsets_reading import Place
 from service.web.partitions.partition_page import Asked, asked
 from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id
-from tests.service.web.page_text import PageText, page_of
+from tests.service.web.page_text import PageText, page_of, shows
 
 HERE = "/clusters/orders/partitions/orders/0"
 
@@ -31,12 +31,12 @@ HERE = "/clusters/orders/partitions/orders/0"
 @pytest.mark.parametrize(
     ("query", "status", "says"),
     [
-        ("offset=5", 200, "Offset 5 cannot be explained now. No brokers configured: this request needs Kafka"),
-        ("offset=5&to=", 200, "Offset 5 cannot be explained now."),
-        ("offset=x", 422, "This cannot be explained. 'x' is no offset: type a number, 0 or above."),
-        ("offset=-1", 422, "This cannot be explained."),
-        ("offset=9&to=9", 422, "'9' is no end: type a number above the offset."),
-        ("offset=&to=7", 422, "Type the first offset."),
+        ("offset=5", 200, "Offset 5 cannot be explained now. No brokers configured"),
+        ("offset=5&to=", 200, "Offset 5 cannot be explained now"),
+        ("offset=x", 422, "'x' is no offset"),
+        ("offset=-1", 422, "This cannot be explained"),
+        ("offset=9&to=9", 422, "'9' is no end"),
+        ("offset=&to=7", 422, "first offset"),
         ("offset=&to=", 200, "Who wrote the record"),
     ],
 )
@@ -45,7 +45,7 @@ def test_what_cannot_be_explained_is_a_sentence_on_the_page(
 ) -> None:
     cluster.look(moving_partition())
     page = page_of(cluster.url, f"{HERE}?{query}", status)
-    assert page.texts["explained"].startswith(says) or says in page.texts["explained"]
+    assert says in page.texts["explained"]
     assert "orders-0 hides nothing" in page.texts["verdict"], "the page is there all the same"
 
 
@@ -102,38 +102,36 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return page
 
 
-def test_whose_record_it_is_and_what_became_of_it(explain: Callable[..., PageText]) -> None:
+def test_an_offset_has_its_owner_and_its_fate(explain: Callable[..., PageText]) -> None:
     aborted = explain("offset=4").texts["explained"]
-    assert aborted.startswith("Aborted. Offset 4 belongs to pay (producer id 7, epoch 3). ")
-    assert "ABORT marker at 6, 2026-09-21 14:13:49.123" in aborted
-    assert "read_committed consumers skip it." in aborted
+    assert aborted.startswith("Aborted. Offset 4")
+    assert shows(aborted, "pay (producer id 7, epoch 3)", "ABORT marker at 6, 2026-09-21 14:13:49.123", "skip it")
     page = explain("offset=8")
-    assert page.texts["explained"].startswith("Committed. Offset 8 belongs to a<b> (producer id 8, epoch 0). ")
+    assert page.texts["explained"].startswith("Committed. Offset 8")
+    assert "a<b> (producer id 8, epoch 0)" in page.texts["explained"]
     assert page.links["a<b>"] == "/clusters/orders/transaction?id=a%3Cb%3E"
     assert page.links["This page as JSON"].endswith("/partitions/orders/0/offsets/8?to=9")
-    assert explain("offset=9").texts["explained"].startswith("A marker. Offset 9 is the COMMIT marker of a<b>")
-    assert "It ends a transaction and uses an offset" in explain("offset=9").texts["explained"]
+    assert shows(explain("offset=9").texts["explained"], "A marker. Offset 9", "COMMIT marker of a<b>")
     assert explain("offset=1").texts["explained"].startswith("Not in the log. Offset 1")
     assert "belongs to no transaction" in explain("offset=10").texts["explained"]
-    still = explain("offset=12").texts["explained"]
-    assert still.startswith("Still open. Offset 12 belongs to (producer id 9, epoch 0).")
-    assert "get nothing from here on until its transaction ends" in still
+    assert shows(explain("offset=12").texts["explained"], "Still open. Offset 12", "(producer id 9, epoch 0)")
 
 
 def test_a_range_of_offsets_is_a_table(explain: Callable[..., PageText]) -> None:
     reported = explain("offset=3&to=1,000", stopped_at=15).texts["explained"].replace("\N{EN DASH}", " to ")
-    assert "3 to 5 aborted pay (producer id 7, epoch 3)" in reported
-    assert "6 a marker" in reported
-    assert "10 to 11 written without a transaction" in reported
-    assert "12 to 14 still open" in reported
-    assert "Reading stopped at offset 15" in reported
+    rows = (
+        "3 to 5 aborted pay (producer id 7, epoch 3)",
+        "6 a marker",
+        "10 to 11 written without",
+        "12 to 14 still open",
+    )
+    assert shows(reported, *rows)
+    assert "stopped at offset 15" in reported
 
 
 def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText]) -> None:
     reported = explain("offset=4").texts
-    assert (
-        reported["only-aborted"] == "From 4 on only aborted up to 6: 1 transaction of pay, 2 records; first readable 7."
-    )
+    assert shows(reported["only-aborted"], "From 4", "up to 6", "1 transaction of pay", "2 records", "first readable 7")
     assert "only-aborted" not in explain("offset=8").texts
 
 
@@ -147,8 +145,7 @@ def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
     cluster.see(lost_records(lost, Rule()))
     for query in ("offset=4", "offset=3&to=10"):
         reported = explain(query).texts["explained"]
-        assert "The marker (ABORT at 6) may cover two transactions of the same producer id" in reported, query
-        assert "was decided COMMIT, and its marker is missing here" in reported
+        assert shows(reported, "ABORT at 6", "may cover two transactions", "decided COMMIT", "missing"), query
     assert "may cover" not in explain("offset=8").texts["explained"]
 
 

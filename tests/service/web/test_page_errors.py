@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,8 @@ from fastapi.testclient import TestClient
 
 from service.store.queries.clusters import find_cluster
 from service.web.shared.render import is_page
-from tests.helpers.stores import Id, SeededCluster, client_of
+from tests.helpers.stores import client_of
 from tests.service.web.page_text import PageText
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    cluster = SeededCluster(f"sqlite:///{tmp_path_factory.mktemp('errors') / 'store.db'}")
-    cluster.read([Id(b"a")])
-    yield cluster.url
-    cluster.close()
 
 
 @pytest.mark.parametrize(

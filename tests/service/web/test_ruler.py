@@ -40,7 +40,7 @@ def kinds_of(ruler: Ruler) -> list[str]:
     return [span.kind for span in ruler.spans]
 
 
-def test_what_nobody_told_of_is_decided_below_the_lso_and_hidden_above() -> None:
+def test_other_offsets_are_decided_below_the_lso_and_hidden_above() -> None:
     ruler = drawn(HANGS)
     assert [(span.first, span.next, span.kind) for span in ruler.spans] == [
         (START, LSO, DECIDED),

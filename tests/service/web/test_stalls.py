@@ -18,16 +18,13 @@ from tests.helpers.partitions import WithPartitions
 from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS
 from tests.service.web.browser import DESK, PHONE, Browse, is_wider_than_the_window
-from tests.service.web.opened import PAGE, h1, links_of, page_of, words_of
-from tests.service.web.stories import empty_store, tell
+from tests.service.web.page_text import shows
+from tests.service.web.stories import PAGE, empty_store, overview, tell
 
 pytestmark = pytest.mark.cluster(of=empty_store)
 
 LATER_MS = 134_000
-GONE = (
-    "Nothing new of the transaction log and the data partitions since 14:13:50 (2 m 14 s):"
-    " no streaming application reads this cluster; the last one died or makes no progress."
-)
+GONE = "the transaction log and the data partitions since 14:13:50 (2 m 14 s): no streaming application"
 PATHS = [
     PAGE,
     "/",
@@ -49,12 +46,12 @@ def story(url: str) -> Iterator[WithPartitions]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_page_says_it_once(story: WithPartitions, url: str, path: str) -> None:
-    assert words_of(page_of(url, LATER_MS, path)).count(GONE) == 1
+    assert overview(url, LATER_MS, path).texts[""].count(GONE) == 1
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_no_page_says_anything_while_all_is_read(story: WithPartitions, url: str, path: str) -> None:
-    words = words_of(page_of(url, 10_000, path))
+    words = overview(url, 10_000, path).texts[""]
     assert "Nothing new of" not in words
     assert "No complete read of" not in words
 
@@ -63,17 +60,17 @@ def test_it_leads_to_the_runbook(story: WithPartitions, url: str) -> None:
     runbook = f"{RUNBOOKS}/KafkaTxnPipelineStale.md"
     assert "runbooks/KafkaTxnPipelineStale.md" in guide_names()
     for path in (PAGE, f"{PAGE}/transactions", f"{PAGE}/pipeline"):
-        assert runbook in links_of(page_of(url, LATER_MS, path))
+        assert runbook in overview(url, LATER_MS, path).links.values()
 
 
 def test_a_starved_source_is_named_alone(story: WithPartitions, url: str) -> None:
     at_ms = NOW_MS + LATER_MS
     story.read(now_ms=at_ms)
     lease.renew(story.engine, story.lease, at_ms)
-    html = page_of(url, LATER_MS)
-    assert h1(html) == "Unknown: nothing new of the data partitions for 2 m 14 s."
-    words = words_of(html, "verdict")
-    assert "Nothing new of the data partitions since 14:13:50 (2 m 14 s): the streaming application runs but" in words
+    page = overview(url, LATER_MS)
+    assert page.title == "Unknown: nothing new of the data partitions for 2 m 14 s."
+    words = page.texts["verdict"]
+    assert shows(words, "the data partitions", "14:13:50 (2 m 14 s)", "the streaming application runs")
     assert "transaction log" not in words
 
 
@@ -86,29 +83,27 @@ def test_a_ledger_that_is_not_read_makes_no_verdict_old(story: WithPartitions, u
     story.read(now_ms=at_ms)
     story.look(at_ms=at_ms)
     lease.renew(story.engine, story.lease, at_ms)
-    html = page_of(url, LATER_MS)
-    assert "Unknown" not in h1(html)
-    assert "No complete read of the ledger of markers since 14:13:50" in words_of(html)
+    page = overview(url, LATER_MS)
+    assert "Unknown" not in page.title
+    assert shows(page.texts[""], "the ledger of markers", "14:13:50")
 
 
 def test_an_old_error_of_a_gone_application_does_not_blame_the_brokers(story: WithPartitions, url: str) -> None:
     story.read(trouble="no broker of kafka:9092 answers")
-    html = page_of(url, LATER_MS)
-    assert h1(html) == "Unknown: nothing of prod-eu has been read for 2 m 14 s."
-    assert (
-        "No complete read of the transaction log since 14:13:50 (2 m 14 s): no broker of kafka:9092 answers;"
-        " no streaming application reads this cluster."
-    ) in words_of(html, "verdict")
+    page = overview(url, LATER_MS)
+    assert page.title == "Unknown: nothing of prod-eu has been read for 2 m 14 s."
+    facts = ("the transaction log", "14:13:50 (2 m 14 s)", "kafka:9092", "no streaming application")
+    assert shows(page.texts["verdict"], *facts)
 
 
 def test_before_the_first_read_the_page_says_what_is_missing(tmp_path: Path) -> None:
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'new.db'}", "prod-eu")
-    words = words_of(page_of(cluster.url), "verdict")
-    assert "no streaming application has read this cluster since 14:03:50 UTC; the last one died" in words
+    words = overview(cluster.url).texts["verdict"]
+    assert shows(words, "no streaming application", "14:03:50 UTC")
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
-    words = words_of(page_of(cluster.url), "verdict")
+    words = overview(cluster.url).texts["verdict"]
     assert "the streaming application is starting and has not read it yet" in words
-    assert "starting" not in words_of(page_of(cluster.url, path=f"{PAGE}/transactions"))
+    assert "starting" not in overview(cluster.url, path=f"{PAGE}/transactions").texts[""]
     cluster.close()
 
 

@@ -31,7 +31,7 @@ def row(offset: int, at_ms: int, to_state: int, from_state: int = states.ONGOING
 def abort(
     offset: int, ended_ms: int, cause: str = CauseCode.CLIENT_ABORT, open_ms: int = 4_000, epoch: int = 3
 ) -> list[Row]:
-    """PrepareAbort and CompleteAbort, whose markers took 50 ms."""
+    """PrepareAbort and CompleteAbort, with markers that took 50 ms."""
     reported = row(offset, ended_ms - 50, states.PREPARE_ABORT, duration_ms=open_ms, cause=cause, producer_epoch=epoch)
     return [reported, row(offset + 1, ended_ms, states.COMPLETE_ABORT, states.PREPARE_ABORT, marker_ms=50)]
 
@@ -155,7 +155,7 @@ def test_a_commit_alone_in_its_minute_is_known_whole() -> None:
     assert (life.began_ms, life.prepared_ms, life.ended_ms) == (FROM + 10_960, FROM + 19_960, FROM + 20_000)
 
 
-def test_a_commit_beside_an_abort_is_told_from_it() -> None:
+def test_a_commit_and_an_abort_of_one_minute_are_two_bars() -> None:
     both = minute(commits=1, opened=2, open_sum_ms=13_000, open_max_ms=9_000, marked=2, marker_sum_ms=90)
     reported = lives(newest(), abort(10, FROM + 30_000), [both], {FROM: Commits(FROM, 1, FROM + 20_000, FROM + 20_000)})
     assert [(life.cause, life.open_ms) for life in reported] == [

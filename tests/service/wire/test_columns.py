@@ -204,7 +204,7 @@ def test_log_append_time() -> None:
     assert decode([Chunk(0, 0, END, stamped)]).timestamp_ms.tolist() == [77]
 
 
-def test_several_chunks_of_a_partition_tell_the_furthest_position() -> None:
+def test_several_chunks_of_a_partition_give_the_furthest_position() -> None:
     columns = assert_same_as_scalar([Chunk(0, 0, END, log(0, 1)), Chunk(0, 2, END, log(2)), Chunk(0, 3, END, b"")])
     assert columns.next_offsets == {0: 3}
 

@@ -90,7 +90,7 @@ def test_a_log_as_coordinators_write_it_needs_no_loop(tail: bytes) -> None:
 
 
 def test_one_walk_over_a_long_log_is_left_to_the_loop() -> None:
-    """No header is found where batches have producers: a step for each of them would take far longer."""
+    """Batches with producers have no such header; a step for each of them would take far longer."""
     data = batch([Rec(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0) * 8000
     assert len(data) > locating.FEWEST_WALKS * locating.STRETCH
     with patch.object(locating, "_starts_by_loop", return_value=iter([5])):

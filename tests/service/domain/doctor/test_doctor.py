@@ -69,7 +69,7 @@ def verdict(seen: ClusterReport, what: str) -> Verdict:
     return found
 
 
-def test_where_all_can_be_seen_all_is_certain_but_what_groups_read() -> None:
+def test_with_every_permission_all_but_blocked_groups_is_certain() -> None:
     assert gaps(FINE) == []
     found = {one.what: (one.trust, one.why) for one in verdicts(FINE)}
     assert found.pop("blocked groups") == (LIKELY, NO_LEVEL)
@@ -94,7 +94,7 @@ def test_without_describe_producers_a_broker_leaves_hanging_likely_at_most() -> 
     assert verdict(seen, "hanging transactions").trust == LIKELY
 
 
-def test_without_the_log_what_hangs_is_likely_by_what_coordinators_tell() -> None:
+def test_without_the_log_hanging_is_likely_by_answers_of_coordinators() -> None:
     blind = FINE._replace(log=FINE.log._replace(may_read=False, ids=0, is_whole=False))
     found = verdict(blind, "hanging transactions")
     assert (found.trust, "without the decision (commit or abort)" in found.why) == (LIKELY, True)
@@ -176,7 +176,7 @@ def test_a_watched_topic_that_does_not_exist_is_a_mistake_not_a_permission() -> 
     ("level", "release"),
     [(33, "4.4"), (31, "4.4"), (30, "4.3"), (29, "4.2"), (25, "4.0"), (21, "3.9"), (20, "3.8"), (7, "3.3"), (1, "3.0")],
 )
-def test_a_release_is_told_by_the_newest_metadata_version(level: int, release: str) -> None:
+def test_a_release_follows_from_the_newest_metadata_version(level: int, release: str) -> None:
     assert release_of(level) == release
 
 
@@ -195,7 +195,7 @@ def test_a_release_is_not_guessed(level: int | None) -> None:
         ((28, None), "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0, and maybe these, forget"),
     ],
 )
-def test_a_bug_is_told_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:
+def test_a_bug_is_named_where_the_brokers_have_it(levels: tuple[int | None, ...], said: str | None) -> None:
     brokers = tuple(BROKER._replace(node=n, newest_metadata_version=level) for n, level in enumerate(levels))
     reported = [line.text for line in lines(FINE._replace(brokers=brokers)) if "KAFKA-20734" in line.text]
     assert [text.partition(" participants")[0] for text in reported] == ([] if said is None else [said])

@@ -1,4 +1,5 @@
-"""The sum of a run of aborted records: as a consumer of committed records, offset by offset, would find it."""
+"""Runs of aborted records, and the records that a group has left to read: as a consumer, offset by offset, finds
+them."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def test_a_long_run_is_summed_up_to_the_first_record_that_can_be_read() -> None:
         ([data(0, 1), marker(1, 1, MarkerType.ABORT), data(2, -1, records=0)], None, 3, "log_end"),
     ],
 )
-def test_what_ends_a_run(log: list[BatchOffsets], lso: int | None, to: int, ended_by: str) -> None:
+def test_the_end_of_a_run(log: list[BatchOffsets], lso: int | None, to: int, ended_by: str) -> None:
     found = run_of(log, 0, lso)
     assert found is not None
     assert (found.to, found.records, found.ended_by) == (to, 1, ended_by)

@@ -1,4 +1,5 @@
-"""Groups that wait behind an open transaction: by committed offset, LSO, members, and time without progress."""
+"""Groups that wait behind an open transaction: by committed offset, LSO, members, and time without progress; and the
+transaction that each waits for."""
 
 from __future__ import annotations
 
@@ -107,7 +108,7 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
         (offset(HW, members=0), INACTIVE, CERTAIN),
     ],
 )
-def test_how_a_group_stands_to_an_lso_that_stands(one: GroupOffset, relation: str, confidence: str) -> None:
+def test_the_relation_of_a_group_to_a_stalled_lso(one: GroupOffset, relation: str, confidence: str) -> None:
     (victim,) = seen(one)
     assert (victim.relation, victim.confidence, victim.stalled_partition) == (relation, confidence, PLACE)
     assert victim.is_blocked == (relation in (STOPPED, WILL_STOP))
@@ -158,7 +159,7 @@ def unstable(**fields: Any) -> GroupOffset:
 
 
 def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
-    """`behind` is the group's partition of __consumer_offsets, where the LSO stands; on the data nobody holds it."""
+    """The LSO of the group's partition of __consumer_offsets is stalled; that of the data is not."""
     home = offsets_partition("billing", 50)
     (victim,) = seen(
         unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS), "p49": LsoSample(5, 5, None)}

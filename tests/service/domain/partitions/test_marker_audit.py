@@ -1,4 +1,4 @@
-"""Markers are compared with decisions: what is whole, what is torn, and what nobody can tell."""
+"""Markers are compared with decisions: a transaction is whole, torn, or unknown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def decided(
 def marker(
     place: TopicPartition, offset: int, at_ms: int, epoch: int = 0, *, commit: bool = True, ends: int | None = None
 ) -> SeenMarker:
-    """It ended the record before it, or those from `ends` on."""
+    """A marker that ended the record before it, or those from `ends` on."""
     return SeenMarker(*place, offset, 3, epoch, commit, at_ms, offset - 1 if ends is None else ends)
 
 

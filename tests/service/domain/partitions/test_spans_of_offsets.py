@@ -134,14 +134,14 @@ def test_each_offset_has_its_fate(log: str, bounds: tuple[int, int, int, int], s
     assert reported(walk) == spans
 
 
-def test_where_reading_stops_early_only_what_the_lso_proves_is_open() -> None:
+def test_an_early_stop_leaves_open_only_what_the_lso_proves() -> None:
     for lso, kind in ((0, "open"), (1, "open"), (2, "unknown"), (50, "unknown")):
         walk = walked(parse("0+2 a, 2+2 n"), 0, 2)
         walk.finish(4, lso, is_whole=False)
         assert reported(walk) == [f"0-1 {kind} a"], lso
 
 
-def test_offsets_that_were_not_reached_are_not_told_of() -> None:
+def test_offsets_that_were_not_reached_are_left_out() -> None:
     walk = walked(parse("0+2 n, 2+2 a"), 0, 9)
     walk.finish(4, 9, is_whole=False)
     assert reported(walk) == ["0-1 non_transactional", "2-3 unknown a"]

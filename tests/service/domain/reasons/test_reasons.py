@@ -129,7 +129,7 @@ def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
     assert str(decode(text)) == f"{code}: a reason that only a later version of txnscope can explain"
 
 
-def test_kinds_without_fields_are_told_apart() -> None:
+def test_kinds_without_fields_differ() -> None:
     assert len({NoLeader(), NotReadYet(), OwnerUndecodable()}) == 3
     assert all(fields(cls) == () for cls in (NoLeader, NotReadYet))
 
@@ -150,7 +150,7 @@ def test_a_missing_permission_is_found_wherever_it_is_named() -> None:
     assert list(parts(None)) == []
 
 
-def test_what_to_grant() -> None:
+def test_the_grant_of_a_reason() -> None:
     grant = grant_for(NESTED)
     assert grant is not None
     assert grant.text == "DESCRIBE and READ on topic vault"

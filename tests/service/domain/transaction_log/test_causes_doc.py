@@ -99,7 +99,7 @@ def test_no_log_stands_outside() -> None:
 
 
 @pytest.mark.parametrize("pair", SECTIONS, ids="-".join)
-def test_it_quotes_what_people_are_told(pair: Pair) -> None:
+def test_it_quotes_what_people_read(pair: Pair) -> None:
     quoted = " ".join(re.findall(r"^> (.*)$", SECTIONS[pair], flags=re.MULTILINE))
     assert quoted == (abort_explanation.why_ended(*pair) or "")
 

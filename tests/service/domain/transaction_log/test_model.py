@@ -73,7 +73,7 @@ def test_nothing_is_odd_where_no_append_fails_and_nothing_is_gone(life: Coordina
 @given(lives())
 @settings(max_examples=300)
 def test_plain_pairs_carry_nothing(life: Coordinator) -> None:
-    """So executors leave them out."""
+    """Executors leave plain pairs out."""
     steps = pairs(life.log)
     every, some = judged(steps), judged([pair for pair in steps if not is_plain(*pair)])
     assert (every.last_abort, every.notable, every.counts) == (some.last_abort, some.notable, some.counts)

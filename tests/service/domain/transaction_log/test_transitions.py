@@ -57,7 +57,7 @@ def test_a_repeated_tombstone_and_a_repeated_initialization_too() -> None:
 
 
 def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
-    """Nothing is counted of the one, and the other is an abort."""
+    """The one counts nothing; the other is an abort."""
     story = reported("""
         10 PrepareAbort(7,4) start=5 partitions=0
         20 PrepareAbort(7,4) start=5

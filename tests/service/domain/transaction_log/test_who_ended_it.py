@@ -51,7 +51,7 @@ def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch
         pytest.param(TV2_CLIENT, 1, 2_592_000_000, "timeout likely", id="a month"),
     ],
 )
-def test_epochs_and_time_tell(tags: tuple[str, str], bump: int, dur: int, cause: str) -> None:
+def test_epochs_and_times_have_the_cause(tags: tuple[str, str], bump: int, dur: int, cause: str) -> None:
     assert aborted(tags, bump, dur) == cause
 
 
@@ -168,7 +168,7 @@ def test_the_empty_record_of_4_0_0_is_one_further() -> None:
 
 
 @pytest.mark.parametrize("timeout", [1, 30_000])
-def test_an_admin_with_the_ids_own_timeout_cannot_be_told_apart(timeout: int) -> None:
+def test_an_admin_with_the_ids_own_timeout_looks_like_the_application(timeout: int) -> None:
     dur = min(500, timeout)
     then = f"{SOON} Empty(7,7) timeout={timeout}"
     assert aborted(OLD_BROKER, 1, dur, then, timeout=timeout) == "fenced likely"

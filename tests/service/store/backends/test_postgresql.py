@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
@@ -40,7 +40,8 @@ def large_batch() -> LogBatch:
 
 
 def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
-    """Do it before the statement (or commit) of this number, counted from now; stops, and tells how many there were."""
+    """Calls `do` before the statement (or commit) of this number, counted from now. Returns a function that
+    stops this, and returns how many there were."""
     seen = 0
 
     def on_statement(*_: object) -> None:
@@ -85,12 +86,6 @@ def cut_off(postgres: Postgres, engine: Engine) -> None:
     postgres.execute(
         f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{engine.url.database}'"
     )
-
-
-@pytest.fixture
-def own_server() -> Iterator[Postgres]:
-    with Postgres() as server:
-        yield server
 
 
 def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> None:

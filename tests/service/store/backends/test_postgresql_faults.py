@@ -1,5 +1,5 @@
 """A PostgreSQL that ends sessions, is locked or read-only: an error of one line that passes, and nothing is lost or
-counted twice. Restarts are in test_postgresql.py."""
+counted twice. Restarts are in test_postgresql.py. The server of the tests itself ends with them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,9 @@ NEW = batch(transaction(0, start_ms=1), read(0, 3))
 SECOND = batch(transaction(3, start_ms=1), read(3, 6))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """Of this file alone: its tests restart it and change its settings."""
-    with Postgres() as server:
-        yield server
-
-
 @pytest.fixture
-def url(server: Postgres) -> Iterator[str]:
-    with server.database() as url:
+def url(own_server: Postgres) -> Iterator[str]:
+    with own_server.database() as url:
         yield url
 
 
@@ -62,27 +55,27 @@ def database_of(url: str) -> str:
 
 
 def test_a_session_that_idled_too_long_in_a_transaction_is_unavailable(
-    cluster: Cluster, reader: Engine, server: Postgres, url: str
+    cluster: Cluster, reader: Engine, own_server: Postgres, url: str
 ) -> None:
-    server.execute(f"ALTER DATABASE {database_of(url)} SET idle_in_transaction_session_timeout = '1s'")
+    own_server.execute(f"ALTER DATABASE {database_of(url)} SET idle_in_transaction_session_timeout = '1s'")
     for engine in (cluster.engine, reader):
         engine.dispose()
         with engine.connect() as connection:
             pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-            wait_until_equal(partial(server.execute, f"{SESSIONS} WHERE pid = {pid}"), [(0,)], "its sessions")
+            wait_until_equal(partial(own_server.execute, f"{SESSIONS} WHERE pid = {pid}"), [(0,)], "its sessions")
             with pytest.raises(StoreUnavailable) as caught:
                 connection.exec_driver_sql("SELECT 1")
         assert "\n" not in str(caught.value)
-    server.execute(f"ALTER DATABASE {database_of(url)} RESET idle_in_transaction_session_timeout")
+    own_server.execute(f"ALTER DATABASE {database_of(url)} RESET idle_in_transaction_session_timeout")
     assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
     assert ids(reader) == 1
 
 
 def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
-    cluster: Cluster, reader: Engine, server: Postgres
+    cluster: Cluster, reader: Engine, own_server: Postgres
 ) -> None:
     assert ids(reader) == 0
-    set_read_only(server, "on")
+    set_read_only(own_server, "on")
     try:
         for engine in (cluster.engine, reader):
             wait_until_equal(partial(is_told, engine), True, "its session")
@@ -92,15 +85,15 @@ def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
             with pytest.raises(StoreUnavailable, match="read-only"):
                 ids(reader)
     finally:
-        set_read_only(server, "off")
+        set_read_only(own_server, "off")
     assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
     assert ids(reader) == 1
 
 
-def set_read_only(server: Postgres, value: str) -> None:
-    server.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
-    server.execute("SELECT pg_reload_conf()")
-    wait_until_equal(lambda: server.execute(SHOW_READ_ONLY), [(value,)], "the setting")
+def set_read_only(own_server: Postgres, value: str) -> None:
+    own_server.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+    own_server.execute("SELECT pg_reload_conf()")
+    wait_until_equal(lambda: own_server.execute(SHOW_READ_ONLY), [(value,)], "the setting")
 
 
 def is_told(engine: Engine) -> bool:
@@ -113,15 +106,15 @@ def is_told(engine: Engine) -> bool:
 
 
 def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
-    cluster: Cluster, reader: Engine, url: str, server: Postgres
+    cluster: Cluster, reader: Engine, url: str, own_server: Postgres
 ) -> None:
     assert cluster.writer.apply(NEW, NOW_MS).ended.commits == 1
     any_server = open_reader(f"{url}&target_session_attrs=any")
-    server.stop()
-    (server.directory / "data" / "standby.signal").touch()
-    server.start()
+    own_server.stop()
+    (own_server.directory / "data" / "standby.signal").touch()
+    own_server.start()
     try:
-        assert server.execute("SELECT pg_is_in_recovery()") == [(True,)]
+        assert own_server.execute("SELECT pg_is_in_recovery()") == [(True,)]
         for says in (None, "read-only"):  # the first one may still meet the connection that was cut
             with pytest.raises(StoreUnavailable, match=says):
                 cluster.writer.apply(SECOND, NOW_MS)
@@ -129,7 +122,7 @@ def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
                 ids(reader)
         assert ids(any_server) == 1
     finally:
-        server.execute("SELECT pg_promote()")
+        own_server.execute("SELECT pg_promote()")
     assert ids(reader) == 1
     assert cluster.writer.apply(SECOND, NOW_MS).ended.commits == 1
     assert cluster.writer.apply(SECOND, NOW_MS).skipped == 1
@@ -203,7 +196,7 @@ def test_a_killed_run_leaves_no_server_and_its_directory_only_for_a_while() -> N
         assert not directory.exists()
 
 
-def test_where_there_is_no_server_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_server_is_reported_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PostgresError, match="make system-packages"):
         find_programs(packaged=tmp_path)

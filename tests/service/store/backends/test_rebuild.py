@@ -1,5 +1,4 @@
-"""A damaged store is made anew: what the log does not hold any more is brought over, and counting goes on where it
-was."""
+"""A damaged store is rebuilt: what the log does not hold any more is copied, and counting goes on where it was."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ LOG = [one for i in range(300) for one in transaction(3 * i, b"id-%d" % i * 20, 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Only files of SQLite are made anew."""
+    """Only files of SQLite are rebuilt."""
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 

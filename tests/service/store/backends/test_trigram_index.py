@@ -152,7 +152,7 @@ def test_answers_stay_the_same_behind_a_vacuum(seeded: SeededCluster, tmp_path: 
 
 @only_on("sqlite")
 def test_a_new_revision_begins_the_index_anew(seeded: SeededCluster, next_version: Callable[[], str]) -> None:
-    """It may make the table of ids anew, with other row ids."""
+    """A revision may make the table of ids anew, with other row ids."""
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
     migrate.upgrade(seeded.engine)

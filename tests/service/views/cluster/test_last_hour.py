@@ -1,4 +1,4 @@
-"""Ends of the last hour, from the store."""
+"""Ends of the last hour, from the store, and positions of the lines and bars that show them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_nothing_before_a_minute_is_over(url: str) -> None:
     cluster.close()
 
 
-def test_causes_are_told_apart(cluster: WithPartitions) -> None:
+def test_aborts_are_counted_by_cause(cluster: WithPartitions) -> None:
     reported = [
         *aborted(0, MINUTE - 5 * MINUTE_MS + 1_000, b"a"),
         *aborted(3, MINUTE - 5 * MINUTE_MS + 2_000, b"b"),

@@ -1,4 +1,4 @@
-"""The first line: unknown, hangs, blocked, nothing hangs; and what it must not say."""
+"""The first line: unknown, hangs, blocked, nothing hangs, by data of any age; and what it must not say."""
 
 from __future__ import annotations
 

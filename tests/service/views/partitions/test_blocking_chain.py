@@ -42,7 +42,7 @@ def ongoing(name: bytes, topic: str, producer_id: int, *, age_ms: int = 20_000, 
     return own._replace(topics=(Participants(topic, (0,)),))
 
 
-def test_who_blocks_has_a_name_and_a_way_out(cluster: WithPartitions, chain: Chain) -> None:
+def test_a_blocker_has_a_name_and_a_remediation(cluster: WithPartitions, chain: Chain) -> None:
     cluster.read([Id(b"payments-3", producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))
     cluster.see(hanging())
