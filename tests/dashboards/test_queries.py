@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_detection
 from tests.dashboards.boards import FILES, Json, load
 from tests.dashboards.check_queries import BUILT_IN, QueryRefusedError, failures_of, substituted, targets
@@ -31,7 +32,7 @@ def exported(tmp_path: Path) -> dict[str, set[str]]:
     cluster.read([open_id("pay", 30_000, "orders"), open_id("ship", 20_000, "orders", state=states.PREPARE_COMMIT)])
     cluster.look(stalled_partition())
     cluster.see(hanging_finding())
-    GroupWriter(cluster.engine, cluster.lease).replace([ObservedGroupOffset("at", "orders", 0, LSO, 2, False)], NOW_MS)
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupOffset("at", "orders", 0, LSO, 2, False)], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
     cluster.close()

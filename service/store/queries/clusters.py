@@ -46,7 +46,8 @@ class ClusterRow(NamedTuple):
 
 class LogPartitionRow(NamedTuple):
     """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`.
-    `witnessed_from`: the offset from which on every record that was ever appended was read."""
+    `witnessed_from`: the offset from which on every record that was ever appended was read. `records`, `bytes`: read so
+    far; they never fall."""
 
     source: str
     topic: str
@@ -59,6 +60,12 @@ class LogPartitionRow(NamedTuple):
     transitions_per_s: float
     witnessed_from: int = 0
     topic_partitions: int | None = None
+    records: int = 0
+    bytes: int = 0
+
+    @property
+    def lag(self) -> int:
+        return max(self.end_offset - self.next_offset, 0)
 
 
 class StatusRow(NamedTuple):

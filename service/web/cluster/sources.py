@@ -75,15 +75,15 @@ def source_rows(
     for row in logs:
         rates[row.source] = rates.get(row.source, 0) + row.transitions_per_s
     found = []
-    for one in sorted(sources, key=lambda one: (one.name != SourceName.TRANSACTION_LOG, one.name)):
+    for one in sorted(sources, key=lambda one: (one.source != SourceName.TRANSACTION_LOG, one.source)):
         is_read = one.lag is not None
-        count = sum(number for (source, _), number in rejects.items() if source == one.name)
+        count = sum(number for (source, _), number in rejects.items() if source == one.source)
         found.append(
             _row(
                 one,
-                as_of_ms.get(one.name),
-                stalls.get(one.name),
-                words.rate(rates.get(one.name, 0)) if is_read else None,
+                as_of_ms.get(one.source),
+                stalls.get(one.source),
+                words.rate(rates.get(one.source, 0)) if is_read else None,
                 count if is_read else None,
                 now_ms,
             )
@@ -113,7 +113,7 @@ def _row(
     rejects: int | None,
     now_ms: int,
 ) -> SourceRow:
-    source, coverage = one.name, one.coverage
+    source, coverage = one.source, one.coverage
     name, what, needed_for = _NAMES.get(source, (source, "", "what it reports"))
     tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
     if one.error is not None and tone == "ok":

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
 from tests.helpers.stores import NOW_MS, Id, client_of, open_id
 
@@ -21,9 +22,7 @@ def seed(directory: Path) -> WithPartitions:
     cluster.read([Id(b"pay"), open_id("ship", 90_000), Id(b"stuck", state=states.PREPARE_COMMIT)])
     cluster.look(stalled_partition(), moving_partition(1))
     cluster.see(hanging_finding(owner="team-a"))
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [ObservedGroupOffset("billing", "orders", 0, LSO, 2, False)], NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupOffset("billing", "orders", 0, LSO, 2, False)], NOW_MS)
     return cluster
 
 

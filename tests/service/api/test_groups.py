@@ -14,8 +14,8 @@ import uvicorn
 
 from service.app import create_app
 from service.cli import main
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel, offsets_partition
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, IsolationLevel, offsets_partition
+from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import END, LSO, PID, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import INT64_MAX, NOW, NOW_MS, client_of
 
@@ -28,8 +28,8 @@ Ask = Callable[..., tuple[int, str, str]]
 
 def group(
     name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
-) -> ObservedGroupOffset:
-    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
+) -> GroupOffset:
+    return GroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
 SEEN = [

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.store import clusters
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import (
     LSO,
     WithPartitions,
@@ -51,7 +52,7 @@ def address(tmp_path: Path) -> Iterator[str]:
         not_covered=3,
     )
     cluster.see(hanging_finding(producer_id=INT64_MAX))
-    waiting = ObservedGroupOffset("eos", "orders", 0, LSO, 2, False)
+    waiting = GroupOffset("eos", "orders", 0, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     cluster.close()
     command = [sys.executable, "-c", SERVER, cluster.url]

@@ -6,9 +6,9 @@ import pytest
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, IsolationLevel, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, IsolationLevel, offsets_partition
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.web.partitions import partition_list
 from tests.helpers.findings import observe
 from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, stalled_partition, unanswered_partition
@@ -22,8 +22,8 @@ HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if numb
 
 def group(
     name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
-) -> ObservedGroupOffset:
-    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
+) -> GroupOffset:
+    return GroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
 def stored(cluster: WithPartitions) -> None:

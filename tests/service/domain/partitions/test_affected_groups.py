@@ -32,7 +32,9 @@ PLACE = "orders", 0
 
 
 def offset(committed: int, stood_ms: int = 0, **fields: Any) -> GroupOffset:
-    one = GroupOffset("billing", *PLACE, committed, 2, False, NOW_MS, NOW_MS - stood_ms)
+    one = GroupOffset(
+        "billing", *PLACE, committed, 2, False, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS - stood_ms
+    )
     return one._replace(**fields)
 
 

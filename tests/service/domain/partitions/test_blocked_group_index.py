@@ -19,14 +19,16 @@ PID, OTHER = 7, 8
 
 
 def behind_lso(relation: GroupRelation, group: str) -> AffectedGroup:
-    offset = GroupOffset(group, *ORDERS, 100, 2, False, NOW_MS, NOW_MS)
+    offset = GroupOffset(group, *ORDERS, 100, 2, False, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS)
     return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, Confidence.CERTAIN, ORDERS, 100, NOW_MS)
 
 
 def pending(
     group: str, producer_id: int | None, relation: GroupRelation = GroupRelation.UNSTABLE_OFFSETS, partition: int = 0
 ) -> AffectedGroup:
-    offset = GroupOffset(group, "orders", partition, 5, 2, True, NOW_MS, NOW_MS, producer_id)
+    offset = GroupOffset(
+        group, "orders", partition, 5, 2, True, producer_id, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS
+    )
     return AffectedGroup(offset, None, relation, Confidence.CERTAIN, HOME, 100, NOW_MS)
 
 
