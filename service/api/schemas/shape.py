@@ -188,7 +188,8 @@ class Page(Shape, Generic[T]):
 def shaped(kind: type[B], source: object, **more: Any) -> B:
     """Returns the body with the fields in `more`, and all others taken from the fields of these names of `source`, a
     record or another body."""
-    names, values_of = _others(kind, tuple(more))
+    hashable: Any = kind
+    names, values_of = _others(hashable, tuple(more))
     more.update(zip(names, values_of(source), strict=True))
     return kind(**more)
 

@@ -22,9 +22,7 @@ READS = (
         "orders",
         0,
         "id",
-        7,
         10,
-        12,
         5_100,
         FirstBatch(10, 2**40, 3, True, False, 100, 200),
         True,
@@ -32,7 +30,7 @@ READS = (
         True,
         140,
     ),
-    StalledRead("pay", 0, "id", 7, 10, 12, 5_100, None, False, (), why=NotAllRead(denied("pay"))),
+    StalledRead("pay", 0, "id", 10, 5_100, None, False, (), why=NotAllRead(denied("pay"))),
 )
 
 
