@@ -189,7 +189,7 @@ class WatchedPartition:
         elif self.since_ms is None or lso != self.ends.last_stable_offset or self.since_ms > asked_at_ms:
             self.since_ms, self.stored_samples = asked_at_ms, None
         log_start = ends.log_start if ends.log_start >= 0 else self.ends.log_start
-        self.ends = self.ends._replace(log_start=log_start, last_stable_offset=lso, high_watermark=high_watermark)
+        self.ends = PartitionEnds(*self.ends[:5], log_start, lso, high_watermark)
         self.seen_at_ms, self.misses, self.why = asked_at_ms, 0, None
 
     def reason_for(self, error: int) -> Reason:

@@ -166,8 +166,7 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     rejects = count_rejects(connection, cluster_id, since_ms)
     denied = denied_groups(connection, cluster_id)
     limits = limits_in_use(seen.configs)
-    as_of_ms = {one.source: frame.as_of_ms(one.source) for one in seen.sources}
-    sources = source_rows(seen.sources, as_of_ms, frame.stalls, logs, rejects, now_ms)
+    sources = source_rows(seen.sources, frame.stalls, logs, rejects, now_ms)
     assumed = sum(limit.is_assumed for limit in limits)
     counts, unknown_ids = seen.coverage, seen.ids[states.UNKNOWN]
     standing = counts.blocked if counts.watched else None
