@@ -182,10 +182,10 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield Series(catalogue.PARTITIONS, ("yes",), judged)
     yield Series(catalogue.PARTITIONS, ("no",), facts.coverage.watched - judged)
     yield Series(catalogue.PARTITIONS_BLOCKED, (), facts.coverage.blocked)
-    for row in facts.stalled:
-        values = (row.last_stable_offset, row.high_watermark, row.lag, row.stalled_since_ms / 1000)
+    for (topic, partition), ends in facts.stalled.items():
+        values = (ends.last_stable_offset, ends.high_watermark, ends.lag, (ends.stalled_since_ms or 0) / 1000)
         for metric, value in zip(_OF_ONE, values, strict=True):
-            yield Series(metric, (row.topic, str(row.partition)), value)
+            yield Series(metric, (topic, str(partition)), value)
     unread = facts.coverage.blocked - len(facts.stalled)
     yield Series(catalogue.SERIES_DROPPED, (), max(unread, 0) * len(_OF_ONE))
 

@@ -116,6 +116,10 @@ class LsoSample(NamedTuple):
     high_watermark: int
     stalled_since_ms: int | None
 
+    @property
+    def lag(self) -> int:
+        return self.high_watermark - self.last_stable_offset
+
 
 class AffectedGroup(NamedTuple):
     """A group and a partition that an open transaction affects. `stalled_partition`: the partition where the

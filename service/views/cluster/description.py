@@ -16,6 +16,7 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow, StatusRow
 from service.store.queries.findings import FindingCount
+from service.store.queries.pipeline import ended_minutes
 from service.store.schema.history import ABORTS, CONTRADICTIONS
 from service.views.cluster import unknowns
 from service.views.cluster.sources import Source, read_stalls, sources_of
@@ -158,6 +159,7 @@ def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) ->
         return NO_RATES
     # counting may have begun within a minute: the row of that minute begins before the window
     first_ms = to_ms - window_ms
-    ends = clusters.ended_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    minutes = ended_minutes(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    commits, aborts = sum(one.commits for one in minutes), sum(one.aborts for one in minutes)
     seconds = window_ms / 1000
-    return Rates(window_ms, round(ends.commits / seconds, 3), round(ends.aborts / seconds, 3))
+    return Rates(window_ms, round(commits / seconds, 3), round(aborts / seconds, 3))

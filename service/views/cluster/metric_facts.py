@@ -9,7 +9,8 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import AffectedGroup
+from service.domain.partitions.blocked_groups import AffectedGroup, LsoSample
+from service.domain.partitions.facts import TopicPartition
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED
 from service.store.queries.clusters import (
@@ -26,9 +27,9 @@ from service.store.queries.clusters import (
 from service.store.queries.expiring import count_expiring
 from service.store.queries.findings import counts as finding_counts
 from service.store.queries.findings import longest_open, truncated
-from service.store.queries.partitions import read_affected_groups
+from service.store.queries.partitions import read_affected_groups, stalled_ends
 from service.store.schema import counters, leases, log_partitions, transactional_ids
-from service.views.partitions.judged import Coverage, StalledRow, coverage, stalled_partitions
+from service.views.partitions.judged import Coverage, coverage
 
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
@@ -76,7 +77,7 @@ class ClusterFacts(NamedTuple):
     truncated: Mapping[str, int]
     hanging: tuple[Finding, ...]
     coverage: Coverage
-    stalled: tuple[StalledRow, ...]
+    stalled: Mapping[TopicPartition, LsoSample]
     affected_groups: tuple[AffectedGroup, ...]
 
 
@@ -139,7 +140,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         truncated=truncated(connection, cluster.id),
         hanging=longest_open(connection, cluster.id, Kind.HANGING, HANGING_NAMED),
         coverage=coverage(connection, cluster.id),
-        stalled=stalled_partitions(connection, cluster.id, STALLED_READ),
+        stalled=stalled_ends(connection, cluster.id, STALLED_READ),
         affected_groups=tuple(read_affected_groups(connection, cluster.id)),
     )
 
