@@ -22,6 +22,7 @@ from service.store.escaped_text import display_id
 from service.store.schema import history as stored
 from service.store.schema.history import AUDITED, CONFIRMED, CONTRADICTIONS, DECODE_ERRORS, SUM
 from service.views.cluster.metric_facts import ClusterFacts
+from service.views.cluster.sources import coordinators_of
 from service.wire.errors import DecodeError
 
 OUTCOMES: Final = ("commit", "abort")
@@ -127,23 +128,12 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
     """Yields the series of coordinators' partitions, the worst first: those with the most lag, then those with the most
     open transactions.
     """
-    lags = {
-        log.partition: max(log.end_offset - log.next_offset, 0)
-        for log in facts.logs
-        if log.source == SourceName.TRANSACTION_LOG
-    }
-    ids: Counter[int] = Counter()
-    opened: Counter[int] = Counter()
-    for count in facts.states:
-        if count.state != EXPIRED:
-            ids[count.partition] += count.ids
-        if count.state in OPEN:
-            opened[count.partition] += count.ids
-    for partition in sorted(lags, key=lambda partition: (-lags[partition], -opened[partition], partition)):
-        labels = (str(partition),)
-        yield Series(catalogue.COORDINATOR_IDS, labels, ids[partition])
-        yield Series(catalogue.COORDINATOR_OPEN, labels, opened[partition])
-        yield Series(catalogue.COORDINATOR_LAG, labels, lags[partition])
+    found = coordinators_of(facts.logs, facts.states)
+    for one in sorted(found, key=lambda one: (-one.log.lag, -one.open, one.log.partition)):
+        labels = (str(one.log.partition),)
+        yield Series(catalogue.COORDINATOR_IDS, labels, one.ids)
+        yield Series(catalogue.COORDINATOR_OPEN, labels, one.open)
+        yield Series(catalogue.COORDINATOR_LAG, labels, one.log.lag)
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
@@ -192,10 +182,10 @@ def partitions(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
     yield Series(catalogue.PARTITIONS, ("yes",), judged)
     yield Series(catalogue.PARTITIONS, ("no",), facts.coverage.watched - judged)
     yield Series(catalogue.PARTITIONS_BLOCKED, (), facts.coverage.blocked)
-    for row in facts.stalled:
-        values = (row.last_stable_offset, row.high_watermark, row.lag, row.stalled_since_ms / 1000)
+    for (topic, partition), ends in facts.stalled.items():
+        values = (ends.last_stable_offset, ends.high_watermark, ends.lag, (ends.stalled_since_ms or 0) / 1000)
         for metric, value in zip(_OF_ONE, values, strict=True):
-            yield Series(metric, (row.topic, str(row.partition)), value)
+            yield Series(metric, (topic, str(partition)), value)
     unread = facts.coverage.blocked - len(facts.stalled)
     yield Series(catalogue.SERIES_DROPPED, (), max(unread, 0) * len(_OF_ONE))
 
@@ -214,7 +204,7 @@ def pipeline(facts: ClusterFacts, now_ms: int) -> Iterator[Series]:
         answering = sum(now_ms - log.end_asked_at_ms <= COVERED_WITHIN_MS for log in logs)
         as_of_ms = (status and status.as_of_ms) or 0
         yield Series(catalogue.LAST_SUCCESS, (source,), as_of_ms / 1000)
-        yield Series(catalogue.LAG, (source,), sum(max(log.end_offset - log.next_offset, 0) for log in logs))
+        yield Series(catalogue.LAG, (source,), sum(log.lag for log in logs))
         yield Series(catalogue.RECORDS, (source,), sum(log.records for log in logs))
         yield Series(catalogue.BYTES, (source,), sum(log.bytes for log in logs))
         yield Series(catalogue.COVERAGE, (source,), _ratio(answering, len(logs), as_of_ms, now_ms))

@@ -47,7 +47,7 @@ _READ = struct_of(
     StalledRead,
     dict.fromkeys(StalledRead._fields, _LONG)
     | dict.fromkeys(("topic", "topic_id", "why"), _TEXT)
-    | dict.fromkeys(("partition", "leader_epoch"), _INT)
+    | {"partition": _INT}
     | dict.fromkeys(("described", "is_whole"), _FLAG)
     | {"first": _FIRST, "entries": pa.list_(_ENTRY)},
 )

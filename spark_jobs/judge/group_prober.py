@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from service.domain.findings.blocked_group import UnreadCommits
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, LsoSample
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, LsoSample
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.open_entries import Entry
 from service.domain.reasons.reason import Reason
@@ -25,7 +25,7 @@ from service.kafka.share_groups import PROTOCOL_TYPE
 from service.store.engine import open_reader
 from service.store.lease import Lease
 from service.store.queries import partitions
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from spark_jobs.judge.group_requests import NO_ANSWER, GroupsAnswer, ask_groups, ask_share_groups
 from spark_jobs.judge.group_rounds import GroupSchedule, Stalls, UnresponsiveBrokers, stalled_partitions
 from spark_jobs.judge.pending_offsets import Pending, PendingOffsets, blocking_entries
@@ -131,7 +131,7 @@ class GroupProber:
         self._schedule.set_named(self._pending.coordinators())
         if self._listed_ms is None or now_ms - self._listed_ms >= LIST_EVERY_MS:
             self._list(self._client, now_ms)
-        rows: list[ObservedGroupOffset] = []
+        rows: list[GroupOffset] = []
         lags: dict[tuple[str, str, int], int] = {}
         asked: set[str] = set()
         began = time.monotonic()
@@ -175,7 +175,7 @@ class GroupProber:
             time.sleep(SAMPLE_WAIT_S / 20)
 
     def _later_ends(
-        self, rows: Sequence[ObservedGroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
+        self, rows: Sequence[GroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
     ) -> Mapping[TopicPartition, LsoSample]:
         """Returns the partitions by a sample at `answered_ms` or later. Without one, returns those of `ends` that no
         row has passed: of these, the LSO of an earlier sample is as good."""
@@ -228,7 +228,7 @@ class GroupProber:
         self._unresponsive.note_failure(node, now_ms)
 
 
-def _is_beyond_lso(row: ObservedGroupOffset, ends: Mapping[TopicPartition, LsoSample]) -> bool:
+def _is_beyond_lso(row: GroupOffset, ends: Mapping[TopicPartition, LsoSample]) -> bool:
     own = ends.get((row.topic, row.partition))
     return own is not None and row.committed_offset > own.last_stable_offset
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from service.domain.partitions.blocked_groups import IsolationLevel
+from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel
 from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
@@ -15,7 +15,6 @@ from service.kafka.client import KafkaClient
 from service.kafka.group_descriptions import GroupMembers, describe_groups, describe_share_groups
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets, committed
 from service.kafka.share_groups import ShareOffset, isolation_levels, reports_offsets, share_offsets
-from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge.group_rounds import Stalls
 from spark_jobs.judge.pending_offsets import NOTHING_PENDING, Pending
 
@@ -36,7 +35,7 @@ class GroupsAnswer(NamedTuple):
     `lags`: of share groups, by group, topic and partition; only those that are reported. `not_judged`: share groups of
     which it cannot be told whether they wait, with the reason."""
 
-    rows: list[ObservedGroupOffset]
+    rows: list[GroupOffset]
     topics: dict[str, set[str]]
     denied: frozenset[str]
     has_moved: bool
@@ -98,12 +97,12 @@ def ask_groups(
     unstable |= {group: sorted(pending[group]) for group in denied & pending.keys()}
     described = describe_groups(client, node, sorted({*answering, *unstable}))
     rows = [
-        ObservedGroupOffset(group, *place, offset, _count(described.get(group)), False)
+        GroupOffset(group, *place, offset, _count(described.get(group)), False)
         for group, offsets in seen.items()
         for place, offset in offsets.items()
     ]
     rows += [
-        ObservedGroupOffset(
+        GroupOffset(
             group,
             *place,
             _offset(before.get(group), place),
@@ -116,7 +115,7 @@ def ask_groups(
     ]
     known = {(row.group, (row.topic, row.partition)) for row in rows}
     rows += [
-        ObservedGroupOffset(group, *place, NO_OFFSET, has.number, False)
+        GroupOffset(group, *place, NO_OFFSET, has.number, False)
         for group in answering
         if (has := described.get(group)) is not None
         for place in sorted(has.assigned & stalled.places)
@@ -142,9 +141,7 @@ def ask_share_groups(client: KafkaClient, node: int, groups: Sequence[str], stal
             offset = offsets.get(place, ShareOffset(NO_OFFSET, -1))
             if level is not None and offset is not None:
                 rows.append(
-                    ObservedGroupOffset(
-                        group, *place, offset.start, _count(one), False, isolation=IsolationLevel(level)
-                    )
+                    GroupOffset(group, *place, offset.start, _count(one), False, isolation=IsolationLevel(level))
                 )
                 if offset.lag >= 0:
                     lags[group, *place] = offset.lag

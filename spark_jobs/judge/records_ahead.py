@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.partitions.blocked_groups import IsolationLevel, LsoSample
+from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel, LsoSample
 from service.domain.partitions.facts import TopicPartition
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout, topic_layout
 from service.kafka.errors import KafkaFailure, KafkaRefused
 from service.kafka.log_range import has_records_ahead
-from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
 from spark_jobs.judge.pending_offsets import UNRESPONSIVE_AFTER_S
 
@@ -69,11 +68,11 @@ class RecordsAhead:
     def complete(
         self,
         client: KafkaClient,
-        rows: Iterable[ObservedGroupOffset],
+        rows: Iterable[GroupOffset],
         lags: Mapping[tuple[str, str, int], int],
         ends: Mapping[TopicPartition, LsoSample],
         now_ms: int,
-    ) -> list[ObservedGroupOffset]:
+    ) -> list[GroupOffset]:
         """Returns the rows with `lso` and `has_records_ahead`. `lags`: of share groups, by group, topic and partition.
         `ends`: from a sample that is later than the rows; a partition without one leaves its rows as they are."""
         give_up = time.monotonic() + PASS_S
@@ -92,7 +91,7 @@ class RecordsAhead:
     def _ahead(
         self,
         client: KafkaClient,
-        row: ObservedGroupOffset,
+        row: GroupOffset,
         own: LsoSample,
         layouts: dict[str, TopicLayout | None],
         now_ms: int,

@@ -19,13 +19,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from service.clock import wall_clock_ms
-from service.domain.partitions.facts import PartitionsBatch, StallClock
+from service.domain.partitions.facts import PartitionEnds, PartitionsBatch, StallClock
 from service.processes.waiting import heard_by, touch
 from spark_jobs.fold.partitions import reads_to_rows, seen_to_rows
 from spark_jobs.fold.rows import SCHEMA
 from spark_jobs.runtime.direct_batches import DirectBatches
 from spark_jobs.source.reader_settings import OPTION, ReaderSettings
-from spark_jobs.source.requests import Brokers, ReadRequest, into_tasks
+from spark_jobs.source.requests import Brokers, into_tasks
 from spark_jobs.source.sampler import Sample, Sampler
 from spark_jobs.source.stalled import read_stalled
 
@@ -39,7 +39,7 @@ class SampleTask(InputPartition):
     (`seen`)."""
 
     seen: tuple[pa.RecordBatch, ...]
-    requests: tuple[ReadRequest, ...]
+    requests: tuple[PartitionEnds, ...]
     planned_at_ms: int
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from service.domain.partitions.facts import PartitionEnds
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, NoPermission
 from service.kafka.client import KafkaClient
@@ -17,20 +18,7 @@ WORTH_A_TASK: Final = 250
 """Number of partitions that justify one more task: a task costs about 16 ms whatever it does."""
 
 
-class ReadRequest(NamedTuple):
-    """A stalled partition to be read, with the values of its last observation."""
-
-    topic: str
-    partition: int
-    topic_id: str
-    leader: int
-    leader_epoch: int
-    log_start: int
-    last_stable_offset: int
-    high_watermark: int
-
-
-def into_tasks(requests: Sequence[ReadRequest], cores: int) -> list[tuple[ReadRequest, ...]]:
+def into_tasks(requests: Sequence[PartitionEnds], cores: int) -> list[tuple[PartitionEnds, ...]]:
     """Returns at least one list and at most `cores`, each with few leaders."""
     by_leader = sorted(requests, key=lambda request: (request.leader, request.topic, request.partition))
     tasks = max(1, min(cores, -(-len(requests) // WORTH_A_TASK)))

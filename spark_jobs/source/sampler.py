@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from service.domain.partitions.facts import PartitionObservation, PartitionsBatch, StallClock
+from service.domain.partitions.facts import PartitionEnds, PartitionObservation, PartitionsBatch, StallClock
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import PartitionsUnresponsive
 from service.domain.transaction_log.states import TOPIC as LOG
@@ -21,7 +21,7 @@ from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.ends import Ends
 from service.kafka.errors import KafkaFailure
 from spark_jobs.source.reader_settings import WatchedTopics
-from spark_jobs.source.requests import ClusterRequests, Place, ReadRequest
+from spark_jobs.source.requests import ClusterRequests, Place
 from spark_jobs.source.watched import Rounds, Urgency, WatchedPartition, is_over
 
 LAYOUT_EVERY_MS: Final = 2_000
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
     """One micro-batch: `seen` was observed already, `requests` are the partitions that its tasks read."""
 
     seen: PartitionsBatch
-    requests: tuple[ReadRequest, ...] = ()
+    requests: tuple[PartitionEnds, ...] = ()
 
 
 class Sampler:
@@ -129,7 +129,7 @@ class Sampler:
         ready.sort(key=lambda item: (-item[0], item[1].reported.observed_at_ms if item[1].reported else 0))
         chosen = [one for _, one in ready[:REPORTS_AT_ONCE]]
         for one in chosen:
-            del self._unreported[one.topic, one.partition]
+            del self._unreported[one.ends.topic_partition]
         return chosen
 
     def _refresh(self) -> None:
@@ -152,10 +152,12 @@ class Sampler:
         for partition, leader in layout.leaders.items():
             place = (layout.topic, partition)
             if known := self._watched.get(place):
-                known.leader = leader
+                known.note_leader(leader)
                 self._unreported[place] = known
                 continue
-            self._watched[place] = new = WatchedPartition(layout.topic, partition, layout.topic_id, leader)
+            self._watched[place] = new = WatchedPartition(
+                PartitionEnds(layout.topic, partition, layout.topic_id, leader.node, leader.epoch)
+            )
             if clock := self._clocks.pop(place, None):
                 new.restore(clock, self._now_ms())
             self._starts_at_ms = 0  # requested with the next round
@@ -166,11 +168,11 @@ class Sampler:
         self._next_check = (self._next_check + _CHECKS_AT_ONCE) % max(len(missing), 1)
         checked = {topic: self._brokers.listing(topic) for topic in some}
         for place, one in list(self._watched.items()):
-            layout = layouts.get(one.topic)
+            layout = layouts.get(one.ends.topic)
             if layout is not None:
-                is_gone = layout.topic_id != one.topic_id or one.partition not in layout.leaders
+                is_gone = layout.topic_id != one.ends.topic_id or one.ends.partition not in layout.leaders
             else:
-                listing = checked.get(one.topic)
+                listing = checked.get(one.ends.topic)
                 is_gone = listing is not None and not listing.is_there
                 if listing is not None and listing.hidden is not None:
                     self._note_miss(place, one, listing.hidden)
@@ -190,13 +192,14 @@ class Sampler:
             if ends.error:
                 self._note_miss(place, one, one.reason_for(ends.error))
                 continue
+            known = one.ends
             if (
-                ends.last_stable_offset == one.last_stable_offset
-                and ends.high_watermark == one.high_watermark
+                ends.last_stable_offset == known.last_stable_offset
+                and ends.high_watermark == known.high_watermark
                 and one.since_ms is None
                 and not one.misses
-                and one.leader.epoch == one.samples.stretches[-1].leader_epoch
-                and (not with_start or ends.log_start == one.log_start)
+                and known.leader_epoch == one.samples.stretches[-1].leader_epoch
+                and (not with_start or ends.log_start == known.log_start)
             ):
                 one.seen_at_ms = asked_at_ms  # most partitions, most of the time
                 one.samples.stretches[-1].last = self._rounds.number
@@ -207,7 +210,7 @@ class Sampler:
                 self._stalled.pop(place, None)
             else:
                 self._stalled[place] = one
-                if one.read_lso != one.last_stable_offset and one.stalled_since_ms is not None:
+                if one.read_lso != one.ends.last_stable_offset and one.stalled_since_ms is not None:
                     stalled.append(one)
             self._note_change(place, one, asked_at_ms)
         return stalled
@@ -225,11 +228,12 @@ class Sampler:
         the log's start."""
         leaders: dict[str, dict[int, Leader]] = {}
         for one in stalled:
-            leaders.setdefault(one.topic, {})[one.partition] = one.leader
+            leaders.setdefault(one.ends.topic, {})[one.ends.partition] = Leader(one.ends.leader, one.ends.leader_epoch)
         layouts = {topic: TopicLayout(topic, self._layouts[topic].topic_id, some) for topic, some in leaders.items()}
         for place, ends in self._brokers.starts(layouts).items():
             if not ends.error:
-                self._watched[place].log_start = ends.log_start
+                one = self._watched[place]
+                one.ends = one.ends._replace(log_start=ends.log_start)
 
     def _note_miss(self, place: Place, one: WatchedPartition, why: Reason) -> None:
         if not one.misses:
@@ -247,7 +251,7 @@ class Sampler:
         self._unreported[place] = one
         self._is_urgent |= urgency is Urgency.NOW
 
-    def _due_requests(self, now_ms: int) -> tuple[ReadRequest, ...]:
+    def _due_requests(self, now_ms: int) -> tuple[PartitionEnds, ...]:
         """Returns the stalled partitions to read now: those never read at this LSO first, then those read longest
         ago."""
         due = [
@@ -255,12 +259,12 @@ class Sampler:
             for one in self._stalled.values()
             if not one.misses
             and one.stalled_since_ms is not None
-            and (one.read_lso != one.last_stable_offset or is_over(one.read_at_ms, READ_AGAIN_MS, now_ms))
+            and (one.read_lso != one.ends.last_stable_offset or is_over(one.read_at_ms, READ_AGAIN_MS, now_ms))
         ]
-        due.sort(key=lambda one: one.read_at_ms if one.read_lso == one.last_stable_offset else 0)
+        due.sort(key=lambda one: one.read_at_ms if one.read_lso == one.ends.last_stable_offset else 0)
         for one in due[:READS_AT_ONCE]:
-            one.read_at_ms, one.read_lso = now_ms, one.last_stable_offset
-        return tuple(one.request() for one in due[:READS_AT_ONCE])
+            one.read_at_ms, one.read_lso = now_ms, one.ends.last_stable_offset
+        return tuple(one.ends for one in due[:READS_AT_ONCE])
 
     def _trouble(self) -> Reason | None:
         if self._failure is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from service.domain.partitions.facts import OpenEntry, StalledRead
+from service.domain.partitions.facts import OpenEntry, PartitionEnds, StalledRead
 from service.domain.reasons.reason import Reason, combined
 from service.domain.reasons.unread import READ, ErrorAnswer, NoPermission
 from service.kafka import errors
@@ -18,7 +18,6 @@ from service.kafka.errors import KafkaFailure, KafkaRefused
 from service.kafka.producers import Producers, describe_producers
 from service.kafka.settings import ClientSettings
 from spark_jobs.source.reader import close_client, shared_client
-from spark_jobs.source.requests import ReadRequest
 from spark_jobs.source.window import WindowCache
 from spark_jobs.source.window_fetcher import LARGE, SMALL, WindowFetcher, WindowRead
 
@@ -27,7 +26,7 @@ _fetchers: dict[str, WindowFetcher] = {}  # kept between tasks, as connections a
 
 
 def read_stalled(
-    settings: ClientSettings, requests: Sequence[ReadRequest], window_file: str, now_ms: Callable[[], int]
+    settings: ClientSettings, requests: Sequence[PartitionEnds], window_file: str, now_ms: Callable[[], int]
 ) -> Iterator[StalledRead]:
     """Yields a read of each of `requests` that still has the same LSO. `window_file`: the file with the windows read
     before."""
@@ -42,7 +41,9 @@ def read_stalled(
         try:
             client = shared_client(settings)
             described = _describe(client, node, some)
-            limits = {request: SMALL if _is_described(described.get(_place(request))) else LARGE for request in some}
+            limits = {
+                request: SMALL if _is_described(described.get(request.topic_partition)) else LARGE for request in some
+            }
             reads = fetcher.read(client, node, some, limits)
         except KafkaFailure as e:
             yield from (_read(request, read_at_ms, WindowRead(None, e.reason), None) for request in some)
@@ -50,24 +51,20 @@ def read_stalled(
         anybody_answered = True
         for request in some:
             if not reads[request].has_moved:
-                yield _read(request, read_at_ms, reads[request], described.get(_place(request)))
+                yield _read(request, read_at_ms, reads[request], described.get(request.topic_partition))
     if requests and not anybody_answered:  # not for one frozen broker: a new client may hang on it again
         close_client(settings)
 
 
-def _leader(request: ReadRequest) -> int:
+def _leader(request: PartitionEnds) -> int:
     return request.leader
-
-
-def _place(request: ReadRequest) -> tuple[str, int]:
-    return request.topic, request.partition
 
 
 def _is_described(described: Producers | None) -> bool:
     return described is not None and not described.error
 
 
-def _describe(client: KafkaClient, node: int, requests: Sequence[ReadRequest]) -> dict[tuple[str, int], Producers]:
+def _describe(client: KafkaClient, node: int, requests: Sequence[PartitionEnds]) -> dict[tuple[str, int], Producers]:
     """Returns the producers of each partition; nothing if the broker does not know the request (before Kafka 2.8).
     Raises KafkaUnavailable."""
     partitions: dict[str, list[int]] = {}
@@ -79,20 +76,15 @@ def _describe(client: KafkaClient, node: int, requests: Sequence[ReadRequest]) -
         return {}
 
 
-def _read(request: ReadRequest, read_at_ms: int, read: WindowRead, described: Producers | None) -> StalledRead:
+def _read(request: PartitionEnds, read_at_ms: int, read: WindowRead, described: Producers | None) -> StalledRead:
     window = read.window
-    high_watermark = max(request.high_watermark, window.next_offset) if window else request.high_watermark
-    is_whole = window is not None and window.first is not None and window.next_offset >= high_watermark
+    is_whole = window is not None and window.first is not None and window.next_offset >= request.high_watermark
     seen = window.entries(is_whole=is_whole) if window else ()
     whys = read.why, None if described is None or not described.error else _why(request, described.error)
     return StalledRead(
-        topic=request.topic,
-        partition=request.partition,
-        topic_id=request.topic_id,
-        leader_epoch=request.leader_epoch,
-        last_stable_offset=request.last_stable_offset,
-        high_watermark=high_watermark,
-        read_at_ms=read_at_ms,
+        *request[:3],
+        request.last_stable_offset,
+        read_at_ms,
         first=window.first if window else None,
         described=_is_described(described),
         entries=_entries(described, seen) if described is not None and not described.error else seen,
@@ -102,7 +94,7 @@ def _read(request: ReadRequest, read_at_ms: int, read: WindowRead, described: Pr
     )
 
 
-def _why(request: ReadRequest, error: int) -> Reason:
+def _why(request: PartitionEnds, error: int) -> Reason:
     if error == errors.TOPIC_AUTHORIZATION_FAILED:
         return NoPermission(request.topic, (READ,))
     return ErrorAnswer(request.leader, "DescribeProducers", error)

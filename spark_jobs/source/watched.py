@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
-from service.domain.partitions.facts import PartitionObservation, StallClock
+from service.domain.partitions.facts import PartitionEnds, PartitionObservation, StallClock
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import DESCRIBE, ErrorAnswer, NewLeader, NoLeader, NoPermission, UnresponsiveBroker
 from service.domain.worlds.order import LogEnd, Sample, encode
 from service.kafka import errors
 from service.kafka.cluster import Leader
 from service.kafka.ends import Ends
-from spark_jobs.source.requests import ReadRequest
 
 LogEnds = Mapping[int, LogEnd]
 
@@ -147,22 +147,19 @@ class Urgency(IntEnum):
     NOW = 3  # worth a micro-batch of its own
 
 
+_ends_of: Final = attrgetter(*PartitionEnds._fields)
+
+
 @dataclass(slots=True)
 class WatchedPartition:
-    """A watched partition. Offsets are -1 until it answers. `since_ms`: the time since which the LSO has been at this
+    """A watched partition. `ends`: by its last answer. `since_ms`: the time since which the LSO has been at this
     offset, below the high watermark; kept over errors, and over restarts by `StallClock`. `why`: the reason for which
     the partition cannot be sampled.
 
     `reported`: the newest observation that was reported. `read_at_ms`, `read_lso`: time and LSO of the last read.
     """
 
-    topic: str
-    partition: int
-    topic_id: str
-    leader: Leader
-    log_start: int = -1
-    last_stable_offset: int = -1
-    high_watermark: int = -1
+    ends: PartitionEnds
     seen_at_ms: int = 0
     since_ms: int | None = None
     samples: Samples = field(default_factory=Samples)
@@ -175,29 +172,32 @@ class WatchedPartition:
 
     def restore(self, clock: StallClock, now_ms: int) -> None:
         """Restores a stall that began before this process. The stall goes on if the LSO is still the same."""
-        if clock.topic_id == self.topic_id:
-            self.last_stable_offset = clock.last_stable_offset
+        if clock.topic_id == self.ends.topic_id:
+            self.ends = self.ends._replace(last_stable_offset=clock.last_stable_offset)
             self.since_ms = min(clock.stalled_since_ms, now_ms)
             self.stored_samples = clock.samples
 
+    def note_leader(self, leader: Leader) -> None:
+        self.ends = self.ends._replace(leader=leader.node, leader_epoch=leader.epoch)
+
     def note_answer(self, ends: Ends, asked_at_ms: int, rounds: Rounds) -> None:
         """Takes the partition's answer in a round. `ends.log_start` is -1 if it was not requested."""
-        self.samples.add_round(rounds, ends.high_watermark, self.leader.epoch, ends.last_stable_offset)
-        if ends.last_stable_offset >= ends.high_watermark:
+        lso, high_watermark = ends.last_stable_offset, ends.high_watermark
+        self.samples.add_round(rounds, high_watermark, self.ends.leader_epoch, lso)
+        if lso >= high_watermark:
             self.since_ms = self.stored_samples = None
-        elif self.since_ms is None or ends.last_stable_offset != self.last_stable_offset or self.since_ms > asked_at_ms:
+        elif self.since_ms is None or lso != self.ends.last_stable_offset or self.since_ms > asked_at_ms:
             self.since_ms, self.stored_samples = asked_at_ms, None
-        self.last_stable_offset, self.high_watermark = ends.last_stable_offset, ends.high_watermark
-        if ends.log_start >= 0:
-            self.log_start = ends.log_start
+        log_start = ends.log_start if ends.log_start >= 0 else self.ends.log_start
+        self.ends = PartitionEnds(*self.ends[:5], log_start, lso, high_watermark)
         self.seen_at_ms, self.misses, self.why = asked_at_ms, 0, None
 
     def reason_for(self, error: int) -> Reason:
         """Returns the reason for the error code `error` of the partition's leader."""
-        broker = self.leader.node
+        broker = self.ends.leader
         if error == errors.TOPIC_AUTHORIZATION_FAILED:
-            return NoPermission(self.topic, (DESCRIBE,))
-        if self.leader.node < 0:
+            return NoPermission(self.ends.topic, (DESCRIBE,))
+        if broker < 0:
             return NoLeader()
         if error == errors.LEADER_NOT_AVAILABLE:
             return UnresponsiveBroker(broker)
@@ -229,13 +229,7 @@ class WatchedPartition:
         since = self.stalled_since_ms
         if since != reported.stalled_since_ms:
             return Urgency.NOW
-        if (self.last_stable_offset, self.high_watermark, self.log_start, self.leader.epoch, self.leader.node) == (
-            reported.last_stable_offset,
-            reported.high_watermark,
-            reported.log_start,
-            reported.leader_epoch,
-            reported.leader,
-        ):
+        if _ends_of(reported) == self.ends:
             return Urgency.NONE
         return (
             Urgency.NEXT
@@ -246,15 +240,9 @@ class WatchedPartition:
     def observation(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionObservation:
         """Returns the observation to report. Without an answer its offsets are -1, and the stall's clock goes on."""
         is_known = self.why is None and not is_gone
+        ends = self.ends if is_known else PartitionEnds(*self.ends[:5])
         return PartitionObservation(
-            topic=self.topic,
-            partition=self.partition,
-            topic_id=self.topic_id,
-            leader=self.leader.node,
-            leader_epoch=self.leader.epoch,
-            log_start=self.log_start if is_known else -1,
-            last_stable_offset=self.last_stable_offset if is_known else -1,
-            high_watermark=self.high_watermark if is_known else -1,
+            *ends,
             observed_at_ms=self.seen_at_ms if is_known else now_ms,
             stalled_since_ms=None if is_gone else self.stalled_since_ms,
             why=None if is_gone else self.why,
@@ -262,19 +250,6 @@ class WatchedPartition:
             samples=self._encoded_samples(rounds) if is_known and self.stalled_since_ms is not None else None,
         )
 
-    def request(self) -> ReadRequest:
-        """Returns the request to read the partition, with the values observed last."""
-        return ReadRequest(
-            self.topic,
-            self.partition,
-            self.topic_id,
-            self.leader.node,
-            self.leader.epoch,
-            self.log_start,
-            self.last_stable_offset,
-            self.high_watermark,
-        )
-
     def _encoded_samples(self, rounds: Rounds) -> str:
         """Returns the samples, encoded. While a stall from before a restart goes on, these are the stored ones."""
-        return self.stored_samples or encode(self.samples.selected(rounds, self.last_stable_offset))
+        return self.stored_samples or encode(self.samples.selected(rounds, self.ends.last_stable_offset))

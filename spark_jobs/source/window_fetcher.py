@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from service.domain.partitions.facts import PartitionEnds
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unread import READ, ErrorAnswer, NoBatchAtLso, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
-from spark_jobs.source.requests import ReadRequest
 from spark_jobs.source.window import Key, Window, WindowCache
 
 SMALL: Final = 1 << 20
@@ -51,8 +51,8 @@ class WindowFetcher:
         self._cache = cache
 
     def read(
-        self, client: KafkaClient, node: int, requests: Sequence[ReadRequest], limits: Mapping[ReadRequest, int]
-    ) -> dict[ReadRequest, WindowRead]:
+        self, client: KafkaClient, node: int, requests: Sequence[PartitionEnds], limits: Mapping[PartitionEnds, int]
+    ) -> dict[PartitionEnds, WindowRead]:
         """Returns a read of each of `requests`, which `node` leads, up to the bytes in `limits`. Raises
         KafkaUnavailable or KafkaRefused; the bytes read until then are kept."""
         known = self._cache.find(_key(request) for request in requests)
@@ -69,8 +69,8 @@ class WindowFetcher:
         self,
         client: KafkaClient,
         node: int,
-        reads: Mapping[ReadRequest, WindowRead],
-        limits: Mapping[ReadRequest, int],
+        reads: Mapping[PartitionEnds, WindowRead],
+        limits: Mapping[PartitionEnds, int],
     ) -> None:
         fetching = _Fetching(client, node, reads)
         fetching.advance(
@@ -84,11 +84,11 @@ class WindowFetcher:
                 read.why = read.why or NoBatchAtLso()
 
 
-def _key(request: ReadRequest) -> Key:
+def _key(request: PartitionEnds) -> Key:
     return Key(request.topic_id, request.partition, request.last_stable_offset)
 
 
-def _window(request: ReadRequest, known: Mapping[Key, Window]) -> Window | None:
+def _window(request: PartitionEnds, known: Mapping[Key, Window]) -> Window | None:
     """Returns the known window or an empty one; None if retention passed the LSO, so that there is nothing to fetch."""
     if request.last_stable_offset < request.log_start:
         return None
@@ -100,7 +100,7 @@ def _progress(window: Window) -> tuple[int, bool]:
     return window.size, window.is_broken
 
 
-def _wants_more(request: ReadRequest, read: WindowRead, limit: int) -> bool:
+def _wants_more(request: PartitionEnds, read: WindowRead, limit: int) -> bool:
     window = read.window
     return (
         window is not None
@@ -113,7 +113,7 @@ def _wants_more(request: ReadRequest, read: WindowRead, limit: int) -> bool:
 class _Fetching:
     """The fetches of one task from one leader, within BUDGET."""
 
-    def __init__(self, client: KafkaClient, node: int, reads: Mapping[ReadRequest, WindowRead]) -> None:
+    def __init__(self, client: KafkaClient, node: int, reads: Mapping[PartitionEnds, WindowRead]) -> None:
         self._client, self._node, self._reads = client, node, reads
         self._spent = 0
 
@@ -121,10 +121,10 @@ class _Fetching:
     def has_room(self) -> bool:
         return self._spent < BUDGET
 
-    def advance(self, requests: Sequence[ReadRequest], rounds: Sequence[tuple[int, int]]) -> list[ReadRequest]:
+    def advance(self, requests: Sequence[PartitionEnds], rounds: Sequence[tuple[int, int]]) -> list[PartitionEnds]:
         """Fetches once more for each of `requests`, within BUDGET. Returns those with a longer window now."""
         todo = list(requests)
-        extended: list[ReadRequest] = []
+        extended: list[PartitionEnds] = []
         for size, at_once in rounds:
             empty = []
             for begin in range(0, len(todo), at_once):
@@ -138,7 +138,7 @@ class _Fetching:
             todo = empty
         return extended
 
-    def _fetch(self, requests: Sequence[ReadRequest], size: int) -> Iterator[tuple[ReadRequest, FetchedAt]]:
+    def _fetch(self, requests: Sequence[PartitionEnds], size: int) -> Iterator[tuple[PartitionEnds, FetchedAt]]:
         wanted: dict[str, list[PartitionFetch]] = {}
         for request in requests:
             window = self._reads[request].window
@@ -146,12 +146,12 @@ class _Fetching:
             wanted.setdefault(request.topic, []).append(
                 PartitionFetch(request.partition, window.next_offset, request.leader_epoch, size)
             )
-        asked = {(request.topic, request.partition): request for request in requests}
+        asked = {request.topic_partition: request for request in requests}
         for answer in fetch_many(self._client, self._node, wanted, _RESPONSE_BYTES, 0, _TIMEOUT_MS):
             self._spent += len(answer.records)
             yield asked[answer.topic, answer.partition], answer
 
-    def _apply(self, request: ReadRequest, answer: FetchedAt) -> bool:
+    def _apply(self, request: PartitionEnds, answer: FetchedAt) -> bool:
         """Takes one answer. Returns True if the window is larger now."""
         read = self._reads[request]
         if answer.error == errors.OFFSET_OUT_OF_RANGE:

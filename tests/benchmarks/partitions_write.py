@@ -75,7 +75,7 @@ def _looks(at_ms: int, count: int, stalled: int = 0) -> tuple[PartitionObservati
 def _reads(at_ms: int) -> tuple[StalledRead, ...]:
     first = FirstBatch(100, 7, 0, True, False, NOW_MS, NOW_MS)
     entries = tuple(OpenEntry(7 + n, 0, 100 + n, 3, NOW_MS) for n in range(ENTRIES))
-    return tuple(StalledRead(*_place(n), "T", 3, 100, 200, at_ms, first, True, entries) for n in range(STALLED))
+    return tuple(StalledRead(*_place(n), "T", 100, at_ms, first, True, entries) for n in range(STALLED))
 
 
 def _place(number: int) -> tuple[str, int]:

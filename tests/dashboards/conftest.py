@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_detection
 from tests.dashboards.boards import FILES, Json, load
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
@@ -32,9 +33,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]
     cluster.read([Id(b"pay"), open_id("ship", 90_000, "orders"), Id(b"stuck", state=states.PREPARE_COMMIT)])
     cluster.look(stalled_partition(), moving_partition(1))
     cluster.see(hanging_finding(owner="team-a"))
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [ObservedGroupOffset("billing", "orders", 0, LSO, 2, False)], NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupOffset("billing", "orders", 0, LSO, 2, False)], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_000, NOW_MS)
     yield cluster

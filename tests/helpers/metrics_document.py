@@ -11,6 +11,7 @@ from prometheus_client import ProcessCollector
 
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Reject
@@ -21,7 +22,7 @@ from service.metrics.page import KEPT_MS, SERIES_LIMIT
 from service.store import clusters
 from service.store.engine import open_reader
 from service.store.escaped_text import DIGEST_DIGITS, LABEL_BYTES
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.store.writers.history import count_batch, count_detection
 from service.views.cluster.metric_facts import EXPIRES_WITHIN_MS, HANGING_NAMED, TOP_OPEN
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, moving_partition, stalled_partition
@@ -188,7 +189,7 @@ def _fill(cluster: WithPartitions) -> None:
     )
     cluster.look(stalled_partition(7, "payments"), *(moving_partition(number) for number in range(3)))
     cluster.see(hanging_finding(7, owner="team payments", muted_until_ms=NOW_MS + 3_600_000))
-    waiting = ObservedGroupOffset("invoices", "payments", 7, LSO, 2, False)
+    waiting = GroupOffset("invoices", "payments", 7, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     with cluster.engine.begin() as connection:
         count_detection(connection, cluster.id, NOW_MS - 1_200, NOW_MS)

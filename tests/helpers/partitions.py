@@ -69,7 +69,7 @@ def first(producer_id: int = PID, **more: Any) -> FirstBatch:
 def read(*entries: OpenEntry, partition: int = 0, at_ms: int = SINCE_MS + 1_000, **more: Any) -> StalledRead:
     """Returns a read of a stalled partition: the batch at the LSO, and `entries` from DescribeProducers."""
     at_lso = first(entries[0].producer_id if entries else PID)
-    return StalledRead("orders", partition, "T", 5, LSO, END, at_ms, at_lso, True, entries)._replace(
+    return StalledRead("orders", partition, "T", LSO, at_ms, at_lso, True, entries)._replace(
         **more | {"why": reason(more.get("why"))}
     )
 

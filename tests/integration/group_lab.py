@@ -81,9 +81,7 @@ class Watched:
         return StalledRead(
             *place,
             look.topic_id,
-            look.leader_epoch,
             look.last_stable_offset,
-            look.high_watermark,
             read_at_ms=look.observed_at_ms,
             first=None,
             described=True,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, offsets_partition
+from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import END, LSO, WithPartitions, moving_partition, stalled_partition
 from tests.helpers.stores import NOW_MS
 
@@ -14,8 +14,8 @@ HOMES = [moving_partition(number, OFFSETS_TOPIC) for number in range(50) if numb
 
 def group(
     name: str, offset: int, *, partition: int = 0, members: int | None = 2, is_unstable: bool = False
-) -> ObservedGroupOffset:
-    return ObservedGroupOffset(name, "orders", partition, offset, members, is_unstable)
+) -> GroupOffset:
+    return GroupOffset(name, "orders", partition, offset, members, is_unstable)
 
 
 WAITING = [
@@ -29,7 +29,7 @@ WAITING = [
 ]
 
 
-def wait_behind(cluster: WithPartitions, *more: ObservedGroupOffset) -> None:
+def wait_behind(cluster: WithPartitions, *more: GroupOffset) -> None:
     """Stores WAITING; the LSO of orders-0 and of HOME is stalled, that of orders-1 is not."""
     cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
     GroupWriter(cluster.engine, cluster.lease).replace([*WAITING, *more], NOW_MS)

@@ -190,17 +190,17 @@ class Judged:
             stalled_since_ms=self._stood[1] if self._stood else None,
             samples=encode(self._observer.samples()) if stands else None,
         )
-        reads = (self._described(lso, hw, at_ms),) if stands else ()
+        reads = (self._described(lso, at_ms),) if stands else ()
         self._partitions.apply(PartitionsBatch(at_ms, (look,), reads, is_full=True), at_ms)
 
-    def _described(self, lso: int, hw: int, at_ms: int) -> StalledRead:
+    def _described(self, lso: int, at_ms: int) -> StalledRead:
         opened = tuple(
             OpenEntry(one.producer_id, one.producer_epoch, one.transaction_start_offset, -1, one.last_timestamp_ms)
             for one in self._open()
         )
         at = self._cluster.data[lso]
         first = FirstBatch(at.offset, at.producer_id, at.epoch, True, at.is_marker, at.timestamp_ms, at.timestamp_ms)
-        return StalledRead(*PLACE, "T", self._cluster.leader_epoch, lso, hw, at_ms, first, True, opened)
+        return StalledRead(*PLACE, "T", lso, at_ms, first, True, opened)
 
     def _ends(self) -> Ends:
         return Ends(0, last_stable_offset(self._cluster), self._cluster.high_watermark, 0)

@@ -4,8 +4,6 @@ transaction coordinators of a cluster.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from fastapi import APIRouter, Depends, Request, Response
 
 from service.api.http.answers import KeptRoute, answer, answer_page
@@ -16,10 +14,10 @@ from service.api.http.problems import describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.clusters import Cluster, Clusters, CoordinatorPartition, Coordinators
 from service.domain.source_state import SourceName
-from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.store.queries import clusters
 from service.store.queries.clusters import ClusterRow
 from service.views.cluster.description import describe_cluster
+from service.views.cluster.sources import coordinators_of
 
 router = APIRouter(route_class=KeptRoute, tags=["clusters"], dependencies=[Depends(only_known)])
 
@@ -60,15 +58,9 @@ def list_coordinators(app: App, cluster: str, limit: Limit = LIMIT, cursor: Curs
     """Lists all partitions of `__transaction_state`, by number. `ids` does not count expired ids."""
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
-        partitions = clusters.partitions(connection, found.id, SourceName.TRANSACTION_LOG)
-        counts = clusters.state_counts(connection, found.id)
+        logs = clusters.partitions(connection, found.id, SourceName.TRANSACTION_LOG)
+        coordinators = coordinators_of(logs, clusters.state_counts(connection, found.id))
         status = clusters.statuses(connection, found.id).get(SourceName.TRANSACTION_LOG)
-    ids: Counter[int] = Counter()
-    open_: Counter[int] = Counter()
-    for count in counts:
-        ids[count.partition] += 0 if count.state == EXPIRED else count.ids
-        open_[count.partition] += count.ids if count.state in OPEN else 0
     as_of_ms = None if status is None else status.as_of_ms
-    page, next_cursor = cut(partitions, lambda row: (row.partition,), limit, cursor, cluster, "coordinators")
-    items = [CoordinatorPartition.of(row, ids[row.partition], open_[row.partition]) for row in page]
-    return answer_page(Coordinators, items, next_cursor, as_of_ms)
+    page, next_cursor = cut(coordinators, lambda one: (one.log.partition,), limit, cursor, cluster, "coordinators")
+    return answer_page(Coordinators, [CoordinatorPartition.of(one) for one in page], next_cursor, as_of_ms)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.access.actions import Action, Outcome
 from service.api.http.fields import text_of_clock
-from service.api.schemas.shape import OneOf, Page, Shape, Time
+from service.api.schemas.shape import OneOf, Page, Shape, Time, shaped
 from service.store import mutes
 from service.store.audit_events import AuditRow
 
@@ -35,16 +35,13 @@ class AuditEntry(Shape):
     @staticmethod
     def of(row: AuditRow) -> AuditEntry:
         event = row.event
-        return AuditEntry(
+        return shaped(
+            AuditEntry,
+            event,
             id=row.id,
             at=text_of_clock(event.at_ms),
-            action=event.action,
-            outcome=event.outcome,
             who=event.who or None,
-            address=event.address,
             cluster=row.cluster,
-            subject=event.subject,
-            detail=event.detail,
             count=event.times,
         )
 
@@ -68,13 +65,12 @@ class Mute(Shape):
     @staticmethod
     def of(mute: mutes.Mute) -> Mute:
         wish = mute.wish
-        return Mute(
+        return shaped(
+            Mute,
+            wish,
             id=mute.id,
             finding=wish.finding_id,
-            prefix=wish.prefix,
-            topic=wish.topic,
             until=text_of_clock(wish.until_ms),
-            reason=wish.reason,
             set_at=text_of_clock(mute.set_at_ms),
             set_by=mute.set_by,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,15 +9,15 @@ from pydantic import Field
 
 from service.api.http.fields import text_of_time
 from service.api.schemas.findings import KindWord, StatusWord
-from service.api.schemas.shape import OneOf, Page, Shape, Time
+from service.api.schemas.shape import OneOf, Page, Shape, Time, shaped
 from service.api.schemas.transactions import Aborts
 from service.domain.reasons.reason import text_of
 from service.domain.transaction_log import states
 from service.domain.transaction_log.states import EXPIRED
-from service.store.queries.clusters import LogPartitionRow
-from service.store.schema.history import ABORTS, COMMITS
+from service.store.schema.history import COMMITS
 from service.views.cluster import sources
 from service.views.cluster.description import Description
+from service.views.cluster.sources import Coordinator
 from service.views.cluster.unknowns import Unknown, UnknownKind
 
 
@@ -65,17 +64,13 @@ class Source(Shape):
 
     @staticmethod
     def of(source: sources.Source) -> Source:
-        return Source(
-            source=source.name,
-            position=source.position,
-            end=source.end,
-            lag=source.lag,
-            caught_up=source.caught_up,
-            coverage=Coverage(**source.coverage._asdict()),
+        return shaped(
+            Source,
+            source,
+            coverage=shaped(Coverage, source.coverage),
             as_of=text_of_time(source.as_of_ms),
             error=text_of(source.error),
             stalled_since=None if source.stall is None else text_of_time(source.stall.since_ms),
-            stalled_why=source.stalled_why,
         )
 
 
@@ -172,8 +167,7 @@ class UnknownThing(Shape):
 
     @staticmethod
     def of(unknown: Unknown) -> UnknownThing:
-        grant = None if unknown.grant is None else unknown.grant.text
-        return UnknownThing(kind=unknown.kind, what=unknown.what, why=unknown.why, grant=grant)
+        return shaped(UnknownThing, unknown, grant=None if unknown.grant is None else unknown.grant.text)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,48 +200,26 @@ class Cluster(Shape):
 
     @staticmethod
     def of(seen: Description) -> Cluster:
-        covered = seen.coverage
-        return Cluster(
+        return shaped(
+            Cluster,
+            seen,
             cluster=seen.cluster.name,
             cluster_id=seen.cluster.kafka_cluster_id,
             states=States(**{states.NAMES[state]: number for state, number in seen.ids.items() if state != EXPIRED}),
-            open=seen.open,
-            hanging=seen.hanging,
-            partitions=PartitionCounts(
-                watched=covered.watched,
-                judged=covered.judged,
-                unknown=covered.unknown,
-                blocked=covered.blocked,
-                not_covered=covered.not_covered,
-            ),
+            partitions=shaped(PartitionCounts, seen.coverage),
             findings=[FindingCount(kind=row.kind, status=row.status, count=row.findings) for row in seen.counts],
             truncated=[TruncatedCount(kind=kind, count=number) for kind, number in seen.truncated.items()],
-            contradictions=seen.contradictions,
             totals=Totals(
                 counted_since=text_of_time(seen.cluster.counted_since_ms),
                 commits=seen.ended.get(COMMITS, 0),
-                aborts=_aborts(seen.ended),
+                aborts=Aborts(**seen.aborts),
             ),
-            rates=Rates(**seen.rates._asdict()),
-            brokers=[Broker(**one._asdict()) for one in seen.brokers],
-            features=dict(seen.features),
-            configs={name: Config(value=one["value"], source=one["source"]) for name, one in seen.configs.items()},
+            rates=shaped(Rates, seen.rates),
+            brokers=[shaped(Broker, one) for one in seen.brokers],
+            configs={name: Config(**one) for name, one in seen.configs.items()},
             sources=[Source.of(one) for one in seen.sources],
             unknown=[UnknownThing.of(one) for one in seen.unknown],
         )
-
-
-def _aborts(counted: Mapping[str, int]) -> Aborts:
-    """Returns aborts by cause. An abort that has no cause yet (for some seconds at most) counts as unattributed."""
-    aborts = Aborts(
-        client=counted.get("aborts_client", 0),
-        timeout=counted.get("aborts_timeout", 0),
-        fenced=counted.get("aborts_fenced", 0),
-        admin=counted.get("aborts_admin", 0),
-        unattributed=0,
-    )
-    aborts.unattributed = counted.get(ABORTS, 0) - aborts.client - aborts.timeout - aborts.fenced - aborts.admin
-    return aborts
 
 
 class Clusters(Page[Cluster]): ...
@@ -267,20 +239,16 @@ class CoordinatorPartition(Shape):
     as_of: Time | None
 
     @staticmethod
-    def of(row: LogPartitionRow, ids: int, open_: int) -> CoordinatorPartition:
-        """Returns the body for the partition of `row`. `ids`: number of its ids; `open_`: number of those with an open
-        transaction."""
-        return CoordinatorPartition(
-            partition=row.partition,
-            leader=row.leader,
-            leader_epoch=row.leader_epoch,
-            ids=ids,
-            open=open_,
-            transitions_per_s=round(row.transitions_per_s, 3),
-            position=row.next_offset,
-            end_offset=row.end_offset,
-            lag=max(0, row.end_offset - row.next_offset),
-            as_of=text_of_time(row.end_asked_at_ms),
+    def of(one: Coordinator) -> CoordinatorPartition:
+        log = one.log
+        return shaped(
+            CoordinatorPartition,
+            log,
+            ids=one.ids,
+            open=one.open,
+            transitions_per_s=round(log.transitions_per_s, 3),
+            position=log.next_offset,
+            as_of=text_of_time(log.end_asked_at_ms),
         )
 
 

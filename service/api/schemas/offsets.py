@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.api.http.fields import id_fields, text_of_time, transaction_link
 from service.api.schemas.history import CauseWord, ConfidenceWord
-from service.api.schemas.shape import IdBytes, OneOf, RawTime, Shape, Time, Wide, extended, moment
+from service.api.schemas.shape import IdBytes, OneOf, RawTime, Shape, Time, Wide, moment, shaped
 from service.domain.partitions.aborted_run import EndOfRun
 from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.offset_spans import SpanKind
@@ -39,12 +39,7 @@ class DecisionWithoutMarker(Shape):
 
     @staticmethod
     def of(own: OwnDecision) -> DecisionWithoutMarker:
-        return DecisionWithoutMarker(
-            marker=own.marker,
-            at=text_of_time(own.decided_ms),
-            confidence=own.confidence,
-            may_be_other=own.may_be_other,
-        )
+        return shaped(DecisionWithoutMarker, own, at=text_of_time(own.decided_ms))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,21 +100,17 @@ class LogSpan(Shape):
         span, ending = one.span, one.ending
         name, id_b64 = id_fields(one.owner)
         cause = None if ending is None else ending.cause
-        return LogSpan(
+        return shaped(
+            LogSpan,
+            span,
             from_=span.first,
             to=span.next,
-            kind=span.kind,
-            producer_id=span.producer_id,
-            producer_epoch=span.producer_epoch,
             transactional_id=name,
             transactional_id_b64=id_b64,
-            marker=span.marker,
-            marker_offset=span.marker_offset,
             ended_at=moment(span.ended_ms),
             cause=None if cause is None else cause.code,
             confidence=None if cause is None else cause.confidence,
             by_hand=ending is not None and ending.by_hand,
-            ends_nothing=span.ends_nothing,
             decision=None if one.own is None else DecisionWithoutMarker.of(one.own),
         )
 
@@ -136,12 +127,7 @@ class AbortedBy(Shape):
     @staticmethod
     def of(owner: RunOwner) -> AbortedBy:
         name, id_b64 = id_fields(owner.transactional_id)
-        return AbortedBy(
-            producer_id=owner.producer_id,
-            transactional_id=name,
-            transactional_id_b64=id_b64,
-            transactions=owner.transactions,
-        )
+        return shaped(AbortedBy, owner, transactional_id=name, transactional_id_b64=id_b64)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,15 +155,14 @@ class AbortedRun(Shape):
     @staticmethod
     def of(one: ExplainedRun) -> AbortedRun:
         run = one.run
-        return AbortedRun(
+        return shaped(
+            AbortedRun,
+            run,
             from_=run.first,
-            to=run.to,
-            records=run.records,
             transactions=one.transactions,
             owners=[AbortedBy.of(owner) for owner in one.owners],
             more_owners=one.more_owners,
             first_readable=run.to if run.ended_by == EndOfRun.READABLE else None,
-            ended_by=run.ended_by,
         )
 
 
@@ -209,7 +194,7 @@ class Span(LogSpan):
     def in_cluster(one: ExplainedSpan, cluster: str) -> Span:
         """Returns the body of a span, with links to pages of the cluster of that name."""
         href = None if one.owner is None else transaction_link(cluster, one.owner)
-        return extended(Span, LogSpan.of(one), href=href)
+        return shaped(Span, LogSpan.of(one), href=href)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,9 +208,10 @@ class Explanation(Shape):
 
     @staticmethod
     def of(seen: ExplainedOffsets, cluster: str) -> Explanation:
-        return Explanation(
+        return shaped(
+            Explanation,
+            seen,
             spans=[Span.in_cluster(one, cluster) for one in seen.spans],
-            truncated_at=seen.truncated_at,
             only_aborted=None if seen.only_aborted is None else AbortedRun.of(seen.only_aborted),
             as_of=text_of_time(seen.as_of_ms),
         )

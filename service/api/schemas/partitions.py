@@ -15,7 +15,7 @@ from service.api.http.fields import (
     transaction_link,
 )
 from service.api.schemas.offsets import MarkerWord
-from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, past_moment
+from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, past_moment, shaped
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
@@ -64,17 +64,14 @@ class OpenTransaction(Shape):
         transactional_id, id_b64 = id_fields(raw_id)
         first = row.first if entry.start_offset == row.read_lso else None
         first_ms = first.first_timestamp_ms if first is not None and first.producer_id == entry.producer_id else None
-        return OpenTransaction(
-            producer_id=entry.producer_id,
-            producer_epoch=entry.producer_epoch,
+        return shaped(
+            OpenTransaction,
+            entry,
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
-            start_offset=entry.start_offset,
             started_at=moment(one.started_ms),
             first_record_timestamp=past_moment(first_ms, entry.seen_at_ms),
             last_write_at=past_moment(entry.last_timestamp_ms, entry.seen_at_ms),
-            records=entry.records,
-            bytes=entry.bytes,
             blocking_now=is_blocking(entry, row.log_start, row.last_stable_offset),
             relation=relation.kind,
             why=text_of(relation.why),
@@ -209,17 +206,14 @@ class Group(Shape):
 
     @staticmethod
     def of(one: AffectedGroup) -> Group:
-        group, topic, partition = one.key
-        return Group(
-            group=group,
-            topic=topic,
-            partition=partition,
+        return shaped(
+            Group,
+            one.offset,
             committed_offset=one.committed,
             last_stable_offset=None if one.ends is None else one.ends.last_stable_offset,
             high_watermark=None if one.ends is None else one.ends.high_watermark,
             lag_to_lso=one.lag_to_lso,
             lag_to_hw=one.lag_to_hw,
-            members=one.offset.members,
             relation=one.relation,
             confidence=one.confidence,
             isolation_level=one.offset.isolation,
@@ -257,16 +251,13 @@ class Marker(Shape):
     def of(row: ledger.Marker, owner: bytes | None, cluster: str) -> Marker:
         """Returns the marker. `owner`: the transactional id that had its producer id then."""
         transactional_id, id_b64 = id_fields(owner)
-        return Marker(
-            offset=row.offset,
+        return shaped(
+            Marker,
+            row,
             at=moment(row.at_ms),
             marker=MarkerType.COMMIT if row.is_commit else MarkerType.ABORT,
-            producer_id=row.producer_id,
-            producer_epoch=row.producer_epoch,
-            coordinator_epoch=row.coordinator_epoch,
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
-            generation=row.generation,
             href=None if owner is None else transaction_link(cluster, owner),
         )
 
@@ -285,14 +276,7 @@ class VolumeMinute(Shape):
 
     @staticmethod
     def of(volume: ledger.Volume) -> VolumeMinute:
-        return VolumeMinute(
-            minute=text_of_time(volume.minute_ms),
-            records=volume.records,
-            bytes=volume.bytes,
-            transactional_records=volume.transactional_records,
-            commits=volume.commits,
-            aborts=volume.aborts,
-        )
+        return shaped(VolumeMinute, volume, minute=text_of_time(volume.minute_ms))
 
 
 class Volume(Page[VolumeMinute]): ...

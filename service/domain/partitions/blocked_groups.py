@@ -81,6 +81,8 @@ class GroupOffset(NamedTuple):
     `has_records_ahead`: there is a record that the group could read: below the LSO, a committed one before the LSO;
     above the LSO, any one before the high watermark. None if that was not read. `records_ahead_since_ms`: the time
     since which that is known to be True at this offset.
+
+    Times and counts follow from the answers before: the writer of the store sets them.
     """
 
     group: str
@@ -89,13 +91,13 @@ class GroupOffset(NamedTuple):
     committed_offset: int
     members: int | None
     is_unstable: bool
-    observed_at_ms: int
-    unchanged_since_ms: int
     producer_id: int | None = None
     isolation: IsolationLevel | None = None
     lso: int | None = None
-    advances: int = 0
     has_records_ahead: bool | None = None
+    observed_at_ms: int = 0
+    unchanged_since_ms: int = 0
+    advances: int = 0
     records_ahead_since_ms: int | None = None
 
     @property
@@ -113,6 +115,10 @@ class LsoSample(NamedTuple):
     last_stable_offset: int
     high_watermark: int
     stalled_since_ms: int | None
+
+    @property
+    def lag(self) -> int:
+        return self.high_watermark - self.last_stable_offset
 
 
 class AffectedGroup(NamedTuple):

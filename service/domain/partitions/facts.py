@@ -32,10 +32,28 @@ EPOCH_NOT_REPORTED: Final = -2
 was ever written there."""
 
 
+class PartitionEnds(NamedTuple):
+    """A partition with its leader by the cluster's metadata, and its offsets as that leader reported them; -1 where it
+    has not."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    leader: int
+    leader_epoch: int
+    log_start: int = -1
+    last_stable_offset: int = -1
+    high_watermark: int = -1
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionObservation:
-    """A sample of one partition: its leader by the cluster's metadata, its offsets as that leader reported them. `why`:
-    the reason if it could not be sampled; the offsets are -1 then. `is_gone`: the partition, or its topic, does not
+    """A sample of one partition: the fields of PartitionEnds, which are columns here. `why`: the reason if it could not
+    be sampled; the offsets are -1 then. `is_gone`: the partition, or its topic, does not
     exist any more (or another topic has its name now).
 
     `stalled_since_ms`: the time since which the LSO has been at this offset, below the high watermark; None if it is at
@@ -122,9 +140,7 @@ class StalledRead(NamedTuple):
     topic: str
     partition: int
     topic_id: str
-    leader_epoch: int
     last_stable_offset: int
-    high_watermark: int
     read_at_ms: int
     first: FirstBatch | None
     described: bool

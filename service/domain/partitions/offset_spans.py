@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from service.domain.partitions.aborted_run import AbortedRun, OnlyAborted
 from service.domain.partitions.facts import BatchOffsets, MarkerType
@@ -62,20 +62,26 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class _GrowingSpan:
-    """A span that grows. `begin`: first offset of its first batch, which may lie before the requested offsets."""
+    """A span that grows. `begin`: first offset of its first batch, which may lie before the requested offsets. `waits`:
+    it is of a transaction of which no end is known yet."""
 
     begin: int
-    first: int
-    next: int
-    kind: SpanKind | None
-    producer_id: int = -1
-    producer_epoch: int = -1
-    marker: MarkerType | None = None
-    marker_offset: int | None = None
-    ended_ms: int | None = None
-    ends_nothing: bool = False
-    marker_epoch: int | None = None
-    first_ms: int = -1
+    span: Span
+    waits: bool = False
+
+    def set(self, **fields: Any) -> None:
+        self.span, self.waits = self.span._replace(**fields), False
+
+    def continues_with(self, batch: BatchOffsets) -> bool:
+        """Returns whether a data batch continues the span: the same transaction, or the same producer without one."""
+        if (self.span.producer_id, self.span.producer_epoch) != _producer_of(batch):
+            return False
+        return self.waits if batch.is_transactional else self.span.kind == SpanKind.NON_TRANSACTIONAL
+
+    def grow(self, until: int, timestamp_ms: int) -> None:
+        first_ms = self.span.first_ms
+        first_ms = timestamp_ms if first_ms < 0 else min(first_ms, timestamp_ms)
+        self.span = self.span._replace(next=until, first_ms=first_ms)
 
 
 class BatchesBefore:
@@ -163,11 +169,8 @@ class SpanBuilder:
         until = min(until, self.to)
         if until > self.next:
             self._is_whole = False
-            self._parts.append(
-                _GrowingSpan(
-                    self.next, self.next, until, SpanKind.UNKNOWN if self._follows_unreadable else SpanKind.GAP
-                )
-            )
+            kind = SpanKind.UNKNOWN if self._follows_unreadable else SpanKind.GAP
+            self._parts.append(_GrowingSpan(self.next, Span(self.next, until, kind)))
             self.next = until
         self._follows_unreadable = False
 
@@ -181,7 +184,7 @@ class SpanBuilder:
         self._is_whole = False
         for parts in self._waiting.values():
             for part in parts:
-                part.kind = SpanKind.UNKNOWN
+                part.set(kind=SpanKind.UNKNOWN)
         self._waiting.clear()
 
     def note_last_stable_offset(self, last_stable_offset: int, high_watermark: int) -> None:
@@ -192,7 +195,7 @@ class SpanBuilder:
         """Records that the producer id's transaction is known to be open, so its marker need not be searched for."""
         self._run.mark_open(producer_id)
         for part in self._waiting.pop(producer_id, ()):
-            part.kind = SpanKind.OPEN
+            part.set(kind=SpanKind.OPEN)
 
     def finish(self, end: int, last_stable_offset: int, *, is_whole: bool) -> None:
         """Ends the walk: no more pieces follow. `end`: the offset at which reading stopped; `is_whole`: the log was
@@ -207,11 +210,11 @@ class SpanBuilder:
             self.add_gap(end)
         for parts in self._waiting.values():
             is_open = any(
-                last_stable_offset < part.next if is_whole else part.begin <= last_stable_offset < part.next
+                last_stable_offset < part.span.next if is_whole else part.begin <= last_stable_offset < part.span.next
                 for part in parts
             )
             for part in parts:
-                part.kind = SpanKind.OPEN if is_open else SpanKind.UNKNOWN
+                part.set(kind=SpanKind.OPEN if is_open else SpanKind.UNKNOWN)
         self._waiting.clear()
 
     def spans(self, hanging: Mapping[int, int]) -> list[Span]:
@@ -222,61 +225,47 @@ class SpanBuilder:
     def _add(self, batch: BatchOffsets) -> None:
         part = self._parts[-1] if self._parts else None
         until = min(batch.next, self.to)
-        if part is None or batch.is_control or not _continues(part, batch):
+        if part is None or batch.is_control or not part.continues_with(batch):
             if len(self._parts) >= self._most_spans:
                 self.to = self.next
                 self.add_batch(batch)
                 return
-            part = _GrowingSpan(batch.first, self.next, until, None, batch.producer_id, batch.producer_epoch)
+            kind = SpanKind.UNKNOWN if batch.is_transactional else SpanKind.NON_TRANSACTIONAL
+            span = Span(self.next, until, kind, *_producer_of(batch))
+            part = _GrowingSpan(batch.first, span, waits=batch.is_transactional)
             self._parts.append(part)
             if batch.is_control:
-                part.kind = SpanKind.MARKER
-                _set_marker(part, batch)
-                part.ends_nothing = self._is_whole and batch.producer_id not in self._waiting
+                ends_nothing = self._is_whole and batch.producer_id not in self._waiting
+                part.set(kind=SpanKind.MARKER, ends_nothing=ends_nothing, **_marker_of(batch))
                 self._end_transaction(batch)
             elif batch.is_transactional:
                 self._waiting.setdefault(batch.producer_id, []).append(part)
-            else:
-                part.kind = SpanKind.NON_TRANSACTIONAL
-        part.next = self.next = until
+        self.next = until
         if not batch.is_control:
-            part.first_ms = batch.timestamp_ms if part.first_ms < 0 else min(part.first_ms, batch.timestamp_ms)
+            part.grow(until, batch.timestamp_ms)
 
     def _end_transaction(self, batch: BatchOffsets) -> None:
         for part in self._waiting.pop(batch.producer_id, ()):
-            part.kind = _FATES[batch.marker]
-            _set_marker(part, batch)
+            part.set(kind=_FATES[batch.marker], **_marker_of(batch))
 
     @staticmethod
     def _span(part: _GrowingSpan, hanging: Mapping[int, int]) -> Span:
-        kind = part.kind or SpanKind.UNKNOWN
-        if kind in (SpanKind.OPEN, SpanKind.UNKNOWN) and part.marker_offset is None and part.producer_id >= 0:
-            start = hanging.get(part.producer_id)
-            kind = kind if start is None or part.begin < start else SpanKind.HANGING
-        has_producer = part.producer_id >= 0
-        return Span(
-            part.first,
-            part.next,
-            kind,
-            part.producer_id if has_producer else None,
-            part.producer_epoch if has_producer else None,
-            part.marker,
-            part.marker_offset,
-            part.ended_ms,
-            part.ends_nothing,
-            part.marker_epoch,
-            part.first_ms,
-        )
+        span = part.span
+        start = None if span.producer_id is None else hanging.get(span.producer_id)
+        has_no_end = span.kind in (SpanKind.OPEN, SpanKind.UNKNOWN) and span.marker_offset is None
+        hangs = has_no_end and start is not None and part.begin >= start
+        return span._replace(kind=SpanKind.HANGING) if hangs else span
 
 
-def _set_marker(part: _GrowingSpan, batch: BatchOffsets) -> None:
-    part.marker, part.marker_offset, part.ended_ms = batch.marker, batch.first, batch.timestamp_ms
-    part.marker_epoch = batch.producer_epoch
+def _producer_of(batch: BatchOffsets) -> tuple[int | None, int | None]:
+    return (batch.producer_id, batch.producer_epoch) if batch.producer_id >= 0 else (None, None)
 
 
-def _continues(part: _GrowingSpan, batch: BatchOffsets) -> bool:
-    """Returns whether a data batch continues the part before it: the same transaction, or the same producer without
-    one."""
-    if (part.producer_id, part.producer_epoch) != (batch.producer_id, batch.producer_epoch):
-        return False
-    return part.kind is None if batch.is_transactional else part.kind == SpanKind.NON_TRANSACTIONAL
+def _marker_of(batch: BatchOffsets) -> dict[str, Any]:
+    """Returns the fields of a span about the marker that ends it."""
+    return {
+        "marker": batch.marker,
+        "marker_offset": batch.first,
+        "ended_ms": batch.timestamp_ms,
+        "marker_epoch": batch.producer_epoch,
+    }

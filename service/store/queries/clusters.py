@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, exists, func, or_, select
+from sqlalchemy import Connection, bindparam, exists, or_, select
 
 from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
@@ -14,7 +14,6 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS, EXPIRATION_CO
 from service.domain.worlds.order import NO_POSITION
 from service.domain.worlds.transactions import ANY_EPOCH, HiddenTransactions, Range
 from service.store.schema import (
-    cluster_minutes,
     clusters,
     coordinator_states,
     counters,
@@ -46,7 +45,8 @@ class ClusterRow(NamedTuple):
 
 class LogPartitionRow(NamedTuple):
     """The progress of reading one partition of a source's log. `end_offset` is as of `end_asked_at_ms`.
-    `witnessed_from`: the offset from which on every record that was ever appended was read."""
+    `witnessed_from`: the offset from which on every record that was ever appended was read. `records`, `bytes`: read so
+    far; they never fall."""
 
     source: str
     topic: str
@@ -59,6 +59,12 @@ class LogPartitionRow(NamedTuple):
     transitions_per_s: float
     witnessed_from: int = 0
     topic_partitions: int | None = None
+    records: int = 0
+    bytes: int = 0
+
+    @property
+    def lag(self) -> int:
+        return max(self.end_offset - self.next_offset, 0)
 
 
 class StatusRow(NamedTuple):
@@ -194,20 +200,6 @@ def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, in
         select(counters.c.name, counters.c.value).where(counters.c.cluster_id == cluster_id, counters.c.label == "")
     )
     return {row.name: row.value for row in rows}
-
-
-def ended_between(connection: Connection, cluster_id: int, from_ms: int, to_ms: int) -> EndedCounts:
-    """Returns the ends in the minutes that begin in [from_ms, to_ms)."""
-    row = connection.execute(
-        select(
-            func.coalesce(func.sum(cluster_minutes.c.commits), 0), func.coalesce(func.sum(cluster_minutes.c.aborts), 0)
-        ).where(
-            cluster_minutes.c.cluster_id == cluster_id,
-            cluster_minutes.c.minute_ms >= from_ms,
-            cluster_minutes.c.minute_ms < to_ms,
-        )
-    ).one()
-    return EndedCounts(int(row[0]), int(row[1]))
 
 
 def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[GapRow]:

@@ -73,7 +73,7 @@ _OF_CLUSTER = _D.cluster_id == bindparam("cluster_id")
 _IS_STALLED = and_(_OF_CLUSTER, _D.stalled_since_ms.is_not(None))
 _STALLED = _ROWS.where(_IS_STALLED).order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(bindparam("limit"))
 _COUNT_STALLED = select(func.count()).where(_IS_STALLED)
-_STALLED_ENDS = _ENDS.where(_IS_STALLED).order_by(_D.stalled_since_ms).limit(STALLED_SAMPLES_READ)
+_STALLED_ENDS = _ENDS.where(_IS_STALLED).order_by(_D.stalled_since_ms, _D.topic, _D.partition).limit(bindparam("limit"))
 _ENDS_OF_OFFSETS = _ENDS.where(_OF_CLUSTER, _D.topic == OFFSETS_TOPIC)
 _GONE = _ROWS.where(_OF_CLUSTER, _D.is_gone.is_(True))
 _IS_UNRESPONSIVE = select(exists().where(_OF_CLUSTER, _EXISTS, _D.leader >= 0, _D.why_code != NoPermission.code))
@@ -234,10 +234,15 @@ def read_affected_groups(connection: Connection, cluster_id: int) -> list[Affect
     return affected_groups(offsets, ends, offsets_partitions(ends), as_of_ms)
 
 
+def stalled_ends(connection: Connection, cluster_id: int, limit: int) -> dict[TopicPartition, LsoSample]:
+    """Returns the stalled partitions, the longest stalled first, `limit` at most."""
+    return _by_place(connection.execute(_STALLED_ENDS, {"cluster_id": cluster_id, "limit": limit}))
+
+
 def stalled_samples(connection: Connection, cluster_id: int) -> dict[TopicPartition, LsoSample]:
     """Returns the stalled partitions, the longest stalled first, STALLED_SAMPLES_READ at most; if there are any, all
     partitions of `__consumer_offsets` too."""
-    found = _by_place(connection.execute(_STALLED_ENDS, {"cluster_id": cluster_id}))
+    found = stalled_ends(connection, cluster_id, STALLED_SAMPLES_READ)
     return found | _of_offsets_topic(connection, cluster_id) if found else {}
 
 

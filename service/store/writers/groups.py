@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final
 
 from sqlalchemy import Engine, bindparam, delete, select
 
-from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.store.escaped_text import printable
 from service.store.lease import Lease, check
 from service.store.many_rows import Upsert
@@ -22,24 +23,10 @@ more."""
 _DIGEST: Final = 16
 
 
-class ObservedGroupOffset(NamedTuple):
-    """The offset of a group on a partition: service.domain.partitions.blocked_groups.GroupOffset without times and
-    counts. `lso` None: no sample that is known to be later than the answer."""
-
-    group: str
-    topic: str
-    partition: int
-    committed_offset: int
-    members: int | None
-    is_unstable: bool
-    producer_id: int | None = None
-    isolation: IsolationLevel | None = None
-    lso: int | None = None
-    has_records_ahead: bool | None = None
-
-
 _G = group_offsets.c
-_ROWS = Upsert(group_offsets, columns=("cluster_id", *GroupOffset._fields), replace=GroupOffset._fields[3:])
+_COLUMNS = tuple(c.name for c in group_offsets.c if c.name in GroupOffset._fields)
+_VALUES = attrgetter(*_COLUMNS)
+_ROWS = Upsert(group_offsets, columns=("cluster_id", *_COLUMNS), replace=_COLUMNS[3:])
 _DROP = delete(group_offsets).where(
     _G.cluster_id == bindparam("of_cluster"),
     _G.group == bindparam("of_group"),
@@ -54,7 +41,7 @@ class GroupWriter:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
-    def replace(self, rows: Iterable[ObservedGroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
+    def replace(self, rows: Iterable[GroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
         """Replaces the stored rows by these. `unasked`: groups that could not be asked, whose stored rows stay.
 
         Does nothing if a stored row was observed later. LeaseLost: stop. StoreUnavailable: nothing was written.
@@ -79,10 +66,10 @@ class GroupWriter:
                     _DROP,
                     [{"of_cluster": self._cluster_id} | dict(zip(names, key, strict=True)) for key in sorted(gone)],
                 )
-            _ROWS.write(connection, [(self._cluster_id, *row) for _, row in sorted(rows_now.items())])
+            _ROWS.write(connection, [(self._cluster_id, *_VALUES(row)) for _, row in sorted(rows_now.items())])
 
 
-def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> GroupOffset:
+def _after(old: GroupOffset | None, new: GroupOffset, at_ms: int) -> GroupOffset:
     """Returns the row for an observation at `at_ms`, after the stored row `old`. Without a new LSO, what was known at
     the old one stays: the domain compares it with the present LSO."""
     same = old if old is not None and old.committed_offset == new.committed_offset else None
@@ -91,12 +78,9 @@ def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> Gro
         ahead, ahead_since_ms = same.has_records_ahead, same.records_ahead_since_ms
     elif same is not None and ahead and same.records_ahead_since_ms is not None:
         ahead_since_ms = same.records_ahead_since_ms
-    return GroupOffset(
-        *new[:6],
+    return new._replace(
         observed_at_ms=at_ms,
         unchanged_since_ms=at_ms if same is None else same.unchanged_since_ms,
-        producer_id=new.producer_id,
-        isolation=new.isolation,
         lso=old.lso if new.lso is None and old is not None else new.lso,
         advances=_advances(old, new),
         has_records_ahead=ahead,
@@ -104,7 +88,7 @@ def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> Gro
     )
 
 
-def _advances(old: GroupOffset | None, new: ObservedGroupOffset) -> int:
+def _advances(old: GroupOffset | None, new: GroupOffset) -> int:
     """Returns the new number of advances. A group that had no members in between may read with another level now, and
     a step from below the LSO is a reset: nobody reads past the LSO and stays below it in the answer before."""
     if old is None or not new.members or (new.lso is not None and new.lso != old.lso):

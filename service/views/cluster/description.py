@@ -16,11 +16,13 @@ from service.domain.transaction_log.states import CONFIG_DEFAULTS
 from service.store.queries import clusters, findings
 from service.store.queries.clusters import ClusterRow, StatusRow
 from service.store.queries.findings import FindingCount
-from service.store.schema.history import CONTRADICTIONS
+from service.store.queries.pipeline import ended_minutes
+from service.store.schema.history import ABORTS, CONTRADICTIONS
 from service.views.cluster import unknowns
 from service.views.cluster.sources import Source, read_stalls, sources_of
 from service.views.cluster.unknowns import Unknown
 from service.views.partitions.judged import Coverage, coverage
+from service.views.words import COUNTED
 
 RATE_WINDOW_MS: Final = 300_000
 
@@ -81,6 +83,12 @@ class Description(NamedTuple):
     @property
     def confirmed(self) -> int:
         return sum(row.findings for row in self.counts if row.status == Status.CONFIRMED)
+
+    @property
+    def aborts(self) -> dict[str, int]:
+        """Returns aborts by cause. An abort that has no cause yet (for some seconds at most) counts as unattributed."""
+        found = {cause: self.ended.get(f"aborts_{cause}", 0) for cause in COUNTED if cause != "unattributed"}
+        return found | {"unattributed": self.ended.get(ABORTS, 0) - sum(found.values())}
 
     @property
     def contradictions(self) -> int:
@@ -151,6 +159,7 @@ def _rates(connection: Connection, cluster: ClusterRow, as_of_ms: int | None) ->
         return NO_RATES
     # counting may have begun within a minute: the row of that minute begins before the window
     first_ms = to_ms - window_ms
-    ends = clusters.ended_between(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    minutes = ended_minutes(connection, cluster.id, first_ms - first_ms % _MINUTE_MS, to_ms)
+    commits, aborts = sum(one.commits for one in minutes), sum(one.aborts for one in minutes)
     seconds = window_ms / 1000
-    return Rates(window_ms, round(ends.commits / seconds, 3), round(ends.aborts / seconds, 3))
+    return Rates(window_ms, round(commits / seconds, 3), round(aborts / seconds, 3))

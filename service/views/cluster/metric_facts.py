@@ -9,24 +9,27 @@ from sqlalchemy import Connection, bindparam, func, literal, select, true, union
 
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind
-from service.domain.partitions.blocked_groups import AffectedGroup
+from service.domain.partitions.blocked_groups import AffectedGroup, LsoSample
+from service.domain.partitions.facts import TopicPartition
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import FIRST_TIME_MS, ONGOING, PREPARED
 from service.store.queries.clusters import (
     ClusterRow,
+    LogPartitionRow,
     StateCount,
     StatusRow,
     all_clusters,
     log_as_of_ms,
+    partitions,
     state_counts,
     statuses,
 )
 from service.store.queries.expiring import count_expiring
 from service.store.queries.findings import counts as finding_counts
 from service.store.queries.findings import longest_open, truncated
-from service.store.queries.partitions import read_affected_groups
+from service.store.queries.partitions import read_affected_groups, stalled_ends
 from service.store.schema import counters, leases, log_partitions, transactional_ids
-from service.views.partitions.judged import Coverage, StalledRow, coverage, stalled_partitions
+from service.views.partitions.judged import Coverage, coverage
 
 TOP_OPEN: Final = 20
 HANGING_NAMED: Final = 50
@@ -35,18 +38,6 @@ STALLED_READ: Final = 2_500
 10,000."""
 
 EXPIRES_WITHIN_MS: Final = {"1h": 3_600_000, "24h": 86_400_000, "72h": 259_200_000}
-
-
-class LogRow(NamedTuple):
-    """One partition of a source's log; `records` and `bytes` never fall."""
-
-    source: str
-    partition: int
-    next_offset: int
-    end_offset: int
-    end_asked_at_ms: int
-    records: int
-    bytes: int
 
 
 class OpenRow(NamedTuple):
@@ -76,7 +67,7 @@ class ClusterFacts(NamedTuple):
     holder: Holder | None
     states: tuple[StateCount, ...]
     counters: Mapping[tuple[str, str], int]
-    logs: tuple[LogRow, ...]
+    logs: tuple[LogPartitionRow, ...]
     statuses: Mapping[str, StatusRow]
     oldest: Mapping[int, int]
     top_open: tuple[OpenRow, ...]
@@ -86,16 +77,13 @@ class ClusterFacts(NamedTuple):
     truncated: Mapping[str, int]
     hanging: tuple[Finding, ...]
     coverage: Coverage
-    stalled: tuple[StalledRow, ...]
+    stalled: Mapping[TopicPartition, LsoSample]
     affected_groups: tuple[AffectedGroup, ...]
 
 
 _T = transactional_ids.c
 _COUNTERS = select(counters.c.name, counters.c.label, counters.c.value)
 _HOLDER = select(leases.c.owner, leases.c.released)
-_LOGS = select(*(log_partitions.c[name] for name in LogRow._fields)).order_by(
-    log_partitions.c.source, log_partitions.c.partition
-)
 # a start that is no time would be the oldest for ever; the condition also picks the index
 _OLDEST_FIRST = (
     select(_T.display, _T.started_at_ms)
@@ -142,7 +130,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         holder=_holder(connection, cluster.id),
         states=tuple(state_counts(connection, cluster.id)),
         counters=_counters(connection, cluster.id),
-        logs=_logs(connection, cluster.id),
+        logs=tuple(partitions(connection, cluster.id)),
         statuses=statuses(connection, cluster.id),
         oldest=_oldest(connection, cluster.id),
         top_open=_top_open(connection, cluster.id),
@@ -152,7 +140,7 @@ def _facts(connection: Connection, cluster: ClusterRow) -> ClusterFacts:
         truncated=truncated(connection, cluster.id),
         hanging=longest_open(connection, cluster.id, Kind.HANGING, HANGING_NAMED),
         coverage=coverage(connection, cluster.id),
-        stalled=stalled_partitions(connection, cluster.id, STALLED_READ),
+        stalled=stalled_ends(connection, cluster.id, STALLED_READ),
         affected_groups=tuple(read_affected_groups(connection, cluster.id)),
     )
 
@@ -165,11 +153,6 @@ def _holder(connection: Connection, cluster_id: int) -> Holder | None:
 def _counters(connection: Connection, cluster_id: int) -> dict[tuple[str, str], int]:
     rows = connection.execute(_COUNTERS.where(counters.c.cluster_id == cluster_id))
     return {(row.name, row.label): row.value for row in rows}
-
-
-def _logs(connection: Connection, cluster_id: int) -> tuple[LogRow, ...]:
-    rows = connection.execute(_LOGS.where(log_partitions.c.cluster_id == cluster_id))
-    return tuple(LogRow(*row) for row in rows)
 
 
 def _oldest(connection: Connection, cluster_id: int) -> dict[int, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -12,8 +13,9 @@ from service.domain.findings.formatting import join_names, utc
 from service.domain.findings.formatting import join_partitions as named
 from service.domain.reasons.reason import Reason, text_of
 from service.domain.source_state import SourceName, Stall, StallCause, stall_of
+from service.domain.transaction_log.states import EXPIRED, OPEN
 from service.store.queries import clusters
-from service.store.queries.clusters import LogPartitionRow, StatusRow
+from service.store.queries.clusters import LogPartitionRow, StateCount, StatusRow
 from service.views.partitions.judged import Coverage
 
 
@@ -32,7 +34,7 @@ class Source(NamedTuple):
     partitions: these are sampled, not read. `as_of_ms`: its last success. `error`: the last one, None if its last read
     succeeded."""
 
-    name: str
+    source: str
     position: int | None
     end: int | None
     lag: int | None
@@ -42,6 +44,26 @@ class Source(NamedTuple):
     error: Reason | None
     stall: Stall | None
     stalled_why: str | None
+
+
+class Coordinator(NamedTuple):
+    """A partition of the transaction log, the number of its `ids` that exist, and of those with an `open`
+    transaction."""
+
+    log: LogPartitionRow
+    ids: int
+    open: int
+
+
+def coordinators_of(logs: Iterable[LogPartitionRow], counts: Iterable[StateCount]) -> list[Coordinator]:
+    """Returns the partitions of the transaction log. `logs`: of all sources."""
+    ids: Counter[int] = Counter()
+    open_: Counter[int] = Counter()
+    for count in counts:
+        ids[count.partition] += count.ids * (count.state != EXPIRED)
+        open_[count.partition] += count.ids * (count.state in OPEN)
+    own = (log for log in logs if log.source == SourceName.TRANSACTION_LOG)
+    return [Coordinator(log, ids[log.partition], open_[log.partition]) for log in own]
 
 
 def sources_of(
@@ -74,10 +96,10 @@ def _read(
     elif not partitions:
         why = text_of(status.error) or ("nothing has been read yet" if status.as_of_ms is None else None)
     return Source(
-        name=status.source,
+        source=status.source,
         position=sum(row.next_offset for row in partitions),
         end=sum(row.end_offset for row in partitions),
-        lag=sum(max(0, row.end_offset - row.next_offset) for row in partitions),
+        lag=sum(row.lag for row in partitions),
         caught_up=not behind and why is None,
         coverage=ReadSoFar(len(partitions), len(partitions) - len(behind), len(behind), why),
         as_of_ms=status.as_of_ms,
@@ -93,7 +115,7 @@ def _sampled(status: StatusRow, coverage: Coverage, stall: Stall | None, stalled
     """
     has_looked = coverage.observed_at_ms is not None
     return Source(
-        name=SourceName.PARTITIONS,
+        source=SourceName.PARTITIONS,
         position=None,
         end=None,
         lag=None,

@@ -118,20 +118,6 @@ class Coverage(NamedTuple):
         return self.watched - self.judged
 
 
-class StalledRow(NamedTuple):
-    """A stalled partition (its LSO is below the high watermark), and since when."""
-
-    topic: str
-    partition: int
-    last_stable_offset: int
-    high_watermark: int
-    stalled_since_ms: int
-
-    @property
-    def lag(self) -> int:
-        return self.high_watermark - self.last_stable_offset
-
-
 def log_unread_reason(connection: Connection, cluster_id: int) -> Reason | None:
     """Returns why the transaction log cannot be read: access is denied, the brokers have none, or no read has ever
     succeeded. None if the log is read, or was read before and will be read again."""
@@ -244,17 +230,6 @@ def coverage(connection: Connection, cluster_id: int, judged: Sequence[JudgedPar
         hides_all=not counts.watched and clusters.has_log(connection, cluster_id),
         answered_at_ms=counts.answered_at_ms,
     )
-
-
-def stalled_partitions(connection: Connection, cluster_id: int, limit: int) -> tuple[StalledRow, ...]:
-    """Returns the partitions that `Coverage.blocked` counts, the longest stalled first."""
-    rows = connection.execute(
-        select(*(_D[name] for name in StalledRow._fields))
-        .where(_D.cluster_id == cluster_id, _D.stalled_since_ms.is_not(None))
-        .order_by(_D.stalled_since_ms, _D.topic, _D.partition)
-        .limit(limit)
-    )
-    return tuple(StalledRow(*row) for row in rows)
 
 
 def _unanswered(connection: Connection, cluster_id: int) -> list[UnjudgedPartitions]:

@@ -24,6 +24,7 @@ from service.store.queries.pipeline import REJECTS_READ, count_rejects, rejects_
 from service.views import words
 from service.views.cluster.description import Broker
 from service.views.cluster.frame import LATE, NEVER, OLD, READING, UNKNOWN, Frame, Freshness
+from service.views.cluster.sources import Coordinator, coordinators_of
 from service.views.cluster.unknowns import Unknown, UnknownKind
 from service.views.cluster.verdict import Verdict
 from service.views.grants import bootstrap_of, grant_of_groups, lines_of
@@ -140,12 +141,9 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 class Cell(NamedTuple):
     """A partition of the transaction log. `text`: its leader, or what is wrong; `css`: is-late, is-bad or none."""
 
-    partition: int
+    coordinator: Coordinator
     text: str
     css: str
-    row: LogPartitionRow
-    ids: int
-    open: int
 
 
 class Limit(NamedTuple):
@@ -168,13 +166,12 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
     rejects = count_rejects(connection, cluster_id, since_ms)
     denied = denied_groups(connection, cluster_id)
     limits = limits_in_use(seen.configs)
-    as_of_ms = {one.name: frame.as_of_ms(one.name) for one in seen.sources}
-    sources = source_rows(seen.sources, as_of_ms, frame.stalls, logs, rejects, now_ms)
+    sources = source_rows(seen.sources, frame.stalls, logs, rejects, now_ms)
     assumed = sum(limit.is_assumed for limit in limits)
     counts, unknown_ids = seen.coverage, seen.ids[states.UNKNOWN]
     standing = counts.blocked if counts.watched else None
     others = asked_rows(request_times(connection, cluster_id), len(denied), assumed, len(limits), standing)
-    coordinators = [row for row in logs if row.source == SourceName.TRANSACTION_LOG]
+    coordinators = coordinators_of(logs, clusters.state_counts(connection, cluster_id))
     unknown, more_unknown = bounded(unknown_rows(seen.unknown, denied, seen.brokers))
     return render(
         "pipeline.html",
@@ -187,7 +184,7 @@ def _pipeline(connection: Connection, frame: Frame) -> Response:
         more_unknown=more_unknown,
         sources=[*sources, *others],
         counts=counts,
-        cells=_cells(coordinators, _ids(connection, cluster_id), rejects, now_ms),
+        cells=_cells(coordinators, rejects, now_ms),
         rejects=rejects_since(connection, cluster_id, since_ms),
         rejected=sum(rejects.values()),
         most_rejects=REJECTS_READ,
@@ -211,40 +208,23 @@ def _value(name: str, value: str) -> str:
     return words.duration(int(value)) if name.endswith(".ms") and value.isdecimal() else value
 
 
-def _ids(connection: Connection, cluster_id: int) -> dict[int, tuple[int, int]]:
-    """Returns by partition the number of ids that exist, and of those with an open transaction."""
-    found: dict[int, tuple[int, int]] = {}
-    for count in clusters.state_counts(connection, cluster_id):
-        ids, open_ = found.get(count.partition, (0, 0))
-        is_there, is_open = count.state != states.EXPIRED, count.state in states.OPEN
-        found[count.partition] = (ids + count.ids * is_there, open_ + count.ids * is_open)
-    return found
-
-
-def _cells(
-    rows: Sequence[LogPartitionRow],
-    ids: Mapping[int, tuple[int, int]],
-    rejects: Mapping[tuple[str, int], int],
-    now_ms: int,
-) -> list[Cell]:
-    found: list[Cell] = []
-    for row in rows:
-        text, css = _cell(row, rejects.get((SourceName.TRANSACTION_LOG, row.partition), 0), now_ms)
-        found.append(Cell(row.partition, text, css, row, *ids.get(row.partition, (0, 0))))
-    return found
+def _cells(coordinators: Iterable[Coordinator], rejects: Mapping[tuple[str, int], int], now_ms: int) -> list[Cell]:
+    return [
+        Cell(one, *_cell(one.log, rejects.get((SourceName.TRANSACTION_LOG, one.log.partition), 0), now_ms))
+        for one in coordinators
+    ]
 
 
 def _cell(row: LogPartitionRow, rejects: int, now_ms: int) -> tuple[str, str]:
     """Returns the text and the CSS class of a cell: the worst that is known of the partition."""
-    lag = max(row.end_offset - row.next_offset, 0)
     if row.leader < 0:
         return "no leader", "is-bad"
     if rejects:
         return f"{rejects:,} raw", "is-bad"
     if now_ms - row.end_asked_at_ms > COVERED_WITHIN_MS:
         return "no answer", "is-late"
-    if lag:
-        return f"lag {words.about(lag)}", "is-late"
+    if row.lag:
+        return f"lag {words.about(row.lag)}", "is-late"
     return f"b{row.leader}", ""
 
 

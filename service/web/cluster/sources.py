@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -13,171 +14,129 @@ from service.views import words
 from service.views.cluster.frame import LATE, LIVE, NEVER, OLD, UNKNOWN, Freshness
 from service.views.cluster.sources import Source
 
-_NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
-    SourceName.TRANSACTION_LOG: (
-        "Transaction log",
-        "__transaction_state, every record",
-        "state, cause, timeouts, expiry, names",
+GROUPS: Final = "groups"
+CONFIGS: Final = "configs"
+
+
+class About(NamedTuple):
+    """A source in words: its `name`, `what` is read of it, and the verdicts that it is needed for."""
+
+    name: str
+    what: str
+    needed_for: str
+
+
+_ABOUT: Final[Mapping[str, About]] = {
+    SourceName.TRANSACTION_LOG: About(
+        "Transaction log", "__transaction_state, every record", "state, cause, timeouts, expiry, names"
     ),
-    SourceName.PARTITIONS: (
+    SourceName.PARTITIONS: About(
         "Data partitions",
         "ListOffsets on all; batch headers and DescribeProducers where the LSO is stalled",
         "hidden records, hanging, stuck, blockers",
     ),
-    SourceName.LEDGER: ("Ledger", "headers of all batches of the chosen topics", "markers and volume"),
+    SourceName.LEDGER: About("Ledger", "headers of all batches of the chosen topics", "markers and volume"),
+    GROUPS: About("Consumer groups", "committed offsets on stalled partitions", "blocked groups"),
+    CONFIGS: About("Broker configs", "DescribeConfigs, every minute", "timeouts and limits"),
 }
+
+
+class State(NamedTuple):
+    """The state of a source, as its pill shows it."""
+
+    tone: str
+    text: str
+    icon: str
+
+
 _STATES: Final = {
-    LIVE: ("ok", "current", "ok"),
-    LATE: ("warning", "late", "clock"),
-    OLD: ("warning", "old: last known", "clock"),
-    UNKNOWN: ("unknown", "stopped: unknown", "unknown"),
-    NEVER: ("unknown", "never read", "unknown"),
+    LIVE: State("ok", "current", "ok"),
+    LATE: State("warning", "late", "clock"),
+    OLD: State("warning", "old: last known", "clock"),
+    UNKNOWN: State("unknown", "stopped: unknown", "unknown"),
+    NEVER: State("unknown", "never read", "unknown"),
 }
 
 
 class SourceRow(NamedTuple):
-    """A source of data. `tone`, `state`, `icon`: of its pill; `as_of_ms`: None if it was never read. `lag`, `rate`,
-    `rejects`: None if it has none. `note`: anything else to report. `stalls`: the source stalls, and the note gives the
-    reason; `stalled_since_ms`: since when, None if it was never read."""
+    """A source of data. `as_of_ms`: None if it was never read. `lag`, `rate`, `rejects`: None if it has none. `note`:
+    anything else to report. `stall`: the source stalls, and the note gives the reason."""
 
     source: str
-    name: str
-    what: str
-    tone: str
-    state: str
-    icon: str
+    state: State
     as_of_ms: int | None
-    lag: int | None
-    rate: str | None
     coverage: str
-    rejects: int | None
-    needed_for: str
+    lag: int | None = None
+    rate: str | None = None
+    rejects: int | None = None
     note: str | None = None
-    stalls: bool = False
-    stalled_since_ms: int | None = None
+    stall: Stall | None = None
+
+    @property
+    def about(self) -> About:
+        return _ABOUT.get(self.source) or About(self.source, "", "what it reports")
 
     @property
     def is_well(self) -> bool:
-        return self.tone in ("ok", "quiet")
+        return self.state.tone in ("ok", "quiet")
 
 
 def source_rows(
     sources: Iterable[Source],
-    as_of_ms: Mapping[str, int | None],
     stalls: Mapping[str, Stall],
     logs: Iterable[LogPartitionRow],
     rejects: Mapping[tuple[str, int], int],
     now_ms: int,
 ) -> list[SourceRow]:
-    """Returns the rows, the transaction log first. `as_of_ms`: the last success by
-    source. `logs`: of the sources that are read in order. `rejects`: by source and partition."""
-    rates: dict[str, float] = {}
-    for row in logs:
-        rates[row.source] = rates.get(row.source, 0) + row.transitions_per_s
-    found = []
-    for one in sorted(sources, key=lambda one: (one.name != SourceName.TRANSACTION_LOG, one.name)):
-        is_read = one.lag is not None
-        count = sum(number for (source, _), number in rejects.items() if source == one.name)
-        found.append(
-            _row(
-                one,
-                as_of_ms.get(one.name),
-                stalls.get(one.name),
-                words.rate(rates.get(one.name, 0)) if is_read else None,
-                count if is_read else None,
-                now_ms,
-            )
-        )
+    """Returns the rows, the transaction log first. `logs`: of the sources that are read in order. `rejects`: by source
+    and partition."""
+    rates: defaultdict[str, float] = defaultdict(float)
+    for log in logs:
+        rates[log.source] += log.transitions_per_s
+    rejected: Counter[str] = Counter()
+    for (source, _), number in rejects.items():
+        rejected[source] += number
+    found = [
+        _row(one, stalls.get(one.source), rates[one.source], rejected[one.source], now_ms)
+        for one in sorted(sources, key=lambda one: (one.source != SourceName.TRANSACTION_LOG, one.source))
+    ]
     if all(row.source != SourceName.PARTITIONS for row in found):
-        found.append(
-            SourceRow(
-                SourceName.PARTITIONS,
-                *_NAMES[SourceName.PARTITIONS][:2],
-                *_STATES[NEVER],
-                None,
-                None,
-                None,
-                "unknown",
-                None,
-                _NAMES[SourceName.PARTITIONS][2],
-            )
-        )
+        found.append(SourceRow(SourceName.PARTITIONS, _STATES[NEVER], None, "unknown"))
     return found
 
 
-def _row(
-    one: Source,
-    as_of_ms: int | None,
-    stall: Stall | None,
-    rate: str | None,
-    rejects: int | None,
-    now_ms: int,
-) -> SourceRow:
-    source, coverage = one.name, one.coverage
-    name, what, needed_for = _NAMES.get(source, (source, "", "what it reports"))
-    tone, state, icon = _STATES[Freshness(now_ms, as_of_ms).word]
-    if one.error is not None and tone == "ok":
-        tone, state, icon = "warning", "failing", "warning"
-    elif tone == "ok" and one.lag and not one.caught_up:
-        tone, state, icon = "warning", "behind", "clock"
+def _row(one: Source, stall: Stall | None, rate: float, rejects: int, now_ms: int) -> SourceRow:
+    state, counts, is_read = _STATES[Freshness(now_ms, one.as_of_ms).word], one.coverage, one.lag is not None
+    if one.error is not None and state.tone == "ok":
+        state = State("warning", "failing", "warning")
+    elif state.tone == "ok" and one.lag and not one.caught_up:
+        state = State("warning", "behind", "clock")
+    covered = f"{counts.judged:,} of {words.plural(counts.watched, 'partition')}"
     return SourceRow(
-        source=source,
-        name=name,
-        what=what,
-        tone=tone,
-        state=state,
-        icon=icon,
-        as_of_ms=as_of_ms,
-        lag=one.lag,
-        rate=rate,
-        coverage="unknown"
-        if as_of_ms is None
-        else f"{coverage.judged:,} of {words.plural(coverage.watched, 'partition')}",
-        rejects=rejects,
-        needed_for=needed_for,
-        note=one.stalled_why or text_of(one.error) or coverage.why,
-        stalls=stall is not None,
-        stalled_since_ms=None if stall is None else stall.since_ms,
+        one.source,
+        state,
+        one.as_of_ms,
+        "unknown" if one.as_of_ms is None else covered,
+        one.lag,
+        words.rate(rate) if is_read else None,
+        rejects if is_read else None,
+        one.stalled_why or text_of(one.error) or counts.why,
+        stall,
     )
 
 
 def asked_rows(asked: RequestTimes, denied: int, assumed: int, configs: int, standing: int | None) -> list[SourceRow]:
     """Returns the rows of what is read from time to time: consumer groups, while a partition is stalled, and brokers'
     configs. `standing`: number of stalled partitions, None if unknown."""
-    if standing is None or (standing and asked.groups_ms is None):
-        groups_state = ("quiet", "not read yet", "clock")
-    else:
-        groups_state = ("ok", "read", "ok") if standing else ("quiet", "nothing to read", "ok")
     if denied:
-        groups_state = ("warning", f"{denied:,} denied", "warning")
-    if asked.configs_ms is None:
-        configs_state = _STATES[NEVER]
-    elif assumed:
-        configs_state = ("warning", f"{assumed:,} assumed", "warning")
+        groups = State("warning", f"{denied:,} denied", "warning")
+    elif standing is None or (standing and asked.groups_ms is None):
+        groups = State("quiet", "not read yet", "clock")
     else:
-        configs_state = ("ok", "read", "ok")
-    groups = SourceRow(
-        "groups",
-        "Consumer groups",
-        "committed offsets on stalled partitions",
-        *groups_state,
-        asked.groups_ms,
-        None,
-        None,
-        words.plural(asked.groups, "group") + (f", {denied:,} unknown" if denied else ""),
-        None,
-        "blocked groups",
-    )
-    limits = SourceRow(
-        "configs",
-        "Broker configs",
-        "DescribeConfigs, every minute",
-        *configs_state,
-        asked.configs_ms,
-        None,
-        None,
-        f"{configs - assumed:,} of {words.plural(configs, 'config')}",
-        None,
-        "timeouts and limits",
-    )
-    return [groups, limits]
+        groups = State("ok", "read", "ok") if standing else State("quiet", "nothing to read", "ok")
+    limits = State("warning", f"{assumed:,} assumed", "warning") if assumed else State("ok", "read", "ok")
+    if asked.configs_ms is None:
+        limits = _STATES[NEVER]
+    read = words.plural(asked.groups, "group") + (f", {denied:,} unknown" if denied else "")
+    known = f"{configs - assumed:,} of {words.plural(configs, 'config')}"
+    return [SourceRow(GROUPS, groups, asked.groups_ms, read), SourceRow(CONFIGS, limits, asked.configs_ms, known)]

@@ -12,11 +12,12 @@ from fastapi.testclient import TestClient
 from service.access.actions import Action, Outcome
 from service.app import create_app
 from service.domain.findings.kinds import Kind
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.store import mutes
 from service.store.audit_events import AuditEvent
 from service.store.mutes import Wish
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.store.writers.partitions import LedgerWriter
 from service.views.addresses import encode_bytes
 from tests.helpers.findings import observe
@@ -59,7 +60,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     cluster.writer.apply(batch(log, read(0, len(log))), NOW_MS)
     cluster.look(stalled_partition(), stalled_partition(1), read_of(entry()))
     cluster.see(hanging_finding(), hanging_finding(1), observe(Kind.OVERDUE))
-    seen = [ObservedGroupOffset(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
+    seen = [GroupOffset(name, "orders", 0, LSO - 5, 2, False) for name in ("a", "b", "c")]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     markers = tuple(Marker("orders", 0, 0, offset, PID, 3, 5, True, NOW_MS) for offset in range(3))
     volumes = tuple(Volume("orders", 0, MINUTE - 60_000 * number, 3, 300, 1, 1, 0) for number in range(3))

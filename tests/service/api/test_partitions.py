@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.facts import PartitionObservation, StalledRead
 from service.domain.reasons.unread import READ, NoBroker, NoPermission
 from service.domain.transaction_log import states
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.views.partitions import judged as judged_partitions
 from tests.helpers.partitions import (
     END,
@@ -250,12 +251,8 @@ def test_what_never_answered_has_no_numbers(cluster: WithPartitions) -> None:
 def test_groups_that_wait_are_named(cluster: WithPartitions) -> None:
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), moving_partition(1), read(entry()))
-    waiting = [
-        ObservedGroupOffset(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))
-    ]
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [*waiting, ObservedGroupOffset("x", "orders", 0, END, 1, False)], NOW_MS
-    )
+    waiting = [GroupOffset(name, "orders", 0, LSO, members, False) for name, members in (("b", 1), ("a", 2), ("i", 0))]
+    GroupWriter(cluster.engine, cluster.lease).replace([*waiting, GroupOffset("x", "orders", 0, END, 1, False)], NOW_MS)
     assert get(cluster, ONE)["blocked_groups"] == ["a", "b"]
     assert get(cluster, f"{PATH}/orders/1")["blocked_groups"] == []
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.domain.partitions.blocked_groups import GroupOffset
+from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import (
     LSO,
 )
@@ -135,7 +136,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 def address(tmp_path: Path) -> Iterator[str]:
     """Yields the address of a service over a store that has a little of everything, and no brokers to ask."""
     cluster = with_everything(f"sqlite:///{tmp_path / 'store.db'}", "orders")
-    waiting = ObservedGroupOffset("eos", "orders", 0, LSO, 2, False)
+    waiting = GroupOffset("eos", "orders", 0, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
     cluster.close()
     command = [sys.executable, "-c", SERVER, cluster.url]

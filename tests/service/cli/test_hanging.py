@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from service.domain.findings.finding import Subject
-from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, offsets_partition
+from service.domain.partitions.blocked_groups import OFFSETS_TOPIC, GroupOffset, offsets_partition
 from service.domain.reasons.unread import NoBroker
 from service.domain.worlds.verdict import Proof, ProofKind, World
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import (
     WithPartitions,
     entry,
@@ -162,10 +162,10 @@ def test_what_hangs_on_the_offsets_says_whose_they_are(cluster: WithPartitions, 
     others = [moving_partition(number, OFFSETS_TOPIC, at_ms=at_ms) for number in range(50) if number != home]
     cluster.look(stalled_partition(home, OFFSETS_TOPIC, at_ms=at_ms), *others, at_ms=at_ms)
     names = ["billing", *(f"idle-{n}" for n in range(10_000) if offsets_partition(f"idle-{n}", 50) == home)][:2]
-    rows = [ObservedGroupOffset("billing", "orders", p, -1, 2, True, 7) for p in (0, 3)]
+    rows = [GroupOffset("billing", "orders", p, -1, 2, True, 7) for p in (0, 3)]
     rows += [
-        ObservedGroupOffset(names[1], "orders", 1, -1, 0, True, 7),
-        ObservedGroupOffset("billing", "pay", 0, 5, 2, True, 8),
+        GroupOffset(names[1], "orders", 1, -1, 0, True, 7),
+        GroupOffset("billing", "pay", 0, 5, 2, True, 8),
     ]
     GroupWriter(cluster.engine, cluster.lease).replace(rows, at_ms)
     subject = Subject(OFFSETS_TOPIC, home, b"pay", 7, 3, 100)

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.metrics import create_metrics
 from service.metrics.page import SERIES_LIMIT
 from service.store.engine import open_engine, open_reader
 from service.store.escaped_text import LABEL_BYTES, display_id, kept_part, label_text
 from service.store.migrate import upgrade
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from tests.helpers.many_rows import open_ids, stalled
 from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, stalled_partition
 from tests.helpers.stores import NOW_MS, client_of, open_id
@@ -35,7 +36,7 @@ def stored(cluster: WithPartitions) -> None:
     cluster.read([open_id(one, 9_000 + number) for number, one in enumerate((*TWINS, CONTROLS))])
     cluster.look(*(stalled_partition(number) for number in range(2)))
     cluster.see(*(hanging_finding(number, name=one, owner="o" * 5_000) for number, one in enumerate(TWINS)))
-    groups = [ObservedGroupOffset("g" * (LONGEST - 1) + end, "orders", 0, LSO, 1, False) for end in "12"]
+    groups = [GroupOffset("g" * (LONGEST - 1) + end, "orders", 0, LSO, 1, False) for end in "12"]
     GroupWriter(cluster.engine, cluster.lease).replace(groups, NOW_MS)
 
 

@@ -38,7 +38,7 @@ def entry(producer_id: int = 7, start: int = 100, epoch: int = 0, **more: Any) -
 
 def described(at_ms: int, *entries: OpenEntry, partition: int = 0, **more: Any) -> StalledRead:
     """A read that shows all there is."""
-    return StalledRead("orders", partition, "T", 5, 100, 110, at_ms, FIRST, True, entries)._replace(**more)
+    return StalledRead("orders", partition, "T", 100, at_ms, FIRST, True, entries)._replace(**more)
 
 
 class Watched:

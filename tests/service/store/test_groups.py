@@ -8,13 +8,13 @@ from service.domain.partitions.blocked_groups import GroupOffset
 from service.store import lease
 from service.store.errors import LeaseLost
 from service.store.queries import partitions
-from service.store.writers.groups import LONGEST_NAME, GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import LONGEST_NAME, GroupWriter
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
 
-def seen(group: str = "readers", offset: int = 100, partition: int = 0, **more: object) -> ObservedGroupOffset:
-    return ObservedGroupOffset(group, "orders", partition, offset, 2, False)._replace(**more)  # type: ignore[arg-type]
+def seen(group: str = "readers", offset: int = 100, partition: int = 0, **more: object) -> GroupOffset:
+    return GroupOffset(group, "orders", partition, offset, 2, False)._replace(**more)  # type: ignore[arg-type]
 
 
 def groups(cluster: Cluster, *places: tuple[str, int]) -> list[GroupOffset]:
@@ -31,8 +31,8 @@ def test_a_group_stands_since_its_offset_was_seen_first(cluster: Cluster, writer
     writer.replace([seen(), seen(partition=1, offset=5)], NOW_MS)
     writer.replace([seen(members=None), seen(partition=1, offset=6, is_unstable=True)], NOW_MS + 9)
     assert groups(cluster) == [
-        GroupOffset("readers", "orders", 0, 100, None, False, NOW_MS + 9, NOW_MS),
-        GroupOffset("readers", "orders", 1, 6, 2, True, NOW_MS + 9, NOW_MS + 9),
+        GroupOffset("readers", "orders", 0, 100, None, False, observed_at_ms=NOW_MS + 9, unchanged_since_ms=NOW_MS),
+        GroupOffset("readers", "orders", 1, 6, 2, True, observed_at_ms=NOW_MS + 9, unchanged_since_ms=NOW_MS + 9),
     ]
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from service.domain.findings.finding import Observation, Occurrence, Subject
 from service.domain.findings.kinds import Kind, Severity
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Participants
 from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, progress
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, moving_partition, stalled_partition, unanswered_partition
 from tests.helpers.partitions import read as read_of
@@ -43,11 +44,11 @@ def hanging(
     return reported._replace(title=f"{topic}-{partition}: the transaction hangs", bootstrap=BOOTSTRAP)._replace(**more)
 
 
-def group(name: str, topic: str, partition: int, offset: int = 100) -> ObservedGroupOffset:
-    return ObservedGroupOffset(name, topic, partition, offset, 2, False)
+def group(name: str, topic: str, partition: int, offset: int = 100) -> GroupOffset:
+    return GroupOffset(name, topic, partition, offset, 2, False)
 
 
-def wait(cluster: WithPartitions, groups: Iterable[ObservedGroupOffset]) -> None:
+def wait(cluster: WithPartitions, groups: Iterable[GroupOffset]) -> None:
     GroupWriter(cluster.engine, cluster.lease).replace(list(groups), NOW_MS)
 
 

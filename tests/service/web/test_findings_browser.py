@@ -17,9 +17,7 @@ LONG = b"warehouse-flink-sink-" + b"8f2c41d9" * 23
 
 def stored(cluster: WithPartitions) -> None:
     cluster.read([owner(LONG, state=5)])
-    cluster.look(
-        stalled_partition(log_start=0, high_watermark=900_000), read(entry(records=3))._replace(high_watermark=900_000)
-    )
+    cluster.look(stalled_partition(log_start=0, high_watermark=900_000), read(entry(records=3)))
     own = Subject("orders", 0, LONG, PID, 3, LSO)
     others = [one for kind, one in EVERY.items() if kind != "hanging_transaction"]
     cluster.see(hanging(subject=own, owner="team-of-the-night", muted_until_ms=NOW_MS + 60_000), *others)

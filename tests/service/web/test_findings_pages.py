@@ -15,6 +15,7 @@ from service.app import create_app
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.finding import Finding, Observation, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
@@ -23,7 +24,7 @@ from service.store import clusters
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
 from service.store.schema import findings
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from tests.helpers.partitions import LSO, PID, WithPartitions, entry, moving_partition, owner, read, stalled_partition
 from tests.helpers.reasons import denied
 from tests.helpers.stores import DESCRIPTION, NOW_MS, Id
@@ -176,9 +177,9 @@ def test_a_fencing_conflict_leads_to_the_timeline_of_the_id(cluster: WithPartiti
 
 def test_what_hangs_has_its_commands_its_ruler_and_who_waits(cluster: WithPartitions, look: Look) -> None:
     seen = [
-        ObservedGroupOffset("settlement", "orders", 0, LSO, 3, False),
-        ObservedGroupOffset("fraud", "orders", 0, LSO - 5, 2, False),
-        ObservedGroupOffset("tail", "orders", 0, LSO + 9, 1, False),
+        GroupOffset("settlement", "orders", 0, LSO, 3, False),
+        GroupOffset("fraud", "orders", 0, LSO - 5, 2, False),
+        GroupOffset("tail", "orders", 0, LSO + 9, 1, False),
     ]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
     cluster.see(hanging())

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from service.app import create_app
 from service.domain.findings.kinds import Kind
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.marker_causes import MarkerCause
 from service.domain.partitions.offset_spans import Span, SpanKind
@@ -16,7 +17,7 @@ from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.facts import Participants
 from service.store.clusters import describe
 from service.store.queries import clusters
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.views.partitions.explained_span import ExplainedSpan
 from service.views.partitions.offsets import ExplainedOffsets
 from service.web.partitions import partition_page
@@ -248,9 +249,7 @@ def stored(cluster: WithPartitions) -> None:
     places = (Participants("orders", (0,)),)
     cluster.read([owner(LONG.encode(), topics=places, last_update_ms=NOW_MS, timestamp_ms=NOW_MS)])
     cluster.look(stalled_partition(), read(entry()), moving_partition(1))
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [ObservedGroupOffset("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupOffset("g" * 200, "orders", 0, LSO, 2, False)], NOW_MS)
 
 
 pytestmark = pytest.mark.cluster(stored=stored)

@@ -9,10 +9,11 @@ import pytest
 
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.reasons.unread import DESCRIBE, READ
 from service.domain.transaction_log import states
 from service.store import clusters
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.views.partitions import judged as judged_partitions
 from service.web.partitions import partition_list
 from service.web.shared import render
@@ -48,7 +49,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def wait(cluster: WithPartitions, *groups: tuple[str, int]) -> None:
-    seen = [ObservedGroupOffset(name, "orders", 0, offset, 2, False) for name, offset in groups]
+    seen = [GroupOffset(name, "orders", 0, offset, 2, False) for name, offset in groups]
     GroupWriter(cluster.engine, cluster.lease).replace(seen, NOW_MS)
 
 

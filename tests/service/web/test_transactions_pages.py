@@ -17,12 +17,13 @@ from playwright.sync_api import Page
 from service.app import create_app
 from service.domain.findings.finding import Subject
 from service.domain.findings.kinds import Kind
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
 from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.id_delta import COUNTED_AS
 from service.store import clusters
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.views.words import PROOFS, TO_DO
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, hanging_finding, moving_partition, owner, read, stalled_partition
@@ -243,9 +244,7 @@ def test_an_idle_id_that_hangs_says_so_where_it_stands_and_before(cluster: WithP
 def test_an_open_transaction_names_the_groups_it_blocks(cluster: WithPartitions, client: TestClient) -> None:
     cluster.read([owner(b"pay"), owner(b"other", producer_id=8)._replace(start_ms=NOW_MS - 2_000)])
     cluster.look(stalled_partition(), read(open_entry()), moving_partition(1))
-    GroupWriter(cluster.engine, cluster.lease).replace(
-        [ObservedGroupOffset("billing", "orders", 0, 100, 1, False)], NOW_MS
-    )
+    GroupWriter(cluster.engine, cluster.lease).replace([GroupOffset("billing", "orders", 0, 100, 1, False)], NOW_MS)
     html = get(client, LIST)
     assert "orders-0 blocks billing" in row_of(html, "pay")
     assert "blocks" not in row_of(html, "other")

@@ -44,8 +44,8 @@ OBSERVATIONS = (
 FIRST = FirstBatch(10, 2**40, 3, True, False, 100, 200)
 ENTRIES = (OpenEntry(2**40, 3, 10, -1, 200, 2, 140), OpenEntry(4, 0, 11, 5, -1))
 STALLED = (
-    StalledRead("orders", 0, "id", 7, 10, 12, 5_100, FIRST, True, ENTRIES, True, 140),
-    StalledRead("pay", 0, "id", 7, 10, 12, 5_100, None, False, (), why=NotAllRead(denied("pay"))),
+    StalledRead("orders", 0, "id", 10, 5_100, FIRST, True, ENTRIES, True, 140),
+    StalledRead("pay", 0, "id", 10, 5_100, None, False, (), why=NotAllRead(denied("pay"))),
 )
 RANGES = tuple(TopicRange(topic, one) for topic in ("pay", "orders") for one in READS[:2])
 VOLUMES = (Volume("pay", 0, 60_000, 5, 2**40, 3, 1, 0), Volume("orders", 1, 0, 0, 0, 0, 0, 1))

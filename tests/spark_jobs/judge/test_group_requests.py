@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import IsolationLevel, offsets_partition
+from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel, offsets_partition
 from service.domain.partitions.facts import TopicPartition
 from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNotReported
 from service.kafka import errors
@@ -15,7 +15,6 @@ from service.kafka.client import KafkaClient
 from service.kafka.group_descriptions import GroupMembers
 from service.kafka.groups import UNSTABLE_OFFSET_COMMIT, Committed, GroupOffsets
 from service.kafka.share_groups import ShareGroupOffsets, ShareOffset
-from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge import group_requests
 from spark_jobs.judge.group_requests import GroupsAnswer
 from spark_jobs.judge.group_rounds import Stalls
@@ -77,7 +76,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 def test_a_first_offset_that_is_pending_is_asked_for_by_name(coordinator: Coordinator) -> None:
     coordinator.named = {ORDERS: HELD, PAY: HELD}
     answered = coordinator.ask({"billing": {ORDERS: PID}})
-    assert answered.rows == [ObservedGroupOffset("billing", *ORDERS, -1, 2, True, PID)]
+    assert answered.rows == [GroupOffset("billing", *ORDERS, -1, 2, True, PID)]
     assert answered.topics == {"billing": {"orders"}}
 
 
@@ -86,8 +85,8 @@ def test_one_that_was_committed_before_has_its_transaction(coordinator: Coordina
     coordinator.before = {ORDERS: 5, PAY: 6}
     rows = coordinator.ask({"billing": {ORDERS: PID}}).rows
     assert rows == [
-        ObservedGroupOffset("billing", *ORDERS, 5, 2, True, PID),
-        ObservedGroupOffset("billing", *PAY, 6, 2, True, None),
+        GroupOffset("billing", *ORDERS, 5, 2, True, PID),
+        GroupOffset("billing", *PAY, 6, 2, True, None),
     ]
 
 
@@ -102,8 +101,8 @@ def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinat
     coordinator.named = {PAY: NO_TOPIC}
     answered = coordinator.ask({"denied": {ORDERS: PID}, "billing": {PAY: PID}}, "denied", "billing", "other")
     assert answered.rows == [
-        ObservedGroupOffset("billing", *PAY, -1, 2, True, PID),
-        ObservedGroupOffset("denied", *ORDERS, -1, None, True, PID),
+        GroupOffset("billing", *PAY, -1, 2, True, PID),
+        GroupOffset("denied", *ORDERS, -1, None, True, PID),
     ]
     assert answered.denied == {"denied"}
     coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another one knows
@@ -116,8 +115,8 @@ def test_members_without_an_offset_on_a_stalled_partition_have_a_row(coordinator
     coordinator.stable = {"billing": GroupOffsets(errors.NONE, {PAY: Committed(3, errors.NONE)})}
     answered = coordinator.ask({}, stalled=stalled)
     assert answered.rows == [
-        ObservedGroupOffset("billing", *PAY, 3, 2, False),
-        ObservedGroupOffset("billing", *ORDERS, -1, 2, False),
+        GroupOffset("billing", *PAY, 3, 2, False),
+        GroupOffset("billing", *ORDERS, -1, 2, False),
     ]
     assert answered.topics == {"billing": {"orders", "pay", "calm"}}, "it is asked often from now on"
 
@@ -151,8 +150,8 @@ def test_share_groups_with_their_level_their_lag_and_members(monkeypatch: pytest
         describe_share_groups={"jobs": GroupMembers(3, frozenset({ORDERS, PAY}))},
     )
     assert answered.rows == [
-        ObservedGroupOffset("jobs", *ORDERS, 6, 3, False, isolation=IsolationLevel.READ_COMMITTED),
-        ObservedGroupOffset("jobs", *PAY, -1, 3, False, isolation=IsolationLevel.READ_COMMITTED),
+        GroupOffset("jobs", *ORDERS, 6, 3, False, isolation=IsolationLevel.READ_COMMITTED),
+        GroupOffset("jobs", *PAY, -1, 3, False, isolation=IsolationLevel.READ_COMMITTED),
     ]
     assert answered.lags == {("jobs", *ORDERS): 5}
     assert answered.topics == {"jobs": {"orders", "pay", "calm"}}

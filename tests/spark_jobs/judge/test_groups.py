@@ -11,9 +11,10 @@ from service.domain.findings.blocked_group import COMMIT_EXPECTED_MS
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import reconcile
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.store.queries import partitions
 from service.store.writers.findings import FindingWriter, load
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.views.partitions import judged as judged_partitions
 from spark_jobs.judge.groups import BlockedGroupObserver
 from tests.helpers.partitions import (
@@ -42,7 +43,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
     cluster.close()
 
 
-def see(cluster: WithPartitions, now_ms: int, *groups: ObservedGroupOffset) -> None:
+def see(cluster: WithPartitions, now_ms: int, *groups: GroupOffset) -> None:
     GroupWriter(cluster.engine, cluster.lease).replace(groups, now_ms)
 
 
@@ -67,8 +68,8 @@ def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(clust
     cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: this one is nobody's
     cluster.see(hanging_finding(name=b"p\x00y"))
     seen = (
-        ObservedGroupOffset("billing", "orders", 0, LSO, 2, False),
-        ObservedGroupOffset("other", "orders", 0, LSO + 3, 1, False),
+        GroupOffset("billing", "orders", 0, LSO, 2, False),
+        GroupOffset("other", "orders", 0, LSO + 3, 1, False),
     )
     see(cluster, NOW_MS, *seen)
     assert BILLING not in judge(cluster, NOW_MS)
@@ -87,13 +88,13 @@ def test_a_group_that_goes_on_by_itself_is_no_victim_any_more(cluster: WithParti
     cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])
     cluster.see(hanging_finding(name=b"p\x00y"))
     for now_ms in (NOW_MS, LATER_MS):
-        see(cluster, now_ms, ObservedGroupOffset("billing", "orders", 0, LSO, 2, False))
+        see(cluster, now_ms, GroupOffset("billing", "orders", 0, LSO, 2, False))
     assert judge(cluster, LATER_MS)[BILLING].is_open
-    see(cluster, LATER_MS + 1, ObservedGroupOffset("billing", "orders", 0, LSO + 5, 2, False))
+    see(cluster, LATER_MS + 1, GroupOffset("billing", "orders", 0, LSO + 5, 2, False))
     assert not judge(cluster, LATER_MS + 1)[BILLING].is_open
 
 
 def test_behind_a_legal_transaction_nothing_is_wrong_yet(cluster: WithPartitions) -> None:
     for now_ms in (NOW_MS, LATER_MS):
-        see(cluster, now_ms, ObservedGroupOffset("billing", "orders", 0, LSO, 2, False))
+        see(cluster, now_ms, GroupOffset("billing", "orders", 0, LSO, 2, False))
     assert judge(cluster, LATER_MS) == {}

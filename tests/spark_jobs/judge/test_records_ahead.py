@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.blocked_groups import IsolationLevel, LsoSample
+from service.domain.partitions.blocked_groups import GroupOffset, IsolationLevel, LsoSample
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
-from service.store.writers.groups import ObservedGroupOffset
 from spark_jobs.judge import records_ahead
 from spark_jobs.judge.group_rounds import UnresponsiveBrokers
 from spark_jobs.judge.records_ahead import AGAIN_MS, KEPT_MS, RecordsAhead
@@ -41,7 +40,7 @@ class Log:
 
     def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
         """Returns the facts of a group at that offset, in a round so much later."""
-        row = ObservedGroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
+        row = GroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
         lags = {row[:3]: lag} if lag >= 0 else {}
         ends = {PLACE: LsoSample(lso, hi, NOW_MS)}
         (found,) = self.ahead.complete(CLIENT, [row], lags, ends, NOW_MS + after_ms)
@@ -114,7 +113,7 @@ def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
 
 
 def test_a_partition_without_a_later_sample_leaves_its_rows_alone(log: Log) -> None:
-    row = ObservedGroupOffset("billing", *PLACE, 90, 2, False)
+    row = GroupOffset("billing", *PLACE, 90, 2, False)
     for n in range(3):
         assert log.ahead.complete(CLIENT, [row], {}, {}, NOW_MS + n * KEPT_MS) == [row]
     assert log.reads == []

@@ -11,12 +11,13 @@ import pytest
 
 from service.domain.findings.kinds import Kind
 from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
+from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap
 from service.kafka.producers import ActiveProducer
 from service.store.queries import findings, id_events, judge_inputs
 from service.store.writers.findings import load
-from service.store.writers.groups import GroupWriter, ObservedGroupOffset
+from service.store.writers.groups import GroupWriter
 from service.views.partitions import judged as judged_partitions
 from service.views.partitions.judged import REASONS_SHOWN
 from spark_jobs.judge.groups import BlockedGroupObserver
@@ -163,7 +164,7 @@ def test_partitions_that_are_not_read(lab: Lab, monkeypatch: pytest.MonkeyPatch)
 def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.queries.partitions.GROUPS_READ", 2)
     GroupWriter(cluster.engine, cluster.lease).replace(
-        [ObservedGroupOffset(f"g{n}", "orders", 0, 100, 1, False) for n in range(5)], NOW_MS
+        [GroupOffset(f"g{n}", "orders", 0, 100, 1, False) for n in range(5)], NOW_MS
     )
     with cluster.engine.connect() as connection:
         assert BlockedGroupObserver(cluster.id, None).unread(connection) == 3

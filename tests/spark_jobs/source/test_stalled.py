@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch, OpenEntry, StalledRead
+from service.domain.partitions.facts import EPOCH_NOT_REPORTED, FirstBatch, OpenEntry, PartitionEnds, StalledRead
 from service.domain.reasons.unread import ErrorText
 from service.kafka import errors
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
@@ -16,7 +16,7 @@ from service.kafka.fetch import FetchedAt, PartitionFetch
 from service.kafka.producers import ActiveProducer, Producers
 from service.kafka.settings import ClientSettings
 from spark_jobs.source import reader, stalled, window_fetcher
-from spark_jobs.source.requests import WORTH_A_TASK, ReadRequest, into_tasks
+from spark_jobs.source.requests import WORTH_A_TASK, into_tasks
 from tests.helpers.reasons import denied
 from tests.spark_jobs.source.test_windows import data
 
@@ -64,7 +64,7 @@ class Leader:
             raise self.described
         return {(topic, p): self.described for topic, of in partitions.items() for p in of}
 
-    def read(self, *requests: ReadRequest, by_another_worker: bool = False) -> list[StalledRead]:
+    def read(self, *requests: PartitionEnds, by_another_worker: bool = False) -> list[StalledRead]:
         if by_another_worker:
             stalled._fetchers.clear()
         return list(stalled.read_stalled(SETTINGS, requests or [ask()], self.kept, lambda: 5_000))
@@ -86,14 +86,14 @@ def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
     return found
 
 
-def ask(partition: int = 0, **other: Any) -> ReadRequest:
-    return ReadRequest("orders", partition, "id", 1, 0, 0, 10, 11)._replace(**other)
+def ask(partition: int = 0, **other: Any) -> PartitionEnds:
+    return PartitionEnds("orders", partition, "id", 1, 0, 0, 10, 11)._replace(**other)
 
 
 def test_who_wrote_the_batch_at_the_lso_and_who_is_open(leader: Leader) -> None:
     size = len(leader.log)
     entry = OpenEntry(1, 0, 10, -1, 100, 1, size)
-    assert leader.read() == [StalledRead("orders", 0, "id", 0, 10, 11, 5_000, FIRST, True, (entry,), True, size)]
+    assert leader.read() == [StalledRead("orders", 0, "id", 10, 5_000, FIRST, True, (entry,), True, size)]
 
 
 def test_a_batch_is_fetched_once_as_long_as_the_lso_stands_there(leader: Leader) -> None:

@@ -45,7 +45,15 @@ LSO = 100
 def victim(
     relation: GroupRelation = GroupRelation.STOPPED, group: str = "billing", stood_ms: int = M, stalled_ms: int = 10 * S
 ) -> AffectedGroup:
-    offset = GroupOffset(group, *ORDERS, LSO, 2, relation == GroupRelation.UNSTABLE_OFFSETS, NOW_MS, NOW_MS - stood_ms)
+    offset = GroupOffset(
+        group,
+        *ORDERS,
+        LSO,
+        2,
+        relation == GroupRelation.UNSTABLE_OFFSETS,
+        observed_at_ms=NOW_MS,
+        unchanged_since_ms=NOW_MS - stood_ms,
+    )
     behind = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
     since_ms = NOW_MS - stalled_ms
     return AffectedGroup(offset, LsoSample(LSO, 150, since_ms), relation, Confidence.CERTAIN, behind, LSO, since_ms)

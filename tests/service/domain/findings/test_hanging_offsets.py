@@ -18,7 +18,9 @@ ENTRY = Entry(*HOME, 7, 2, 100, -1, NOW_MS, None, None, NOW_MS - 5_000, NOW_MS)
 
 
 def victim(group: str, partition: int, members: int = 2) -> AffectedGroup:
-    offset = GroupOffset(group, "orders", partition, -1, members, True, NOW_MS, NOW_MS, 7)
+    offset = GroupOffset(
+        group, "orders", partition, -1, members, True, 7, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS
+    )
     return AffectedGroup(
         offset,
         None,

@@ -39,7 +39,9 @@ LIKELY, CERTAIN = Confidence.LIKELY, Confidence.CERTAIN
 
 
 def offset(committed: int, stood_ms: int = 0, **fields: Any) -> GroupOffset:
-    one = GroupOffset("billing", *PLACE, committed, 2, False, NOW_MS, NOW_MS - stood_ms)
+    one = GroupOffset(
+        "billing", *PLACE, committed, 2, False, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS - stood_ms
+    )
     return one._replace(**fields)
 
 
@@ -221,14 +223,16 @@ PID, OTHER = 7, 8
 
 
 def behind_lso(relation: GroupRelation, group: str) -> AffectedGroup:
-    offset = GroupOffset(group, *AT_ORDERS, 100, 2, False, NOW_MS, NOW_MS)
+    offset = GroupOffset(group, *AT_ORDERS, 100, 2, False, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS)
     return AffectedGroup(offset, LsoSample(100, 150, NOW_MS), relation, CERTAIN, AT_ORDERS, 100, NOW_MS)
 
 
 def pending(
     group: str, producer_id: int | None, relation: GroupRelation = UNSTABLE, partition: int = 0
 ) -> AffectedGroup:
-    offset = GroupOffset(group, "orders", partition, 5, 2, True, NOW_MS, NOW_MS, producer_id)
+    offset = GroupOffset(
+        group, "orders", partition, 5, 2, True, producer_id, observed_at_ms=NOW_MS, unchanged_since_ms=NOW_MS
+    )
     return AffectedGroup(offset, None, relation, CERTAIN, HOME, 100, NOW_MS)
 
 
