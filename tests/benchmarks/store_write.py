@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import LogBatch, LogRecord, Minute, Participants, RangeRead, Run
+from service.domain.transaction_log.facts import LogBatch, LogRecord, Minute, MinuteSums, Participants, RangeRead, Run
 from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.engine import open_engine
@@ -129,7 +129,8 @@ def _live(log: list[list[Run]]) -> Iterator[LogBatch]:
                 new.append(_run(partition, run.transactional_id, first, last, 1))
             ranges.append(_range(log, partition, len(chosen) * 3))
         minutes = tuple(
-            Minute(r.partition, r.transactional_id, NOW_MS, 1, 1, 9, 9, 1, 3, 3, NOW_MS, NOW_MS) for r in new
+            Minute(r.partition, r.transactional_id, NOW_MS, MinuteSums(1, 1, 9, 9, 1, 3, 3, NOW_MS, NOW_MS))
+            for r in new
         )
         yield LogBatch(tuple(ranges), tuple(new), (), minutes=minutes)
 

@@ -24,18 +24,16 @@ from service.api.schemas.history import (
     TransactionRates,
     Transition,
 )
-from service.api.schemas.transactions import waiting_abort_ms
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.timeline import Folded, TimelineCursor
 from service.store.escaped_text import id_key
 from service.store.queries import clusters
-from service.store.queries.history import MinuteRow, Owner, read_minutes, read_owners, read_timeline
+from service.store.queries.history import Owner, read_owners, read_timeline
+from service.views.transactions.spans import read_all_minutes
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 """Longest `window`: history is kept that long by default."""
-
-_NOTHING = MinuteRow(*[0] * len(MinuteRow._fields))
 
 # whether there is a row, its generation, offset and number; whether there is a minute, and which
 _MARK = struct.Struct(">?qqq?q")
@@ -70,7 +68,9 @@ def get_timeline(
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         page = read_timeline(connection, found.id, row.transactional_id, begin, limit)
-    items = [FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item) for item in page.items]
+    items = [
+        FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item.transition) for item in page.items
+    ]
     next_cursor = None if page.after is None else seal(_write_mark(page.after), *filters)
     since = text_of_time(found.counted_since_ms)
     return answer_page(Timeline, items, next_cursor, as_of_ms, counted_since=since)
@@ -116,15 +116,10 @@ def get_rates(
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         from_ms = minute_of((as_of_ms or 0) - window_ms)
-        minutes = {one.minute_ms: one for one in read_minutes(connection, found.id, row.transactional_id, from_ms)}
-    waiting_ms = waiting_abort_ms(row)
-    if waiting_ms is not None and minute_of(waiting_ms) >= from_ms:
-        minute_ms = minute_of(waiting_ms)
-        minute = minutes.get(minute_ms, _NOTHING._replace(minute_ms=minute_ms))
-        minutes[minute_ms] = minute._replace(aborts_unattributed=minute.aborts_unattributed + 1)
+        minutes = read_all_minutes(connection, row, from_ms)
     of_id = (cluster, "rates", *asked, window)
-    page, next_cursor = cut(sorted(minutes), lambda minute_ms: (minute_ms,), limit, cursor, *of_id)
-    items = [TransactionMinute.of(minutes[minute_ms]) for minute_ms in page]
+    page, next_cursor = cut(minutes, lambda minute: (minute.minute_ms,), limit, cursor, *of_id)
+    items = [TransactionMinute.of(minute) for minute in page]
     return answer_page(TransactionRates, items, next_cursor, as_of_ms)
 
 

@@ -185,9 +185,17 @@ class Page(Shape, Generic[T]):
         dataclass(kw_only=True)(cls)
 
 
-def extended(kind: Callable[..., B], body: Shape, **more: Any) -> B:
-    """Returns the body as `kind`, which has the fields of the body and those in `more`."""
-    return kind(**{name: getattr(body, name) for name in body.__dataclass_fields__}, **more)
+def extended(kind: type[B], source: object, **more: Any) -> B:
+    """Returns the body with the fields in `more`, and all others taken from the fields of these names of `source`, a
+    record or another body."""
+    for name in _others(kind, tuple(more)):
+        more[name] = getattr(source, name)
+    return kind(**more)
+
+
+@cache
+def _others(kind: type[Shape], given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in kind.__dataclass_fields__ if name not in given)
 
 
 def to_json(body: Shape) -> bytes:

@@ -20,6 +20,7 @@ from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.deadlines import expires_at_ms
+from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
 from service.store.escaped_text import display_id, id_key
@@ -31,13 +32,13 @@ from service.store.rows.ids import IdRow
 from service.views.addresses import page_of, transaction_page
 from service.views.partitions.blocking_chain import read_blocking
 from service.views.partitions.judged import known_log_at
-from service.views.transactions.next_step import answers, is_abort, next_step
+from service.views.transactions.next_step import answers, is_abort, last_outcome, next_step
+from service.views.transactions.spans import Past, phases_of, read_past
 from service.views.words import COUNTED, WORDS
-from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
+from service.web.charts.minutes import bars_of
+from service.web.charts.swimlane import MOST_DRAWN, PREPARE_PX, WINDOWS, Window, axis_of, lanes_of
 from service.web.shared.frame import Frame, framed
 from service.web.shared.render import render
-from service.web.transactions.spans import History, phases_of, read_history
-from service.web.transactions.transaction_list import last_outcome
 
 TRANSITIONS_SHOWN: Final = 50
 FINDINGS_SHOWN: Final = 20
@@ -85,7 +86,10 @@ def _one(
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
     log = known_log_at(connection, cluster_id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
     producers = producers_of(connection, cluster_id, row.transactional_id)
-    history = read_history(connection, row, producers, window, now_ms)
+    axis = axis_of(window, now_ms)
+    past = read_past(connection, row, axis.from_ms, axis.to_ms)
+    totals, inits_ms = past.totals, past.inits_ms
+    are_many = sum(totals.values()) > MOST_DRAWN
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
     places = transactions.participants(connection, cluster_id, [row.transactional_id]).get(row.transactional_id, [])
     found = _findings(connection, cluster_id, row.transactional_id)
@@ -110,20 +114,26 @@ def _one(
         findings=found[:FINDINGS_SHOWN],
         findings_count=len(found),
         hanging=[one for one in found if (one.kind, one.status) == (Kind.HANGING, Status.CONFIRMED)],
-        answers=answers(history.within),
-        last_abort=answers(_newest_abort(history))[:1],
+        answers=answers(one.transition for one in past.within),
+        last_abort=answers(_newest_abort(past))[:1],
         coordinator=coordinators(connection, frame.cluster.id).get(row.partition),
         expiry=_expiry(row, frame, log.limits.sweep_ms),
         producers=producers,
         before=_before(row, producers),
-        history=history,
+        axis=axis,
+        rows_read=len(past.rows),
+        has_more=past.has_more,
+        totals=totals,
+        inits=len(inits_ms),
+        lanes=lanes_of(axis, window, now_ms, [] if are_many else past.lives(), inits_ms, producers, row.timeout_ms),
+        bars=bars_of(axis, window, past.minutes) if are_many else None,
         window=window,
         windows=[(one.text, f"{address}&window={one.word}", one == window) for one in WINDOWS.values()],
         prepare_px=PREPARE_PX,
         counted=COUNTED,
         words=WORDS,
         names=states.NAMES,
-        phases=phases_of(history.rows, offset),
+        phases=phases_of(past.rows, offset),
         is_chosen=offset is not None,
         items=timeline.items,
         counted_since_ms=_counted_since_ms(frame, timeline),
@@ -145,9 +155,9 @@ def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
     return since_ms if timeline.after is None or reaches_back else None
 
 
-def _newest_abort(history: History) -> Sequence[Row]:
+def _newest_abort(past: Past) -> Sequence[Transition]:
     """Returns the newest abort of all rows that were read, for a window without aborts; empty if there is none."""
-    return [row for row in history.rows if is_abort(row)][:1]
+    return [row.transition for row in past.rows if is_abort(row.transition)][:1]
 
 
 def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[Finding]:
@@ -158,13 +168,13 @@ def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) 
 
 def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:
     after_ms = frame.cluster.expiration_ms
-    at_ms = expires_at_ms(row.state, row.last_update_ms, after_ms)
+    at_ms = expires_at_ms(row.state, row.record.last_update_ms, after_ms)
     return Expiry(at_ms if is_time(at_ms) else None, after_ms, sweep_ms)
 
 
 def _before(row: IdRow, producers: Sequence[ProducerRow]) -> ProducerRow | None:
     """Returns the producer id that the id had before its present one; None if there was none."""
-    earlier = [one for one in producers if one.producer_id != row.producer_id]
+    earlier = [one for one in producers if one.producer_id != row.record.producer_id]
     return earlier[0] if earlier else None
 
 
