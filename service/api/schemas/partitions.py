@@ -91,8 +91,8 @@ def _started_at_ms(one: JudgedEntry, owner: Owner | None) -> int:
     """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the entry
     was first seen. A producer's clock is not used.
     """
-    if owner is not None and one.relation.kind in _OWN and is_time(owner.start_ms):
-        return owner.start_ms
+    if owner is not None and one.relation.kind in _OWN and is_time(owner.record.start_ms):
+        return owner.record.start_ms
     return one.entry.first_seen_ms
 
 

@@ -188,7 +188,8 @@ class Page(Shape, Generic[T]):
 def extended(kind: type[B], source: object, **more: Any) -> B:
     """Returns the body with the fields in `more`, and all others taken from the fields of these names of `source`, a
     record or another body."""
-    for name in _others(kind, tuple(more)):
+    body: Any = kind
+    for name in _others(body, tuple(more)):
         more[name] = getattr(source, name)
     return kind(**more)
 

@@ -81,8 +81,8 @@ def opened_ms(one: JudgedEntry) -> int:
     """Returns the start of the entry's transaction: as the coordinator has it if the entry belongs to its open
     transaction, else the time at which the entry was first seen."""
     owner = one.relation.owner
-    if owner is not None and one.relation.kind in _OWN and is_time(owner.start_ms):
-        return owner.start_ms
+    if owner is not None and one.relation.kind in _OWN and is_time(owner.record.start_ms):
+        return owner.record.start_ms
     return one.entry.first_seen_ms
 
 

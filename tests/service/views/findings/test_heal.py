@@ -15,6 +15,7 @@ from service.domain.partitions.open_entries import Owner, Relation, RelationKind
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
+from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.views.findings.plan import plan_of
@@ -28,8 +29,8 @@ LIMITS = Limits(10_000, 604_800_000, 3_600_000, frozenset())
 
 def owner(state: int = states.ONGOING, timeout_ms: int = 60_000) -> Owner:
     started = NOW_MS - 12_000
-    times = (timeout_ms, started, started, 2, (("orders", 0),), started, started, 3, 3)
-    return Owner(b"pay", 0, 0, 7, started, 5, state, 7, 3, *times, None, None, None)
+    record = LogRecord(7, started, 5, state, 7, 3, timeout_ms, started, started, 2, -1, 1)
+    return Owner(b"pay", 0, 0, record, (("orders", 0),), started, started, 3, 3, None, None, None)
 
 
 def finding(kind: str, **more: Any) -> Finding:
