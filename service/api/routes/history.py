@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,7 +10,7 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.answers import KeptRoute, answer_page
 from service.api.http.fields import text_of_time
-from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, foreign_cursor, seal, unseal
+from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, read_timeline_cursor, write_timeline_cursor
 from service.api.http.parameters import Duration, Id, IdBase64, id_of, known_id, only_known, unusable
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
 from service.api.http.state import App, known_cluster
@@ -34,9 +33,6 @@ from service.views.transactions.spans import read_all_minutes
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 """Longest `window`: history is kept that long by default."""
-
-# whether there is a row, its generation, offset and number; whether there is a minute, and which
-_MARK = struct.Struct(">?qqq?q")
 
 router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])
 
@@ -63,7 +59,7 @@ def get_timeline(
     """
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
-    begin = TimelineCursor() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
+    begin = TimelineCursor() if cursor is None else read_timeline_cursor(cursor, *filters)
     with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
@@ -71,20 +67,9 @@ def get_timeline(
     items = [
         FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item.transition) for item in page.items
     ]
-    next_cursor = None if page.after is None else seal(_write_mark(page.after), *filters)
+    next_cursor = None if page.after is None else write_timeline_cursor(page.after, *filters)
     since = text_of_time(found.counted_since_ms)
     return answer_page(Timeline, items, next_cursor, as_of_ms, counted_since=since)
-
-
-def _write_mark(mark: TimelineCursor) -> bytes:
-    return _MARK.pack(mark.row is not None, *(mark.row or (0, 0, 0)), mark.minute_ms is not None, mark.minute_ms or 0)
-
-
-def _read_mark(data: bytes) -> TimelineCursor:
-    if len(data) != _MARK.size:
-        raise foreign_cursor()
-    has_row, generation, offset, number, has_minute, minute_ms = _MARK.unpack(data)
-    return TimelineCursor((generation, offset, number) if has_row else None, minute_ms if has_minute else None)
 
 
 @router.get(

@@ -14,19 +14,7 @@ from service.domain.transaction_log.facts import NO_ID
 from service.store.queries.clusters import ClusterRow
 from service.views.transactions.described import DescribedId
 
-State = Annotated[
-    str,
-    OneOf(
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Unknown",
-        "Expired",
-    ),
-]
+State = Annotated[str, OneOf(*states.NAMES.values())]
 
 
 @dataclass(slots=True, kw_only=True)

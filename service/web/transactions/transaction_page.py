@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -11,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
 from service.api.http.fields import transaction_link
-from service.api.http.paging import foreign_cursor
+from service.api.http.paging import read_timeline_cursor, write_timeline_cursor
 from service.api.http.parameters import Id, IdBase64, id_of, only_known, unusable
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
@@ -44,9 +43,6 @@ TRANSITIONS_SHOWN: Final = 50
 FINDINGS_SHOWN: Final = 20
 _SHOWN_OF_UNKNOWN: Final = 200
 
-# generation, offset and number of a row, then a minute; either may be missing
-_OLDER: Final = re.compile(r"(?:([0-9]{1,9})\.([0-9]{1,19})\.([0-9]{1,19}))?_(-?[0-9]{1,19})?")
-
 router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=[Depends(only_known)])
 
 
@@ -77,12 +73,10 @@ def get_transaction(
         row = asked.find(connection, frame.cluster.id)
         if row is None:
             return _unknown(frame, asked.raw)
-        return _one(connection, frame, row, WINDOWS[window], _mark(older), _offset(at))
+        return _one(connection, frame, row, WINDOWS[window], older, _offset(at))
 
 
-def _one(
-    connection: Connection, frame: Frame, row: IdRow, window: Window, begin: TimelineCursor, offset: int | None
-) -> Response:
+def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older: str, offset: int | None) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
     log = known_log_at(connection, cluster_id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
     producers = producers_of(connection, cluster_id, row.transactional_id)
@@ -90,7 +84,10 @@ def _one(
     past = read_past(connection, row, axis.from_ms, axis.to_ms)
     totals, inits_ms = past.totals, past.inits_ms
     are_many = sum(totals.values()) > MOST_DRAWN
+    of_id = (frame.name, "timeline", row.transactional_id)
+    begin = read_timeline_cursor(older, *of_id) if older else TimelineCursor()
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
+    following = timeline.after and write_timeline_cursor(timeline.after, *of_id)
     places = transactions.participants(connection, cluster_id, [row.transactional_id]).get(row.transactional_id, [])
     found = _findings(connection, cluster_id, row.transactional_id)
     blocks = read_blocking(connection, cluster_id, set(places)).groups.get(id_key(row.transactional_id), ())
@@ -138,8 +135,8 @@ def _one(
         items=timeline.items,
         counted_since_ms=_counted_since_ms(frame, timeline),
         is_time=is_time,
-        older=None if timeline.after is None else f"{address}&window={window.word}&older={_text(timeline.after)}#rows",
-        newest=f"{address}&window={window.word}#rows" if begin != TimelineCursor() else None,
+        older=following and f"{address}&window={window.word}&older={following}#rows",
+        newest=f"{address}&window={window.word}#rows" if older else None,
         address=address,
         json_address=transaction_link(frame.name, row.transactional_id),
     )
@@ -197,22 +194,3 @@ def _offset(text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise unusable("at", f"{text!r} is no offset")
     return int(text)
-
-
-def _text(mark: TimelineCursor) -> str:
-    row = "" if mark.row is None else ".".join(map(str, mark.row))
-    return f"{row}_{'' if mark.minute_ms is None else mark.minute_ms}"
-
-
-def _mark(text: str) -> TimelineCursor:
-    """Parses a mark that `_text` wrote. Raises ProblemError (400) for any other text."""
-    if not text:
-        return TimelineCursor()
-    match = _OLDER.fullmatch(text)
-    numbers = [] if match is None else [None if part is None else int(part) for part in match.groups()]
-    if not numbers or any(number is not None and abs(number) >= 2**63 for number in numbers):
-        raise foreign_cursor()
-    generation, offset, number, minute_ms = numbers
-    if generation is None or offset is None or number is None:
-        return TimelineCursor(None, minute_ms)
-    return TimelineCursor((generation, offset, number), minute_ms)
