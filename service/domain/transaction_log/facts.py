@@ -6,7 +6,7 @@ bytes of the log, not text.
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class LogRecord(RecordFields[int]):
 
     __slots__ = ()
 
+
+VALUE_FROM: Final = LogRecord._fields.index("producer_id")
+"""Index of the first field that comes from a record's value. A tombstone, and a record that cannot be decoded, have
+none from there on."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""

@@ -17,7 +17,17 @@ import numpy as np
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.coordinator_partition import coordinator_partition
-from service.domain.transaction_log.facts import NO_ID, NO_RECORD, Array, LogRecord, LoneRuns, MinuteSums, Records, Run
+from service.domain.transaction_log.facts import (
+    NO_ID,
+    NO_RECORD,
+    VALUE_FROM,
+    Array,
+    LogRecord,
+    LoneRuns,
+    MinuteSums,
+    Records,
+    Run,
+)
 from service.domain.transaction_log.id_delta import Aborts, IdDelta, IdMinute
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.domain.transaction_log.states import EXPIRED
@@ -32,8 +42,6 @@ def minute_of_row(row: Iterable[Any]) -> IdMinute:
 
 
 _FIELDS: Final = len(LogRecord._fields)
-_OWN: Final = LogRecord._fields.index("producer_id")
-"""Number of fields that every record has, also one that names no producer."""
 
 
 class IdRow(NamedTuple):
@@ -90,7 +98,7 @@ def newest_record(row: IdRow) -> LogRecord:
     """Returns the record the row was made of; a PrepareX has the append time of the first one of its transaction."""
     record = row.record
     if record.state >= states.EXPIRED:  # it named no producer: the row has the values of the record before
-        return LogRecord(*record[:_OWN], *NO_RECORD[_OWN:])
+        return LogRecord(*record[:VALUE_FROM], *NO_RECORD[VALUE_FROM:])
     return record._replace(timestamp_ms=row.state_since_ms) if record.state in states.PREPARED else record
 
 
@@ -109,7 +117,7 @@ def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequen
         stored.display if stored is not None and is_cut(key) else display_id(key),
         runs[0].partition,
         generation,
-        LogRecord(*newest[:_OWN], *known[_OWN:]),
+        LogRecord(*newest[:VALUE_FROM], *known[VALUE_FROM:]),
         _state_since_ms(newest, delta),
         newest.start_ms if newest.state in states.OPEN else None,
         delta.last_outcome if delta.last_outcome is not None else stored and stored.last_outcome,
@@ -155,7 +163,7 @@ def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any,
             map(display_id, runs.transactional_id),
             runs.partition.tolist(),
             repeat(generation),
-            *(column.tolist() for column in (*last[:_OWN], *known[_OWN:])),
+            *(column.tolist() for column in (*last[:VALUE_FROM], *known[VALUE_FROM:])),
             np.where(last.state == states.ONGOING, last.start_ms, last.timestamp_ms).tolist(),
             _or_null(last.start_ms, _is_in(last.state, states.OPEN)),
             _or_null(outcome, is_ended | _is_in(first.state, states.COMPLETE)),
