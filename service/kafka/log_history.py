@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.domain.partitions.facts import TopicPartition
+from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.states import EXPIRED, TOPIC
-from service.domain.worlds.transactions import IdRecord, LogHistory, Range
+from service.domain.worlds.transactions import LogHistory, Range
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
 from service.kafka.fetch import fetch_piece
@@ -34,7 +35,7 @@ def id_history(
     lo: int,
     hi: int,
 ) -> LogHistory:
-    """Returns the records of the id in [lo, hi) of a log partition; their `lists_partition` is True if they list
+    """Returns the records of the id in [lo, hi) of a log partition; its `listing` names those that list
     `place`.
 
     Holes are the offsets below `lo`, those more than MAX_RECORDS before `hi`, and those without a record. Raises
@@ -42,7 +43,9 @@ def id_history(
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []
-    records: list[IdRecord] = []
+    topic, number = place
+    records: list[LogRecord] = []
+    listing: set[int] = set()
     unread: list[Range] = []
     give_up = time.monotonic() + MAX_S
     size = _FETCH_BYTES
@@ -68,11 +71,13 @@ def id_history(
             if columns.kind[row] == UNDECODABLE:
                 unread.append(Range(int(columns.offset[row]), int(columns.offset[row]) + 1))
             else:
-                records.append(_record(columns, row, place))
+                records.append(_record(columns, row))
+                if any(name == topic and number in ids for name, ids in columns.participants(row)):
+                    listing.add(records[-1].offset)
         at = reached
     if at < hi:
         unread.append(Range(at, hi))
-    return LogHistory(partition, hi, tuple(records), tuple(missing), tuple(unread))
+    return LogHistory(partition, hi, tuple(records), frozenset(listing), tuple(missing), tuple(unread))
 
 
 def _rows_of(columns: LogColumns, transactional_id: bytes) -> list[int]:
@@ -80,17 +85,6 @@ def _rows_of(columns: LogColumns, transactional_id: bytes) -> list[int]:
     return [int(row) for row in np.flatnonzero(np.asarray(is_it))]
 
 
-def _record(columns: LogColumns, row: int, place: TopicPartition) -> IdRecord:
-    topic, partition = place
-    return IdRecord(
-        offset=int(columns.offset[row]),
-        timestamp_ms=int(columns.timestamp_ms[row]),
-        leader_epoch=int(columns.leader_epoch[row]),
-        state=EXPIRED if columns.kind[row] == TOMBSTONE else int(columns.status[row]),
-        producer_id=int(columns.producer_id[row]),
-        producer_epoch=int(columns.producer_epoch[row]),
-        client_transaction_version=int(columns.client_transaction_version[row]),
-        previous_producer_id=int(columns.previous_producer_id[row]),
-        start_ms=int(columns.start_ms[row]),
-        lists_partition=any(name == topic and partition in ids for name, ids in columns.participants(row)),
-    )
+def _record(columns: LogColumns, row: int) -> LogRecord:
+    fields = {name: int(getattr(columns, name)[row]) for name in LogRecord._fields if name != "state"}
+    return LogRecord(state=EXPIRED if columns.kind[row] == TOMBSTONE else int(columns.status[row]), **fields)

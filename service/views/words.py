@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log.causes import CauseCode, Confidence
+from service.domain.transaction_log.id_delta import COUNTED_AS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -125,13 +126,7 @@ WORDS: Final = {
     CauseCode.EXPIRY: Word("", "none", "expired"),
 }
 
-COUNTED: Final = {
-    "client": CauseCode.CLIENT_ABORT,
-    "timeout": CauseCode.TIMEOUT,
-    "fenced": CauseCode.FENCED,
-    "admin": CauseCode.ADMIN,
-    "unattributed": CauseCode.UNATTRIBUTED,
-}
+COUNTED: Final = {word: cause for cause, word in COUNTED_AS.items()}
 """The words under which aborts are counted, and their causes."""
 
 TO_DO: Final = {

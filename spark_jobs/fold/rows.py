@@ -23,6 +23,7 @@ from service.domain.transaction_log.facts import (
     LogRecord,
     LoneRuns,
     Minute,
+    MinuteSums,
     Participants,
     RangeRead,
     Records,
@@ -67,7 +68,8 @@ RUN = struct_of(
     },
 )
 STEP = struct_of(Step, {"partition": _INT, "transactional_id": _BYTES, "before": RECORD, "after": RECORD})
-MINUTE = struct_of(Minute, dict.fromkeys(Minute._fields, _LONG) | {"partition": _INT, "transactional_id": _BYTES})
+SUMS = struct_of(MinuteSums, dict.fromkeys(MinuteSums._fields, _LONG))
+MINUTE = struct_of(Minute, {"partition": _INT, "transactional_id": _BYTES, "minute_ms": _LONG, "sums": SUMS})
 DURATIONS = struct_of(Durations, {"partition": _INT, "kind": _TEXT, "buckets": pa.list_(_LONG), "sum_ms": _LONG})
 READ = struct_of(
     RangeRead,
@@ -234,16 +236,14 @@ def lone_runs(runs: pa.StructArray) -> LoneRuns:
 
 
 def _columns(structs: pa.StructArray) -> list[list[Any]]:
+    plain = (_HELD.get(field.type) for field in structs.type)
     return [
-        _records(field)
-        if pa.types.is_struct(field.type) and len(field.type) == len(LogRecord._fields)
-        else field.to_pylist()
-        for field in structs.flatten()
+        field.to_pylist() if fact is None else _plain(fact)(field)
+        for field, fact in zip(structs.flatten(), plain, strict=True)
     ]
 
 
-def _records(structs: pa.StructArray) -> list[LogRecord]:
-    return list(map(LogRecord._make, zip(*_columns(structs), strict=True)))
+_HELD = {RECORD: LogRecord, SUMS: MinuteSums}
 
 
 def _plain(fact: Any) -> Callable[[pa.StructArray], list[Any]]:

@@ -52,22 +52,10 @@ def fold(columns: LogColumns, scope: Scope) -> Folded:
     """Folds decoded records of any number of partitions, each partition's in log order."""
     rows = len(columns.offset)
     state = _states(columns)
-    records = Records(
-        offset=columns.offset,
-        timestamp_ms=columns.timestamp_ms,
-        leader_epoch=columns.leader_epoch,
-        state=state,
-        producer_id=columns.producer_id,
-        producer_epoch=columns.producer_epoch,
-        timeout_ms=columns.timeout_ms,
-        last_update_ms=columns.last_update_ms,
-        start_ms=columns.start_ms,
-        client_transaction_version=columns.client_transaction_version,
-        previous_producer_id=np.where(
-            columns.previous_producer_id == columns.producer_id, NO_ID, columns.previous_producer_id
-        ),
-        partition_count=columns.partition_count,
-    )
+    fields = {name: getattr(columns, name) for name in Records._fields if name != "state"}
+    records = Records(state=state, **fields)
+    is_same = records.previous_producer_id == records.producer_id
+    records = records._replace(previous_producer_id=np.where(is_same, NO_ID, records.previous_producer_id))
     ends = ((state == states.PREPARE_COMMIT) | (state == states.PREPARE_ABORT)) & (columns.partition_count > 0)
     row_numbers = np.arange(rows)  # instead of values, which are fetched below for the few rows that need one
     single = Runs(

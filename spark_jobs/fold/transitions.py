@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.domain.transaction_log import outcomes, states, transitions
-from service.domain.transaction_log.facts import Decided, Durations, Participants, Records
+from service.domain.transaction_log.facts import Decided, Durations, MinuteSums, Participants, Records
 from service.domain.transaction_log.id_delta import FIRST_MS, LAST_MS, MINUTE_MS
 from service.domain.transaction_log.outcomes import BOUNDS_MS, LONGEST_MS, MARKER, OPEN
 from service.domain.transaction_log.states import COMPLETE_COMMIT, PREPARE_COMMIT
@@ -70,15 +70,7 @@ class Minutes(NamedTuple):
     partition: Array
     transactional_id: pa.Array
     minute_ms: Array
-    commits: Array
-    opened: Array
-    open_sum_ms: Array
-    open_max_ms: Array
-    marked: Array
-    marker_sum_ms: Array
-    marker_max_ms: Array
-    first_ms: Array
-    last_ms: Array
+    sums: MinuteSums[Array]
 
 
 class PairFacts(NamedTuple):
@@ -133,7 +125,7 @@ class Pairs(NamedTuple):
     def _minutes(
         self, before: _Side, after: _Side, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
-        """Returns the sums by id and minute of what `minutes.minute_delta` returns for each pair, and histograms of the
+        """Returns the sums by id and minute of what `id_delta.commit_sums` returns for each pair, and histograms of the
         durations. Both are without the marker times of steps."""
         prepares = (after.state == PREPARE_COMMIT) & (after.start_ms > 0) & (after.partition_count > 0)
         prepares &= ~transitions.is_repetition(before, after)
@@ -159,10 +151,7 @@ class Pairs(NamedTuple):
             return np.add.reduceat(column.astype(np.int64, copy=False), starts)
 
         completed = total(commits)
-        minutes = Minutes(
-            partition=self.partition[right[starts]],
-            transactional_id=self.transactional_id.take(pa.array(right[starts])),
-            minute_ms=minute[starts] * MINUTE_MS,
+        sums = MinuteSums(
             commits=completed,
             opened=total(opened),
             open_sum_ms=total(open_ms),
@@ -173,6 +162,8 @@ class Pairs(NamedTuple):
             first_ms=np.where(completed == 0, 0, first),
             last_ms=np.maximum.reduceat(np.where(commits, at, 0), starts),
         )
+        ids = self.transactional_id.take(pa.array(right[starts]))
+        minutes = Minutes(self.partition[right[starts]], ids, minute[starts] * MINUTE_MS, sums)
         durations = (
             *_histograms(OPEN, self.partition[right], open_ms, opened),
             *_histograms(MARKER, self.partition[right], marker_ms, marked),

@@ -45,7 +45,7 @@ def may_have_grown(entry: Entry, before: Owner | None, owner: Owner) -> bool:
     known): under TV2 any of the entry's epoch, else one that lists the partition and whose marker is missing."""
     if before is None:
         return True
-    if before.offset == owner.offset:
+    if before.record.offset == owner.record.offset:
         return False
     if may_write_unlisted(entry, owner) or lists(entry, owner):
         return True

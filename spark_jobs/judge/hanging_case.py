@@ -204,13 +204,13 @@ class HangingCase:
         if self.busy_with is None:
             if self.busy_until_ms >= 0 or self.is_unowned:
                 return
-            if owner.state in COMPLETE and owner.timestamp_ms > self.there_since_ms:
-                self.busy_until_ms = min(owner.timestamp_ms, self.begun_ms)  # its clock may be ahead of ours
+            if owner.state in COMPLETE and owner.record.timestamp_ms > self.there_since_ms:
+                self.busy_until_ms = min(owner.record.timestamp_ms, self.begun_ms)  # its clock may be ahead of ours
             if owner.state not in PREPARED:
                 return
-            self.busy_with = owner.start_ms
+            self.busy_with = owner.record.start_ms
         self.busy_until_ms = now_ms
-        if owner.state not in PREPARED or owner.start_ms != self.busy_with:
+        if owner.state not in PREPARED or owner.record.start_ms != self.busy_with:
             self.busy_with = None
 
     def apply_log_ends(self, asked_at_ms: int, ends: Mapping[int, int], log_partitions: Iterable[int]) -> None:

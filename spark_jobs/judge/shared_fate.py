@@ -162,13 +162,13 @@ class SharedFates:
         facts = {}
         for key in due[:READ_AT_ONCE]:
             one = owned[key]
-            self._read[key] = one.owner.start_ms
+            self._read[key] = one.owner.record.start_ms
             facts[key] = entry_query(one.entry, one.owner, decode(one.row.samples), is_deep=False)
         return facts
 
     def _is_due(self, key: EntryKey, one: OwnedEntry) -> bool:
         entry, owner = one.entry, one.owner
-        if key in self._followed or self._read.get(key) == owner.start_ms or owner.ended_offset is None:
+        if key in self._followed or self._read.get(key) == owner.record.start_ms or owner.ended_offset is None:
             return False
         is_long = entry.seen_at_ms - entry.first_seen_ms >= ADOPTED_AFTER_MS
         return is_long and not _began_after(entry, decode(one.row.samples), owner.log_partition, owner.ended_offset)

@@ -17,15 +17,15 @@ from service.domain.findings.lifecycle import Change
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
-from service.domain.transaction_log.facts import LogBatch, LogRecord, Participants, RangeRead, Run
-from service.domain.transaction_log.id_delta import MINUTE_MS
+from service.domain.transaction_log.facts import LogBatch, LogRecord, MinuteSums, Participants, RangeRead, Run
+from service.domain.transaction_log.id_delta import MINUTE_MS, IdMinute
 from service.domain.transaction_log.states import TOPIC
 from service.store import lease, progress, schema
 from service.store.backends import backend_of
 from service.store.engine import open_engine
 from service.store.schema import id_minutes, transactional_ids, transitions
 from service.store.writers.findings import FindingWriter
-from service.store.writers.history import MINUTES
+from service.store.writers.history import MINUTES, minute_row
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.benchmarks.stores import begun, size_bytes
 
@@ -166,9 +166,9 @@ def _add_history(connection: Connection) -> None:
                 list(id_minutes.c.keys()),
                 select(
                     *(t.cluster_id, t.transactional_id, minute_ms, literal(6, BigInteger)),
-                    *(literal(0, BigInteger),) * 5,
                     *(literal(n, BigInteger) for n in (6, 900, 300, 6, 60, 20)),
                     *(minute_ms, minute_ms + 50_000),
+                    *(literal(0, BigInteger),) * 5,
                 ).where(t.producer_id % _HISTORY_EVERY < 2),
             )
         )
@@ -177,8 +177,9 @@ def _add_history(connection: Connection) -> None:
 def _add_week(connection: Connection, cluster_id: int, transactional_id: bytes) -> None:
     begin_ms = (NOW_MS - 7 * DAY_MS) // MINUTE_MS * MINUTE_MS
     minutes = range(begin_ms, NOW_MS, MINUTE_MS)
-    counted = (50, *(0,) * 5, 50, 9_000, 400, 50, 500, 30)
-    MINUTES.write(connection, [(cluster_id, transactional_id, ms, *counted, ms, ms + 59_000) for ms in minutes])
+    counted = (50, 50, 9_000, 400, 50, 500, 30)
+    rows = [IdMinute(ms, MinuteSums(*counted, ms, ms + 59_000)) for ms in minutes]
+    MINUTES.write(connection, [minute_row(cluster_id, transactional_id, one) for one in rows])
     row = connection.execute(
         select(transactional_ids).where(transactional_ids.c.transactional_id == literal(transactional_id, LargeBinary))
     ).one()

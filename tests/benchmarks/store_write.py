@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import LogBatch, LogRecord, Minute, Participants, RangeRead, Run
+from service.domain.transaction_log.facts import LogBatch, LogRecord, Minute, MinuteSums, Participants, RangeRead, Run
 from service.domain.transaction_log.states import TOPIC
 from service.store import progress
 from service.store.writers.transaction_log import TransactionLogWriter
@@ -106,7 +106,8 @@ def _live(log: list[list[Run]]) -> Iterator[LogBatch]:
                 new.append(_run(partition, run.transactional_id, first, last, 1))
             ranges.append(_range(log, partition, len(chosen) * 3))
         minutes = tuple(
-            Minute(r.partition, r.transactional_id, NOW_MS, 1, 1, 9, 9, 1, 3, 3, NOW_MS, NOW_MS) for r in new
+            Minute(r.partition, r.transactional_id, NOW_MS, MinuteSums(1, 1, 9, 9, 1, 3, 3, NOW_MS, NOW_MS))
+            for r in new
         )
         yield LogBatch(tuple(ranges), tuple(new), (), minutes=minutes)
 

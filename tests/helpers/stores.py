@@ -24,6 +24,7 @@ from service.domain.transaction_log.facts import (
     Run,
     Step,
 )
+from service.domain.transaction_log.id_delta import sums_of
 from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, progress
 from service.store.engine import open_engine
@@ -150,8 +151,7 @@ def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
     aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
     steps = [Step(run.partition, run.transactional_id, NO_RECORD, aborted)] * one.aborts
     minute_ms = max(one.timestamp_ms, 0) // 60_000 * 60_000
-    times = (minute_ms, minute_ms) if one.commits else (0, 0)
-    return steps, Minute(run.partition, run.transactional_id, minute_ms, one.commits, 0, 0, 0, 0, 0, 0, *times)
+    return steps, Minute(run.partition, run.transactional_id, minute_ms, sums_of(minute_ms, one.commits))
 
 
 def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ONGOING, **fields: Any) -> Id:

@@ -164,7 +164,7 @@ def test_kafka_streams_leaves_one_to_fencing_and_aborts_the_rest_itself(seen: Se
 
 def test_the_timeline_of_each_id_adds_up_to_its_counts(seen: Seen) -> None:
     for name, items in seen.timeline.items():
-        rows = [item for item in items if isinstance(item, Row)]
+        rows = [item.transition for item in items if isinstance(item, Row)]
         folded = sum(item.commits for item in items if isinstance(item, Folded))
         prepared = [row for row in rows if row.to_state in (states.PREPARE_COMMIT, states.PREPARE_ABORT)]
         ends = Counter(row.cause for row in prepared if row.cause not in (None, CauseCode.EMPTY_ABORT))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from service.domain.transaction_log.facts import NO_RECORD
 from service.domain.worlds.facts import Batches, EntryFacts, EntryQuery, FirstBatch
 from service.domain.worlds.markers import Marker
 from service.domain.worlds.order import LogEnd, Sample
 from service.domain.worlds.proving import verdict_on
-from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory, Range
+from service.domain.worlds.transactions import Epochs, LogHistory, Range
 from service.domain.worlds.verdict import Verdict
 from spark_jobs.source.watched import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
@@ -79,8 +80,9 @@ class Observer:
 def history_of(cluster: Cluster) -> LogHistory:
     """Returns what the transaction log still contains: the records of the id, and the offsets of removed ones."""
     holes = tuple(Range(one.offset, one.offset + 1) for one in cluster.log if one.is_removed)
+    kept = [one for one in cluster.log if one.key == "id" and not one.is_removed]
     records = tuple(
-        IdRecord(
+        NO_RECORD._replace(
             offset=one.offset,
             timestamp_ms=one.timestamp_ms,
             leader_epoch=one.leader_epoch,
@@ -90,12 +92,11 @@ def history_of(cluster: Cluster) -> LogHistory:
             client_transaction_version=one.version,
             previous_producer_id=one.previous_producer_id,
             start_ms=one.start_ms,
-            lists_partition=JUDGED in one.partitions,
         )
-        for one in cluster.log
-        if one.key == "id" and not one.is_removed
+        for one in kept
     )
-    return LogHistory(LOG_PARTITION, len(cluster.log), records, holes)
+    listing = frozenset(one.offset for one in kept if JUDGED in one.partitions)
+    return LogHistory(LOG_PARTITION, len(cluster.log), records, listing, holes)
 
 
 def open_entries(cluster: Cluster) -> dict[int, list[Batch]]:

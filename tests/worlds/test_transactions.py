@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from service.domain.transaction_log.facts import NO_RECORD
 from service.domain.transaction_log.states import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, PREPARE_COMMIT
 from service.domain.worlds.markers import Marker, ended_before
-from service.domain.worlds.transactions import IdRecord, LogHistory, Transaction, transactions_of
+from service.domain.worlds.transactions import LogHistory, Transaction, transactions_of
 
 PID = 7
 
@@ -14,10 +15,13 @@ PID = 7
 def decided(*steps: tuple[int, int]) -> Transaction:
     """Returns the one transaction that these records are part of. `steps`: state and append time of each."""
     records = [
-        IdRecord(offset, at_ms, 0, state, PID, 0, 0, -1, 0, state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
+        NO_RECORD._replace(
+            offset=offset, timestamp_ms=at_ms, state=state, producer_id=PID, producer_epoch=0, start_ms=0
+        )
         for offset, (state, at_ms) in enumerate(steps)
     ]
-    (one,), _ = transactions_of(PID, LogHistory(0, len(records), tuple(records), ()))
+    listing = frozenset(one.offset for one in records if one.state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
+    (one,), _ = transactions_of(PID, LogHistory(0, len(records), tuple(records), listing, ()))
     return one
 
 

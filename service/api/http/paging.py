@@ -13,6 +13,7 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.fields import decode_bytes
 from service.api.http.problems import BAD_CURSOR, ProblemError
+from service.domain.transaction_log.timeline import TimelineCursor
 from service.store.queries.transaction_pages import PageCursor, is_cursor
 from service.views.addresses import encode_bytes
 
@@ -84,6 +85,26 @@ def read_cursor(cursor: str, sort: str, *filters: Any) -> PageCursor:
     if not is_cursor(sort, place):
         raise foreign_cursor()
     return place
+
+
+# whether there is a row, its generation, offset and number; whether there is a minute, and which
+_TIMELINE = struct.Struct(">?qqq?q")
+
+
+def write_timeline_cursor(place: TimelineCursor, *filters: Any) -> str:
+    """Returns the cursor of a page of a timeline. `filters`: as for `write_cursor`."""
+    row, minute_ms = place
+    data = _TIMELINE.pack(row is not None, *(row or (0, 0, 0)), minute_ms is not None, minute_ms or 0)
+    return seal(data, *filters)
+
+
+def read_timeline_cursor(cursor: str, *filters: Any) -> TimelineCursor:
+    """Returns the place in the cursor; ProblemError (400) as for `read_cursor`."""
+    data = unseal(cursor, _TIMELINE.size, *filters)
+    if len(data) != _TIMELINE.size:
+        raise foreign_cursor()
+    has_row, generation, offset, number, has_minute, minute_ms = _TIMELINE.unpack(data)
+    return TimelineCursor((generation, offset, number) if has_row else None, minute_ms if has_minute else None)
 
 
 def seal(place: bytes, *filters: Any) -> str:

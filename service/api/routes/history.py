@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,7 +10,7 @@ from fastapi import Query as QueryParameter
 
 from service.api.http.answers import KeptRoute, answer_page
 from service.api.http.fields import text_of_time
-from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, foreign_cursor, seal, unseal
+from service.api.http.paging import LIMIT, Cursor, Key, Limit, cut, read_timeline_cursor, write_timeline_cursor
 from service.api.http.parameters import Duration, Id, IdBase64, id_of, known_id, only_known, unusable
 from service.api.http.problems import NO_SUCH_PRODUCER, ProblemError, describe
 from service.api.http.state import App, known_cluster
@@ -24,21 +23,16 @@ from service.api.schemas.history import (
     TransactionRates,
     Transition,
 )
-from service.api.schemas.transactions import waiting_abort_ms
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.timeline import Folded, TimelineCursor
 from service.store.escaped_text import id_key
 from service.store.queries import clusters
-from service.store.queries.history import MinuteRow, Owner, read_minutes, read_owners, read_timeline
+from service.store.queries.history import Owner, read_owners, read_timeline
+from service.views.transactions.spans import read_all_minutes
 
 LONGEST_MS: Final = 7 * 24 * 3_600_000
 """Longest `window`: history is kept that long by default."""
-
-_NOTHING = MinuteRow(*[0] * len(MinuteRow._fields))
-
-# whether there is a row, its generation, offset and number; whether there is a minute, and which
-_MARK = struct.Struct(">?qqq?q")
 
 router = APIRouter(route_class=KeptRoute, tags=["transactions"], dependencies=[Depends(only_known)])
 
@@ -65,26 +59,17 @@ def get_timeline(
     """
     asked = id_of(request, id, id_b64)
     filters = (cluster, "timeline", *asked)
-    begin = TimelineCursor() if cursor is None else _read_mark(unseal(cursor, _MARK.size, *filters))
+    begin = TimelineCursor() if cursor is None else read_timeline_cursor(cursor, *filters)
     with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         page = read_timeline(connection, found.id, row.transactional_id, begin, limit)
-    items = [FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item) for item in page.items]
-    next_cursor = None if page.after is None else seal(_write_mark(page.after), *filters)
+    items = [
+        FoldedCommits.of(item) if isinstance(item, Folded) else Transition.of(item.transition) for item in page.items
+    ]
+    next_cursor = None if page.after is None else write_timeline_cursor(page.after, *filters)
     since = text_of_time(found.counted_since_ms)
     return answer_page(Timeline, items, next_cursor, as_of_ms, counted_since=since)
-
-
-def _write_mark(mark: TimelineCursor) -> bytes:
-    return _MARK.pack(mark.row is not None, *(mark.row or (0, 0, 0)), mark.minute_ms is not None, mark.minute_ms or 0)
-
-
-def _read_mark(data: bytes) -> TimelineCursor:
-    if len(data) != _MARK.size:
-        raise foreign_cursor()
-    has_row, generation, offset, number, has_minute, minute_ms = _MARK.unpack(data)
-    return TimelineCursor((generation, offset, number) if has_row else None, minute_ms if has_minute else None)
 
 
 @router.get(
@@ -116,15 +101,10 @@ def get_rates(
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         from_ms = minute_of((as_of_ms or 0) - window_ms)
-        minutes = {one.minute_ms: one for one in read_minutes(connection, found.id, row.transactional_id, from_ms)}
-    waiting_ms = waiting_abort_ms(row)
-    if waiting_ms is not None and minute_of(waiting_ms) >= from_ms:
-        minute_ms = minute_of(waiting_ms)
-        minute = minutes.get(minute_ms, _NOTHING._replace(minute_ms=minute_ms))
-        minutes[minute_ms] = minute._replace(aborts_unattributed=minute.aborts_unattributed + 1)
+        minutes = read_all_minutes(connection, row, from_ms)
     of_id = (cluster, "rates", *asked, window)
-    page, next_cursor = cut(sorted(minutes), lambda minute_ms: (minute_ms,), limit, cursor, *of_id)
-    items = [TransactionMinute.of(minutes[minute_ms]) for minute_ms in page]
+    page, next_cursor = cut(minutes, lambda minute: (minute.minute_ms,), limit, cursor, *of_id)
+    items = [TransactionMinute.of(minute) for minute in page]
     return answer_page(TransactionRates, items, next_cursor, as_of_ms)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as QueryParameter
-from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute, answer, answer_page
 from service.api.http.fields import text_of_time
@@ -19,13 +17,12 @@ from service.api.http.state import App, known_cluster
 from service.api.schemas.shape import shaped
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
-from service.domain.transaction_log.states import CODES, EXPIRED, OPEN
+from service.domain.transaction_log.states import CODES, EXPIRED
 from service.store.escaped_text import printable
 from service.store.queries import clusters, transactions
-from service.store.queries.clusters import ClusterRow, coordinators
 from service.store.queries.expiring import ExpiringCursor, read_expiring
 from service.store.queries.transaction_pages import Selection
-from service.store.rows.ids import IdRow
+from service.views.transactions.described import read_described
 
 # of a page of ids that expire: when the last row was updated last (ms); the id's bytes follow
 _HEAD = struct.Struct(">q")
@@ -93,7 +90,7 @@ def list_transactions(
             text=text,
         )
         page = transactions.read_page(connection, found.id, selection, sort, after, limit)
-        items = _described(connection, found, page.rows)
+        items = [Transaction.of(one, found) for one in read_described(connection, found, page.rows)]
     next_cursor = None if page.after is None else write_cursor(page.after, *filters)
     return answer_page(Transactions, items, next_cursor, as_of_ms)
 
@@ -116,8 +113,8 @@ def get_transaction(
     with app.store.read() as connection:
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
-        (one,) = _described(connection, found, [row])
-    return answer(shaped(OneTransaction, one, as_of=text_of_time(as_of_ms)), as_of_ms)
+        (one,) = read_described(connection, found, [row])
+    return answer(shaped(OneTransaction, Transaction.of(one, found), as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 @router.get(
@@ -150,13 +147,6 @@ def list_expiring(
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         until_ms = (as_of_ms or 0) + span_ms(within) - found.expiration_ms
         page = read_expiring(connection, found.id, until_ms, after, limit)
-        items = _described(connection, found, page.rows)
+        items = [Transaction.of(one, found) for one in read_described(connection, found, page.rows)]
     next_cursor = page.after and seal(_HEAD.pack(page.after.last_update_ms) + page.after.transactional_id, *filters)
     return answer_page(Transactions, items, next_cursor, as_of_ms)
-
-
-def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[Transaction]:
-    open_ids = [row.transactional_id for row in rows if row.state in OPEN]
-    participants = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
-    leaders = coordinators(connection, cluster.id)
-    return [Transaction.of(row, participants.get(row.transactional_id, ()), cluster, leaders) for row in rows]

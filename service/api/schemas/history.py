@@ -8,13 +8,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from service.api.http.fields import id_b64, id_text, transaction_link
-from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment
+from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, shaped
 from service.api.schemas.transactions import Aborts, State
-from service.domain.transaction_log import timeline
+from service.domain.transaction_log import journal, timeline
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.id_delta import IdMinute
 from service.domain.transaction_log.states import NAMES
-from service.store.queries.history import MinuteRow, Owner
+from service.store.queries.history import Owner
 
 CauseWord = Annotated[CauseCode, OneOf(*CauseCode)]
 ConfidenceWord = Annotated[Confidence, OneOf(*Confidence)]
@@ -44,24 +45,20 @@ class Transition(Shape):
     note: Annotated[str | None, Field(description="A sentence about what is unusual in this transition.")]
 
     @staticmethod
-    def of(row: timeline.Row) -> Transition:
-        """Returns the transition of a row. Fields about the producer are null if the record has none (an expiry, or
+    def of(one: journal.Transition) -> Transition:
+        """Returns the body of a transition. Fields about the producer are null if the record has none (an expiry, or
         undecodable); `from_state` is null if no earlier record was seen.
         """
-        has_producer = row.producer_id != NO_ID
-        return Transition(
+        has_producer = one.producer_id != NO_ID
+        return shaped(
+            Transition,
+            one,
             type="transition",
-            at=moment(row.at_ms),
-            offset=row.offset,
-            from_state=NAMES.get(row.from_state),
-            to_state=NAMES[row.to_state],
-            producer_id=row.producer_id if has_producer else None,
-            producer_epoch=row.producer_epoch if has_producer else None,
-            duration_ms=row.duration_ms,
-            marker_ms=row.marker_ms,
-            cause=row.cause,
-            confidence=row.confidence,
-            note=row.note,
+            at=moment(one.at_ms),
+            from_state=NAMES.get(one.from_state),
+            to_state=NAMES[one.to_state],
+            producer_id=one.producer_id if has_producer else None,
+            producer_epoch=one.producer_epoch if has_producer else None,
         )
 
 
@@ -116,13 +113,14 @@ class TransactionMinute(Shape):
     marker_ms: Annotated[Durations, Field(description="Time from the first PrepareX to CompleteX.")]
 
     @staticmethod
-    def of(row: MinuteRow) -> TransactionMinute:
+    def of(minute: IdMinute) -> TransactionMinute:
+        sums = minute.sums
         return TransactionMinute(
-            minute=moment(row.minute_ms),
-            commits=row.commits,
-            aborts=Aborts.of(row),
-            open_ms=Durations.of(row.opened, row.open_sum_ms, row.open_max_ms),
-            marker_ms=Durations.of(row.marked, row.marker_sum_ms, row.marker_max_ms),
+            minute=moment(minute.minute_ms),
+            commits=sums.commits,
+            aborts=shaped(Aborts, minute.aborts),
+            open_ms=Durations.of(sums.opened, sums.open_sum_ms, sums.open_max_ms),
+            marker_ms=Durations.of(sums.marked, sums.marker_sum_ms, sums.marker_max_ms),
         )
 
 
@@ -145,13 +143,12 @@ class ProducerOwner(Shape):
     @staticmethod
     def of(owner: Owner, cluster: str) -> ProducerOwner:
         """Returns the body of an owner. `cluster`: the cluster's name."""
-        return ProducerOwner(
+        return shaped(
+            ProducerOwner,
+            owner,
             transactional_id=id_text(owner.transactional_id),
             first_seen_at=moment(owner.first_seen_ms),
             last_seen_at=moment(owner.last_seen_ms),
-            first_epoch=owner.first_epoch,
-            last_epoch=owner.last_epoch,
-            current=owner.current,
             transactional_id_b64=id_b64(owner.transactional_id),
             href=transaction_link(cluster, owner.transactional_id),
         )

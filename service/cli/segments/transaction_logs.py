@@ -19,7 +19,7 @@ from service.domain.partitions.marker_causes import Decision
 from service.domain.partitions.own_transactions import LoggedTransaction
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
-from service.domain.transaction_log.facts import NO_ID, NO_RECORD, LogRecord
+from service.domain.transaction_log.facts import NO_ID, NO_RECORD, VALUE_FROM, LogRecord
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.domain.transaction_log.states import (
     COMPLETE,
@@ -304,17 +304,7 @@ def _decoded(record: Record) -> tuple[LogRecord, TransactionValue | None]:
         value = decode_value(record.value)
     except DecodeError:
         return gone._replace(state=UNKNOWN), None
-    return LogRecord(
-        record.offset,
-        record.timestamp_ms,
-        -1,
-        value.status,
-        value.producer_id,
-        value.producer_epoch,
-        value.timeout_ms,
-        value.last_update_ms,
-        value.start_ms,
-        value.client_transaction_version,
-        NO_ID if value.previous_producer_id == value.producer_id else value.previous_producer_id,
-        value.partition_count,
-    ), value
+    fields = {name: getattr(value, name) for name in LogRecord._fields[VALUE_FROM:]}
+    if value.previous_producer_id == value.producer_id:
+        fields["previous_producer_id"] = NO_ID
+    return gone._replace(state=value.status, **fields), value

@@ -47,7 +47,7 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
             Evidence(
                 entry.first_seen_ms,
                 LogPlace(entry.topic, entry.partition, entry.start_offset),
-                f"already open then; the present transaction began at {utc(owner.start_ms)}",
+                f"already open then; the present transaction began at {utc(owner.record.start_ms)}",
             ),
         ),
         log_partition=owner.log_partition,

@@ -82,7 +82,7 @@ def can_still_write(entry: Entry, owner: Owner | None) -> bool:
 def may_write_unlisted(entry: Entry, owner: Owner | None) -> bool:
     """Returns whether a living producer may write to the entry in a transaction that does not list the partition: under
     TV2 the leader adds a partition only where nothing of the producer id and epoch is open."""
-    is_tv2 = owner is not None and owner.client_transaction_version >= TV2
+    is_tv2 = owner is not None and owner.record.client_transaction_version >= TV2
     return is_tv2 and can_still_write(entry, owner)
 
 
@@ -97,7 +97,7 @@ def is_certain(entry: Entry, owner: Owner | None, context: Context, now_ms: int)
             or owner.producer_id != entry.producer_id
             or owner.producer_epoch > entry.producer_epoch
         )
-    return now_ms - entry.first_seen_ms > owner.timeout_ms + context.log.limits.scan_ms
+    return now_ms - entry.first_seen_ms > owner.record.timeout_ms + context.log.limits.scan_ms
 
 
 def observe(
@@ -168,7 +168,7 @@ def owner_evidence(case: Case) -> tuple[Evidence, ...]:
         return ()
     state = f"{NAMES[owner.state]}, producer id {owner.producer_id}, epoch {owner.producer_epoch}"
     text = f"newest record of {case.name}: {state}"
-    return (Evidence(owner.timestamp_ms, LogPlace(TOPIC, owner.log_partition, owner.offset), text),)
+    return (Evidence(owner.record.timestamp_ms, LogPlace(TOPIC, owner.log_partition, owner.record.offset), text),)
 
 
 def _pending_offsets(case: Case) -> tuple[Evidence, ...]:
@@ -215,7 +215,7 @@ def _facts(case: Case) -> advice.Hanging:
     owner, name = case.owner, case.name
     two_phase = advice.TwoPhase.NO
     if name is not None:
-        two_phase = advice.two_phase_of(name, 0 if owner is None else owner.timeout_ms)
+        two_phase = advice.two_phase_of(name, 0 if owner is None else owner.record.timeout_ms)
     return advice.Hanging(
         case.verdict.decision,
         name,

@@ -72,13 +72,13 @@ def outlook_of(relation: Relation, limits: Limits, leader: int = EPOCH_NOT_REPOR
             1, Heals.NOW, "warning", text, more="its coordinator should have aborted it by now", brief="is overdue"
         )
     if relation.kind == RelationKind.OPEN and owner is not None:
-        times_out_ms = times_out_at_ms(owner.state, owner.start_ms, owner.timeout_ms)
-        if owner.timeout_ms != TWO_PHASE_TIMEOUT_MS and not is_time(times_out_ms):
+        times_out_ms = times_out_at_ms(owner.state, owner.record.start_ms, owner.record.timeout_ms)
+        if owner.record.timeout_ms != TWO_PHASE_TIMEOUT_MS and not is_time(times_out_ms):
             return OF_UNKNOWN._replace(more="its start time is not valid")
         if times_out_ms is None:
             text = "no timeout: ends when its application ends it"
             return Outlook(1, Heals.WHEN, "open", text, more="two-phase commit", brief="has no timeout")
-        due_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, limits.scan_ms)
+        due_ms = abort_due_at_ms(owner.state, owner.record.start_ms, owner.record.timeout_ms, limits.scan_ms)
         more = "its records are then discarded"
         return Outlook(4, Heals.SELF, "clock", "aborts itself", times_out_ms, more, due_ms, "frees itself")
     return OF_UNKNOWN._replace(more=str(relation.why or ""))

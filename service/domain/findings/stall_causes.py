@@ -67,7 +67,7 @@ class StallCauses:
         heals_at_ms = None
         if relation == RelationKind.OPEN and owner is not None:
             scan_ms = self._context.log.limits.scan_ms
-            heals_at_ms = abort_due_at_ms(owner.state, owner.start_ms, owner.timeout_ms, scan_ms)
+            heals_at_ms = abort_due_at_ms(owner.state, owner.record.start_ms, owner.record.timeout_ms, scan_ms)
         finding = self._finding(blocker)
         return StallCause(
             text=_WHAT[relation].format(blocker.display_name),

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, OwnerLeftBehind, OwnerUndecodable
 from service.domain.transaction_log.deadlines import is_overdue
+from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.known_log import KnownLog
 from service.domain.transaction_log.states import EXPIRED, NAMES, ONGOING, OPEN, UNKNOWN, is_time, past_time
 
@@ -119,9 +120,8 @@ def is_stale(entry: Entry, owner: Owner) -> bool:
     """Returns whether the entry was open before the start (on the coordinator's clock) of the transaction that will end
     it, and after it. An entry not seen since the start may have ended before it: the newest sample of the partition can
     be older than the record in the log."""
-    if not is_time(owner.start_ms):
-        return False
-    return entry.first_seen_ms + ADOPTED_AFTER_MS < owner.start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
+    start_ms = owner.record.start_ms
+    return is_time(start_ms) and entry.first_seen_ms + ADOPTED_AFTER_MS < start_ms < entry.seen_at_ms - ADOPTED_AFTER_MS
 
 
 def relate(
@@ -171,7 +171,7 @@ def _owned_relation(entry: Entry, owner: Owner, log: KnownLog) -> RelationKind:
 
 
 def _is_overdue(owner: Owner, log: KnownLog) -> bool:
-    return is_overdue(owner.state, owner.start_ms, owner.timeout_ms, owner.log_partition, log)
+    return is_overdue(owner.state, owner.record.start_ms, owner.record.timeout_ms, owner.log_partition, log)
 
 
 class DescribedOwner(NamedTuple):
@@ -186,27 +186,19 @@ class DescribedOwner(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """A transactional.id that has, or once had, the producer id in question; its newest record, field by field.
+    """A transactional.id that has, or once had, the producer id in question.
 
-    `producer_id` is the one it has now. `partitions`: (topic, partition) of its open transaction. `first_seen_ms` to
-    `last_epoch`: when and with which epochs it had the producer id in question. `ended_*`: the newest PrepareX with
-    partitions under that producer id (`ended_value` as Kafka wrote it); None if none was seen. `is_left_behind`: the
-    record is in a partition of the log where no coordinator looks for the id (`coordinator_partition`).
+    `record`: its newest record, with the producer id that it has now. `partitions`: (topic, partition) of its open
+    transaction. `first_seen_ms` to `last_epoch`: when and with which epochs it had the producer id in question.
+    `ended_*`: the newest PrepareX with partitions under that producer id (`ended_value` as Kafka wrote it); None if
+    none was seen. `is_left_behind`: the record is in a partition of the log where no coordinator looks for the id
+    (`coordinator_partition`).
     """
 
     transactional_id: bytes
     log_partition: int
     generation: int
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-    state: int
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    start_ms: int
-    last_update_ms: int
-    client_transaction_version: int
+    record: LogRecord
     partitions: tuple[tuple[str, int], ...]
     first_seen_ms: int
     last_seen_ms: int
@@ -216,6 +208,18 @@ class Owner(NamedTuple):
     ended_state: int | None
     ended_value: bytes | None
     is_left_behind: bool = False
+
+    @property
+    def state(self) -> int:
+        return self.record.state
+
+    @property
+    def producer_id(self) -> int:
+        return self.record.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.record.producer_epoch
 
     @property
     def is_left_open(self) -> bool:

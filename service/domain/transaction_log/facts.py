@@ -6,7 +6,7 @@ bytes of the log, not text.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,28 @@ class Participants(NamedTuple):
     partitions: tuple[int, ...]
 
 
-class LogRecord(NamedTuple):
+Value = TypeVar("Value")
+"""A value (int), or a column of values (Array)."""
+
+
+class RecordFields(NamedTuple, Generic[Value]):
+    """The fields of a LogRecord, or columns of them."""
+
+    offset: Value
+    timestamp_ms: Value
+    leader_epoch: Value
+    state: Value
+    producer_id: Value
+    producer_epoch: Value
+    timeout_ms: Value
+    last_update_ms: Value
+    start_ms: Value
+    client_transaction_version: Value
+    previous_producer_id: Value
+    partition_count: Value
+
+
+class LogRecord(RecordFields[int]):
     """One record of `__transaction_state`, reduced to the fields that the store keeps.
 
     `state` is a number of `transaction_log.states`: EXPIRED for a tombstone, UNKNOWN for an undecodable value. Both
@@ -34,19 +55,12 @@ class LogRecord(NamedTuple):
     timestamp).
     """
 
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-    state: int
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    last_update_ms: int
-    start_ms: int
-    client_transaction_version: int
-    previous_producer_id: int
-    partition_count: int
+    __slots__ = ()
 
+
+VALUE_FROM: Final = LogRecord._fields.index("producer_id")
+"""Index of the first field that comes from a record's value. A tombstone, and a record that cannot be decoded, have
+none from there on."""
 
 NO_RECORD = LogRecord(-1, -1, -1, states.NEVER_SEEN, NO_ID, -1, -1, -1, -1, 0, NO_ID, 0)
 """Stands in for an unknown predecessor of a record (first record of an id, or the one before was compacted away)."""
@@ -90,21 +104,10 @@ class OneOrMany(Protocol[_Truth]):
     def partition_count(self) -> Number[_Truth]: ...
 
 
-class Records(NamedTuple):
-    """Columns of LogRecord: the same fields, each an array with one element a row."""
+class Records(RecordFields[Array]):
+    """Columns of LogRecord: each field is an array with one element a row."""
 
-    offset: Array
-    timestamp_ms: Array
-    leader_epoch: Array
-    state: Array
-    producer_id: Array
-    producer_epoch: Array
-    timeout_ms: Array
-    last_update_ms: Array
-    start_ms: Array
-    client_transaction_version: Array
-    previous_producer_id: Array
-    partition_count: Array
+    __slots__ = ()
 
     def take(self, rows: Array) -> Records:
         return Records(*(column[rows] for column in self))
@@ -197,27 +200,35 @@ class Step(NamedTuple):
     after: LogRecord
 
 
-class Minute(NamedTuple):
-    """Commits of an id that completed in one minute (of the records' timestamps), and the durations known in it.
+class MinuteSums(NamedTuple, Generic[Value]):
+    """Commits that completed in one minute (of the records' timestamps), and the durations known in it, or columns of
+    them.
 
-    - `opened`: transactions that reached PrepareCommit in the minute. `open_sum_ms` adds up the times since their first
+    - `opened`: transactions that reached PrepareX in the minute. `open_sum_ms` adds up the times since their first
       partition was added.
-    - `marked`: commits that left no step. `marker_sum_ms` adds up the times that their markers took.
+    - `marked`: ends with both records in the log. `marker_sum_ms` adds up the times that their markers took.
     - `first_ms`, `last_ms`: the first and the last completion; 0 without commits.
     """
+
+    commits: Value
+    opened: Value
+    open_sum_ms: Value
+    open_max_ms: Value
+    marked: Value
+    marker_sum_ms: Value
+    marker_max_ms: Value
+    first_ms: Value
+    last_ms: Value
+
+
+class Minute(NamedTuple):
+    """The sums of the ordinary commits of an id in one minute: only those that left no step have marker times, and
+    only commits count as opened."""
 
     partition: int
     transactional_id: bytes
     minute_ms: int
-    commits: int
-    opened: int
-    open_sum_ms: int
-    open_max_ms: int
-    marked: int
-    marker_sum_ms: int
-    marker_max_ms: int
-    first_ms: int
-    last_ms: int
+    sums: MinuteSums[int]
 
 
 class Durations(NamedTuple):

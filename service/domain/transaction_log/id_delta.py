@@ -5,18 +5,33 @@ aborts and durations, minute by minute. Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from service.domain.transaction_log import journal, outcomes, states, transitions
 from service.domain.transaction_log.causes import Cause, CauseCode
-from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Minute, Run, Step
+from service.domain.transaction_log.facts import NO_RECORD, LogRecord, Minute, MinuteSums, Run, Step
 from service.domain.transaction_log.journal import JudgedPair, LastAbort, Transition
 from service.domain.transaction_log.outcomes import MARKER, OPEN
 from service.domain.transaction_log.states import PREPARE_COMMIT
 
 MINUTE_MS: Final = 60_000
+
+
+class Aborts(NamedTuple):
+    """Numbers of aborted transactions by cause, in the words of JSON, metrics and columns."""
+
+    client: int = 0
+    timeout: int = 0
+    fenced: int = 0
+    admin: int = 0
+    unattributed: int = 0
+
+    def plus(self, more: Mapping[str, int]) -> Aborts:
+        """Returns the sums with `more`, numbers by the words."""
+        return Aborts(*(number + more.get(word, 0) for word, number in zip(self._fields, self, strict=True)))
+
 
 COUNTED_AS: Final = {
     CauseCode.CLIENT_ABORT: "client",
@@ -25,21 +40,7 @@ COUNTED_AS: Final = {
     CauseCode.ADMIN: "admin",
     CauseCode.UNATTRIBUTED: "unattributed",
 }
-"""By cause, the word under which `aborts` are counted in JSON, metrics and columns."""
-
-ABORT_WORDS: Final = tuple(COUNTED_AS.values())
-
-
-class MinuteDelta(NamedTuple):
-    """The commit and durations that a pair of neighbouring records adds to a minute. The journal counts the aborts.
-
-    `commits` is 0 or 1; a duration is None if the pair does not contain it.
-    """
-
-    minute_ms: int
-    commits: int
-    open_ms: int | None
-    marker_ms: int | None
+"""By cause, the field of Aborts that counts it."""
 
 
 FIRST_MS: Final = -(2**62)
@@ -52,64 +53,56 @@ def minute_of(ms: int) -> int:
     return min(max(ms, FIRST_MS), LAST_MS) // MINUTE_MS * MINUTE_MS
 
 
-def minute_delta(before: LogRecord, after: LogRecord) -> MinuteDelta | None:
-    """Returns what a pair of neighbouring records adds for a commit; None if it adds nothing.
-    `spark_jobs.fold.transitions` does the same for columns of pairs."""
+def sums_of(at_ms: int, commits: int = 0, open_ms: int | None = None, marker_ms: int | None = None) -> MinuteSums[int]:
+    """Returns the sums of one transaction, or of a part of it. `commits` is 0 or 1; a duration is None if it is not
+    known."""
+    opened, marked = open_ms is not None, marker_ms is not None
+    open_sum_ms, marker_sum_ms, end_ms = open_ms or 0, marker_ms or 0, at_ms if commits else 0
+    return MinuteSums(
+        commits, int(opened), open_sum_ms, open_sum_ms, int(marked), marker_sum_ms, marker_sum_ms, end_ms, end_ms
+    )
+
+
+def commit_sums(before: LogRecord, after: LogRecord) -> MinuteSums[int] | None:
+    """Returns what a pair of neighbouring records adds to the minute of `after` for a commit; None if it adds nothing.
+    The journal counts the aborts. `spark_jobs.fold.transitions` does the same for columns of pairs."""
     commits = int(outcomes.completes_commit(before, after))
     open_ms = journal.open_ms(before, after) if after.state == PREPARE_COMMIT else None
     if not commits and open_ms is None:
         return None
-    return MinuteDelta(
-        minute_of(after.timestamp_ms), commits, open_ms, journal.marker_ms(before, after) if commits else None
-    )
+    return sums_of(after.timestamp_ms, commits, open_ms, journal.marker_ms(before, after) if commits else None)
 
 
-@dataclass(slots=True)
-class MinuteSums:
-    """The sums of one minute of an id: those of `facts.Minute`, and its aborts by the words of COUNTED_AS."""
+class IdMinute(NamedTuple):
+    """The transactions of an id that ended in one minute, and how long they took; a mean is `*_sum_ms` over `opened`,
+    or over `marked`."""
 
-    commits: int = 0
-    aborts: Counter[str] = field(default_factory=Counter)
-    opened: int = 0
-    open_sum_ms: int = 0
-    open_max_ms: int = 0
-    marked: int = 0
-    marker_sum_ms: int = 0
-    marker_max_ms: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
+    minute_ms: int
+    sums: MinuteSums[int] = MinuteSums(0, 0, 0, 0, 0, 0, 0, 0, 0)
+    aborts: Aborts = Aborts()
 
-    def add(self, more: Minute) -> None:
-        self.opened += more.opened
-        self.open_sum_ms += more.open_sum_ms
-        self.open_max_ms = max(self.open_max_ms, more.open_max_ms)
-        self.marked += more.marked
-        self.marker_sum_ms += more.marker_sum_ms
-        self.marker_max_ms = max(self.marker_max_ms, more.marker_max_ms)
-        self._completed(more.commits, more.first_ms, more.last_ms)
+    def plus(self, more: MinuteSums[int]) -> IdMinute:
+        sums = self.sums
+        first_ms, last_ms = sums.first_ms, sums.last_ms
+        if more.commits:
+            first_ms, last_ms = min(first_ms or more.first_ms, more.first_ms), max(last_ms, more.last_ms)
+        return self._replace(
+            sums=MinuteSums(
+                sums.commits + more.commits,
+                sums.opened + more.opened,
+                sums.open_sum_ms + more.open_sum_ms,
+                max(sums.open_max_ms, more.open_max_ms),
+                sums.marked + more.marked,
+                sums.marker_sum_ms + more.marker_sum_ms,
+                max(sums.marker_max_ms, more.marker_max_ms),
+                first_ms,
+                last_ms,
+            )
+        )
 
-    def add_pair(self, at_ms: int, delta: MinuteDelta) -> None:
-        self._completed(delta.commits, at_ms, at_ms)
-        if delta.open_ms is not None:
-            self.add_open(delta.open_ms)
-        if delta.marker_ms is not None:
-            self.add_marker(delta.marker_ms)
-
-    def add_open(self, ms: int) -> None:
-        self.opened += 1
-        self.open_sum_ms += ms
-        self.open_max_ms = max(self.open_max_ms, ms)
-
-    def add_marker(self, ms: int) -> None:
-        self.marked += 1
-        self.marker_sum_ms += ms
-        self.marker_max_ms = max(self.marker_max_ms, ms)
-
-    def _completed(self, commits: int, first_ms: int, last_ms: int) -> None:
-        if commits:
-            self.first_ms = min(self.first_ms or first_ms, first_ms)
-            self.last_ms = max(self.last_ms, last_ms)
-            self.commits += commits
+    def with_abort(self, word: str) -> IdMinute:
+        """Returns the minute with one abort more, counted under this word."""
+        return self._replace(aborts=self.aborts.plus({word: 1}))
 
 
 COMMIT, ABORT = "commit", "abort"
@@ -125,7 +118,7 @@ class IdDelta:
     last_abort: LastAbort
     transitions: list[Transition] = field(default_factory=list)
     revised: list[tuple[int, Cause]] = field(default_factory=list)
-    minutes: dict[int, MinuteSums] = field(default_factory=dict)
+    minutes: dict[int, IdMinute] = field(default_factory=dict)
     commits: int = 0
     ended_aborts: int = 0
     aborts: Counter[str] = field(default_factory=Counter)
@@ -136,8 +129,13 @@ class IdDelta:
     newest_prepare: LogRecord = NO_RECORD
     """The newest PrepareX in the pairs so far, with the append time of the first PrepareX of its transaction."""
 
-    def minute_sums(self, at_ms: int) -> MinuteSums:
-        return self.minutes.setdefault(minute_of(at_ms), MinuteSums())
+    def minute(self, at_ms: int) -> IdMinute:
+        minute_ms = minute_of(at_ms)
+        return self.minutes.get(minute_ms) or IdMinute(minute_ms)
+
+    def add(self, at_ms: int, more: MinuteSums[int]) -> None:
+        minute = self.minute(at_ms)
+        self.minutes[minute.minute_ms] = minute.plus(more)
 
 
 def judge_records(
@@ -165,8 +163,8 @@ def judge_records(
         for pair in pairs[len(first_pair) :]:
             _count_markers(delta, *pair)
     for minute in folded:
-        delta.minute_sums(minute.minute_ms).add(minute)
-        delta.commits += minute.commits
+        delta.add(minute.minute_ms, minute.sums)
+        delta.commits += minute.sums.commits
     delta.last_outcome = _outcome(runs, pairs)
     for earlier, later in pairs:
         if earlier.state == states.NEVER_SEEN and not counts:
@@ -205,23 +203,23 @@ def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) 
 
 
 def _count_first_commit(delta: IdDelta, before: LogRecord, after: LogRecord) -> None:
-    added = minute_delta(before, after)
+    added = commit_sums(before, after)
     if added is None:
         return
-    delta.minute_sums(added.minute_ms).add_pair(after.timestamp_ms, added)
+    delta.add(after.timestamp_ms, added)
     delta.commits += added.commits
-    if added.open_ms is not None:
-        delta.durations.append((COMMIT, OPEN, added.open_ms))
-    if added.marker_ms is not None:
-        delta.durations.append((COMMIT, MARKER, added.marker_ms))
+    if added.opened:
+        delta.durations.append((COMMIT, OPEN, added.open_sum_ms))
+    if added.marked:
+        delta.durations.append((COMMIT, MARKER, added.marker_sum_ms))
 
 
 def _count_markers(delta: IdDelta, before: LogRecord, after: LogRecord) -> None:
     """Counts the marker duration of a commit among the steps. The executors count those of all other commits."""
-    added = minute_delta(before, after)
-    if added is not None and added.marker_ms is not None:
-        delta.minute_sums(added.minute_ms).add_marker(added.marker_ms)
-        delta.durations.append((COMMIT, MARKER, added.marker_ms))
+    added = commit_sums(before, after)
+    if added is not None and added.marked:
+        delta.add(after.timestamp_ms, sums_of(0, marker_ms=added.marker_sum_ms))
+        delta.durations.append((COMMIT, MARKER, added.marker_sum_ms))
 
 
 def _add_pair(
@@ -238,7 +236,8 @@ def _add_pair(
     for cause, completed_at_ms in judged.aborts:
         word = COUNTED_AS[cause]
         delta.aborts[word] += 1
-        delta.minute_sums(completed_at_ms).aborts[word] += 1
+        minute = delta.minute(completed_at_ms).with_abort(word)
+        delta.minutes[minute.minute_ms] = minute
     if not counts:
         return
     delta.ended_aborts += bool(outcomes.completes_abort(before, after))
@@ -246,7 +245,7 @@ def _add_pair(
     delta.expired += row.cause == CauseCode.EXPIRY and before.state != states.EXPIRED
     if row.duration_ms is not None and after.state == states.PREPARE_ABORT:
         delta.durations.append((ABORT, OPEN, row.duration_ms))
-        delta.minute_sums(after.timestamp_ms).add_open(row.duration_ms)
+        delta.add(after.timestamp_ms, sums_of(0, open_ms=row.duration_ms))
     if row.marker_ms is not None and after.state == states.COMPLETE_ABORT:
         delta.durations.append((ABORT, MARKER, row.marker_ms))
-        delta.minute_sums(after.timestamp_ms).add_marker(row.marker_ms)
+        delta.add(after.timestamp_ms, sums_of(0, marker_ms=row.marker_ms))

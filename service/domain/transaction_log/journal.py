@@ -119,7 +119,7 @@ def judge(last_abort: LastAbort, before: LogRecord, after: LogRecord, *, counts:
     is_notable = _is_notable(before, after, cause_here, note)
     return JudgedPair(
         last_abort,
-        _transition(before, after, cause_here, note),
+        _transition(before.state, after, open_ms(before, after), marker_ms(before, after), cause_here, note),
         is_notable,
         _decision(before) if is_notable and before.state == PREPARE_COMMIT else None,
         revised,
@@ -167,21 +167,7 @@ def _open_until(prepare: LogRecord) -> int | None:
 def _decision(prepare: LogRecord) -> Transition:
     """Returns the row of a PrepareCommit whose own step was left out as plain. Kafka writes PrepareCommit only after
     Ongoing, so the state before is known."""
-    cause = causes.cause_of_commit(prepare)
-    return Transition(
-        prepare.offset,
-        prepare.timestamp_ms,
-        ONGOING,
-        PREPARE_COMMIT,
-        prepare.producer_id,
-        prepare.producer_epoch,
-        prepare.timeout_ms,
-        _open_until(prepare),
-        None,
-        cause.code,
-        cause.confidence,
-        None,
-    )
+    return _transition(ONGOING, prepare, _open_until(prepare), None, causes.cause_of_commit(prepare), None)
 
 
 def _is_completion(before: LogRecord, after: LogRecord) -> bool:
@@ -190,21 +176,17 @@ def _is_completion(before: LogRecord, after: LogRecord) -> bool:
     return ends and transitions.is_same_transaction(before, after)
 
 
-def _transition(before: LogRecord, after: LogRecord, cause: Cause | None, note: str | None) -> Transition:
-    return Transition(
-        after.offset,
-        after.timestamp_ms,
-        before.state,
-        after.state,
-        after.producer_id,
-        after.producer_epoch,
-        after.timeout_ms,
-        open_ms(before, after),
-        marker_ms(before, after),
-        cause and cause.code,
-        cause and cause.confidence,
-        note,
-    )
+def _transition(
+    from_state: int,
+    record: LogRecord,
+    duration_ms: int | None,
+    markers_ms: int | None,
+    cause: Cause | None,
+    note: str | None,
+) -> Transition:
+    at, producer = (record.offset, record.timestamp_ms), (record.producer_id, record.producer_epoch, record.timeout_ms)
+    code, confidence = (None, None) if cause is None else cause[:2]
+    return Transition(*at, from_state, record.state, *producer, duration_ms, markers_ms, code, confidence, note)
 
 
 def _is_notable(before: LogRecord, after: LogRecord, cause: Cause | None, note: str | None) -> bool:

@@ -29,8 +29,8 @@ NAMES: Final[dict[int, str]] = {
     PREPARE_ABORT: "PrepareAbort",
     COMPLETE_COMMIT: "CompleteCommit",
     COMPLETE_ABORT: "CompleteAbort",
-    EXPIRED: "Expired",
     UNKNOWN: "Unknown",
+    EXPIRED: "Expired",
 }
 """Names of the states: Kafka's own (List/DescribeTransactions), then ours."""
 

@@ -7,29 +7,27 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.id_delta import minute_of
+from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.states import COMPLETE_COMMIT, NEVER_SEEN
 from service.domain.transaction_log.transitions import REPEATED
 
 
 class Row(NamedTuple):
-    """A `journal.Transition` as the store has it. Generation, offset and row number order an id's rows."""
+    """A transition as the store has it. Generation, offset and row number order an id's rows."""
 
     generation: int
-    offset: int
     number: int
-    at_ms: int
-    from_state: int
-    to_state: int
-    producer_id: int
-    producer_epoch: int
-    duration_ms: int | None
-    marker_ms: int | None
-    cause: CauseCode | None
-    confidence: Confidence | None
-    note: str | None
     counted: bool
+    transition: Transition
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        return self.generation, self.transition.offset, self.number
+
+    @property
+    def at_ms(self) -> int:
+        return self.transition.at_ms
 
 
 class Commits(NamedTuple):
@@ -61,7 +59,7 @@ class TimelineCursor(NamedTuple):
 def is_from_the_beginning(oldest: Row | Folded | None) -> bool:
     """Returns whether this item is about the first record that the id ever had, so that no earlier history is
     missing."""
-    return isinstance(oldest, Row) and oldest.from_state == NEVER_SEEN
+    return isinstance(oldest, Row) and oldest.transition.from_state == NEVER_SEEN
 
 
 def timeline_items(
@@ -91,7 +89,7 @@ def timeline_items(
             if folded := _fold(run):
                 yield folded, mark
         elif row is not None:
-            mark = mark._replace(row=(row.generation, row.offset, row.number))
+            mark = mark._replace(row=row.place)
             yield row, mark
             row = later.popleft() if later else next(coming_rows, None)
 
@@ -110,7 +108,7 @@ def _without_own_rows(minute: Commits, rows: Iterable[Row]) -> Commits:
 
 
 def _is_counted_commit(row: Row) -> bool:
-    return row.counted and row.to_state == COMPLETE_COMMIT and row.note != REPEATED
+    return row.counted and row.transition.to_state == COMPLETE_COMMIT and row.transition.note != REPEATED
 
 
 def _fold(run: list[Commits]) -> Folded | None:

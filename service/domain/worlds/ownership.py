@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from service.domain.reasons.hanging import ForeignRecords, ForeignSign
-from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.facts import NO_ID, LogRecord
 from service.domain.transaction_log.states import COMPLETE, EMPTY
 from service.domain.worlds.facts import EntryRead
-from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory, Transaction
+from service.domain.worlds.transactions import Epochs, LogHistory, Transaction, position_of
 
 OLDER_BY_MS: Final = 60_000
 """Allowance (ms) for clocks that differ, where a record is older than the producer id and epoch that it carries."""
@@ -42,7 +42,7 @@ def foreign_records(
     given = _given_by(producer_id, first.producer_epoch, history)
     if given is None:
         return None
-    if entry.was_written_before(history.partition, given.position):
+    if entry.was_written_before(history.partition, position_of(given)):
         return ForeignRecords(ForeignSign.ORDER, 0, 0)
     absence = entry.newest_absence_proof(history.partition)
     was_absent = absence is not None and absence.log_end > given.offset
@@ -64,10 +64,10 @@ def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, trans
     )
 
 
-def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> IdRecord | None:
+def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> LogRecord | None:
     """Returns the record by which the id got that epoch under the producer id; None if it is gone. A producer id begins
     with epoch 0, on an Empty record, or on CompleteX where the epochs of the one before ran out."""
-    before: IdRecord | None = None
+    before: LogRecord | None = None
     for one in history.records:
         if one.producer_id != producer_id:
             continue

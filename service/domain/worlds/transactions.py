@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from service.domain.transaction_log.facts import NO_ID
+from service.domain.transaction_log.facts import NO_ID, LogRecord
 from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -64,40 +64,23 @@ class Epochs(NamedTuple):
 ANY_EPOCH: Final = Epochs(0, LAST_EPOCH)
 
 
-class IdRecord(NamedTuple):
-    """A record of a transactional.id, reduced to what one data partition needs.
-
-    `lists_partition`: the record's partitions contain that data partition. A tombstone has state EXPIRED and producer
-    id -1. `timestamp_ms`: the coordinator's append time.
-    """
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-    state: int
-    producer_id: int
-    producer_epoch: int
-    client_transaction_version: int
-    previous_producer_id: int
-    start_ms: int
-    lists_partition: bool
-
-    @property
-    def position(self) -> LogPosition:
-        return LogPosition(self.offset, self.leader_epoch)
+def position_of(record: LogRecord) -> LogPosition:
+    return LogPosition(record.offset, record.leader_epoch)
 
 
 class LogHistory(NamedTuple):
     """All records, in log order, that log partition `partition` still has of the id that owns the producer id.
 
-    `holes`: ranges below `to_offset` whose records the reader did not get: removed by cleaning or retention, lost with
-    a leader, or below the offset at which reading began. `unread`: offsets among which the newest record of the id may
-    be, because they could not be decoded, or not be read yet.
+    `listing`: offsets of those records whose partitions contain the data partition in question. `holes`: ranges below
+    `to_offset` whose records the reader did not get: removed by cleaning or retention, lost with a leader, or below the
+    offset at which reading began. `unread`: offsets among which the newest record of the id may be, because they could
+    not be decoded, or not be read yet.
     """
 
     partition: int
     to_offset: int
-    records: tuple[IdRecord, ...]
+    records: tuple[LogRecord, ...]
+    listing: frozenset[int]
     holes: tuple[Range, ...]
     unread: tuple[Range, ...] = ()
 
@@ -145,15 +128,16 @@ def transactions_of(producer_id: int, history: LogHistory) -> tuple[list[Transac
     among them only if it does not list the partition."""
     decided, began = [], NO_POSITION
     for group in _groups(history.records):
-        if one := _decided(producer_id, began, group) or _undecided(producer_id, began, group):
+        lists = any(one.offset in history.listing for one in group)
+        if one := _decided(producer_id, began, group, lists) or _undecided(producer_id, began, group, lists):
             decided.append(one)
-        began = max([began, *(record.position for record in group if record.state in _BEGINS)])
+        began = max([began, *(position_of(record) for record in group if record.state in _BEGINS)])
     return decided, list(_hidden(producer_id, history))
 
 
-def _groups(records: Iterable[IdRecord]) -> Iterator[list[IdRecord]]:
+def _groups(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
     """Yields the records of each transaction as one group, and every other record alone."""
-    group: list[IdRecord] = []
+    group: list[LogRecord] = []
     for record in records:
         if group and not _is_same_transaction(group[-1], record):
             yield group
@@ -163,7 +147,7 @@ def _groups(records: Iterable[IdRecord]) -> Iterator[list[IdRecord]]:
         yield group
 
 
-def _is_same_transaction(before: IdRecord, after: IdRecord) -> bool:
+def _is_same_transaction(before: LogRecord, after: LogRecord) -> bool:
     """Returns whether both records belong to one transaction. The start time identifies it; its CompleteX may carry the
     next producer id (epoch exhaustion, TV2)."""
     if after.state in (EMPTY, EXPIRED) or before.start_ms < 0 or before.start_ms != after.start_ms:
@@ -173,7 +157,7 @@ def _is_same_transaction(before: IdRecord, after: IdRecord) -> bool:
     return after.state in _COMPLETE and before.producer_epoch == LAST_EPOCH
 
 
-def _decision(group: Sequence[IdRecord]) -> IdRecord | None:
+def _decision(group: Sequence[LogRecord]) -> LogRecord | None:
     """Returns the PrepareX (the last one if it was appended again), else the CompleteX; None while undecided."""
     prepared = [one for one in group if one.state in _PREPARED]
     complete = [one for one in group if one.state in _COMPLETE]
@@ -181,7 +165,7 @@ def _decision(group: Sequence[IdRecord]) -> IdRecord | None:
     return found[-1] if found else None
 
 
-def _first_prepare(group: Sequence[IdRecord], decision: IdRecord) -> IdRecord:
+def _first_prepare(group: Sequence[LogRecord], decision: LogRecord) -> LogRecord:
     """Returns the first record after which a coordinator may have sent the markers of this decision. A coordinator that
     takes over sends the markers for the PrepareX that it finds in the log, and that PrepareX may be appended again
     later."""
@@ -193,14 +177,13 @@ def _first_prepare(group: Sequence[IdRecord], decision: IdRecord) -> IdRecord:
     return first
 
 
-def _decided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) -> Transaction | None:
+def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
     decision = _decision(group)
     if decision is None or group[-1].state == ONGOING or _written_under(group, decision) != producer_id:
         return None  # Ongoing after PrepareX: the coordinator took a failed append back
     has_prepare, last = decision.state in _PREPARED, group[-1]
     completed = last if last.state in _COMPLETE else None
     first = _first_prepare(group, decision)
-    lists = any(one.lists_partition for one in group)
     ongoing = [one for one in group if one.state == ONGOING]
     is_rotated = not has_prepare and decision.producer_id != producer_id
     return Transaction(
@@ -209,7 +192,7 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) ->
         data_epochs=_epochs_of(ongoing) if ongoing else _data_epochs(decision, is_rotated),
         marker_epoch=LAST_EPOCH if is_rotated else decision.producer_epoch,
         began=began,
-        decided=decision.position,
+        decided=position_of(decision),
         decided_ms=decision.timestamp_ms,
         completed=None if completed is None else completed.offset,
         marker_ms=completed.timestamp_ms - first.timestamp_ms if completed is not None and has_prepare else None,
@@ -217,10 +200,10 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) ->
     )
 
 
-def _undecided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) -> Transaction | None:
+def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
     """Returns the transaction if it goes on and does not list the partition."""
     newest = group[-1]
-    if newest.state != ONGOING or newest.producer_id != producer_id or newest.lists_partition:
+    if newest.state != ONGOING or newest.producer_id != producer_id or lists:
         return None
     return Transaction(
         is_commit=None,
@@ -236,25 +219,25 @@ def _undecided(producer_id: int, began: LogPosition, group: Sequence[IdRecord]) 
     )
 
 
-def _is_added_by_leaders(ongoing: Sequence[IdRecord]) -> bool:
+def _is_added_by_leaders(ongoing: Sequence[LogRecord]) -> bool:
     """Returns whether leaders may have added partitions to the transaction: always, unless an Ongoing record shows that
     its client did. An end by an old request leaves no TV2 in PrepareX, so that record alone shows nothing."""
     return not ongoing or any(one.client_transaction_version >= TV2 for one in ongoing)
 
 
-def _epochs_of(records: Iterable[IdRecord]) -> Epochs:
+def _epochs_of(records: Iterable[LogRecord]) -> Epochs:
     epochs = [one.producer_epoch for one in records]
     return Epochs(min(epochs), max(epochs))
 
 
-def _written_under(group: Sequence[IdRecord], decision: IdRecord) -> int:
+def _written_under(group: Sequence[LogRecord], decision: LogRecord) -> int:
     first = group[0]
     if first is decision and decision.state in _COMPLETE and decision.producer_epoch == 0:
         return decision.previous_producer_id if decision.previous_producer_id != NO_ID else decision.producer_id
     return first.producer_id
 
 
-def _data_epochs(decision: IdRecord, is_rotated: bool) -> Epochs:
+def _data_epochs(decision: LogRecord, is_rotated: bool) -> Epochs:
     """Returns the epochs under which the client may have written, from the decision alone. TV2: a commit raises the
     epoch once, an abort once or (4.0.0) twice. Old protocol: an end by the client keeps the epoch, an abort by the
     coordinator raises it once."""
@@ -270,8 +253,8 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
     for offsets in history.unread:
         yield HiddenTransactions(history.partition, NO_POSITION, offsets, ANY_EPOCH)
     began = begun = NO_POSITION
-    neighbours: list[IdRecord | None] = [None, *history.records, None]
-    previous: IdRecord | None = None
+    neighbours: list[LogRecord | None] = [None, *history.records, None]
+    previous: LogRecord | None = None
     for before, after in pairwise(neighbours):
         if before is not None and after is None:
             return  # compaction keeps the newest record of an id: nothing newer than this one was removed
@@ -279,7 +262,7 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
             if previous is None or not _is_same_transaction(previous, before):
                 begun = began
             # an Ongoing after PrepareX: the coordinator took a failed append of the same transaction back
-            began = before.position if before.state in _BEGINS else begun if before.state == ONGOING else began
+            began = position_of(before) if before.state in _BEGINS else begun if before.state == ONGOING else began
         previous = before
         lo = 0 if before is None else before.offset + 1
         hi = history.to_offset if after is None else after.offset
@@ -291,7 +274,7 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
                 yield HiddenTransactions(history.partition, began, Range(max(lo, hole.lo), min(hi, hole.hi)), epochs)
 
 
-def _hidden_epochs(producer_id: int, before: IdRecord | None, after: IdRecord | None) -> Epochs:
+def _hidden_epochs(producer_id: int, before: LogRecord | None, after: LogRecord | None) -> Epochs:
     """Returns the epochs under which the producer id may have had transactions that ended between two neighbouring
     records of its id, other than the one that `after` belongs to."""
     had_it_before = before is not None and before.producer_id == producer_id

@@ -81,11 +81,11 @@ def read_expiring(
 
     An update at a number that is no time (`service.domain.transaction_log.states`) leads to no expiry, and is left out.
     """
-    found = [full_row(IdRow(*row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
+    found = [full_row(IdRow.of(row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
     if len(found) <= limit:
         return ExpiringPage(tuple(found), None)
     last = found[limit - 1]
-    return ExpiringPage(tuple(found[:limit]), ExpiringCursor(last.last_update_ms, id_key(last.transactional_id)))
+    return ExpiringPage(tuple(found[:limit]), ExpiringCursor(last.record.last_update_ms, id_key(last.transactional_id)))
 
 
 def expiring(cluster_id: int, until_ms: int, after: ExpiringCursor | None, limit: int) -> Select[tuple[Any, ...]]:

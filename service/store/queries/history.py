@@ -6,16 +6,20 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, exists, false, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, literal, select, tuple_
 
 from service.domain.transaction_log import timeline
+from service.domain.transaction_log.id_delta import IdMinute
+from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.states import EXPIRED
 from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor
 from service.store.escaped_text import full_id, id_key
 from service.store.queries.clusters import EndedCounts
+from service.store.rows.ids import minute_of_row
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
+from service.store.schema.history import ABORTED, MINUTE_COLUMNS
 
-_ROWS_AT_ONCE: Final = 250  # a page, and some rows to see what follows
+ROWS_AT_ONCE: Final = 250  # a page, and some rows to see what follows
 _MINUTES_AT_ONCE: Final = 2_000
 
 _T, _M, _P = transitions.c, id_minutes.c, producer_ids.c
@@ -38,25 +42,6 @@ class TimelinePage(NamedTuple):
 
     items: tuple[Row | Folded, ...]
     after: TimelineCursor | None
-
-
-class MinuteRow(NamedTuple):
-    """The transactions of an id that ended in one minute, and how long they took; a mean is `*_sum_ms` over `opened`,
-    or over `marked`."""
-
-    minute_ms: int
-    commits: int
-    aborts_client: int
-    aborts_timeout: int
-    aborts_fenced: int
-    aborts_admin: int
-    aborts_unattributed: int
-    opened: int
-    open_sum_ms: int
-    open_max_ms: int
-    marked: int
-    marker_sum_ms: int
-    marker_max_ms: int
 
 
 class Owner(NamedTuple):
@@ -82,14 +67,14 @@ def read_timeline(
     return TimelinePage(tuple(item for item, _ in found[:limit]), after)
 
 
-def read_minutes(connection: Connection, cluster_id: int, transactional_id: bytes, from_ms: int) -> list[MinuteRow]:
+def read_minutes(connection: Connection, cluster_id: int, transactional_id: bytes, from_ms: int) -> list[IdMinute]:
     """Returns the minutes of the id that begin at `from_ms` or later and have a row, oldest first."""
     rows = connection.execute(
-        select(*(_M[name] for name in MinuteRow._fields))
+        select(*(_M[name] for name in MINUTE_COLUMNS))
         .where(_M.cluster_id == cluster_id, _M.transactional_id == id_key(transactional_id), _M.minute_ms >= from_ms)
         .order_by(_M.minute_ms)
     )
-    return [MinuteRow(*row) for row in rows]
+    return [minute_of_row(row) for row in rows]
 
 
 def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> list[Owner]:
@@ -137,22 +122,30 @@ def rows_of(cluster_id: int, transactional_id: bytes, after: tuple[int, int, int
     """Returns the statement for the history of an id, newest first, following `after`; limited to the rows read at
     once."""
     statement = (
-        select(*_PLACE, *(_T[name] for name in Row._fields[len(_PLACE) :]))
+        select(_T.generation, _T.id, _T.counted, *(_T[name] for name in Transition._fields))
         .where(_T.cluster_id == cluster_id, _T.transactional_id == transactional_id, ~_IS_REPEATED)
         .order_by(*(column.desc() for column in _PLACE))
-        .limit(_ROWS_AT_ONCE)
+        .limit(ROWS_AT_ONCE)
     )
     return statement if after is None else statement.where(tuple_(*_PLACE) < after)
+
+
+def newest_rows(
+    connection: Connection, cluster_id: int, transactional_id: bytes, after: tuple[int, int, int] | None = None
+) -> list[Row]:
+    """Returns the newest rows following `after`, at most ROWS_AT_ONCE. `transactional_id`: its key."""
+    rows = connection.execute(rows_of(cluster_id, transactional_id, after))
+    return [Row(generation, number, counted, Transition(*row)) for generation, number, counted, *row in rows]
 
 
 def _rows(connection: Connection, cluster_id: int, transactional_id: bytes, begin: TimelineCursor) -> Iterator[Row]:
     after = begin.row
     while True:
-        found = [Row(*row) for row in connection.execute(rows_of(cluster_id, transactional_id, after))]
+        found = newest_rows(connection, cluster_id, transactional_id, after)
         yield from found
-        if len(found) < _ROWS_AT_ONCE:
+        if len(found) < ROWS_AT_ONCE:
             return
-        after = found[-1].generation, found[-1].offset, found[-1].number
+        after = found[-1].place
 
 
 def commits_of(cluster_id: int, transactional_id: bytes, before_ms: int | None) -> Select[tuple[Any, ...]]:
@@ -182,9 +175,7 @@ def _commits(
 _PRODUCERS_READ: Final = 50
 
 
-_ABORTS = sum(
-    (_M[f"aborts_{cause}"] for cause in ("timeout", "fenced", "admin", "unattributed")), start=_M.aborts_client
-)
+_ABORTS: ColumnElement[int] = sum((_M[name] for name in ABORTED.values()), start=literal(0))
 
 
 class ProducerRow(NamedTuple):

@@ -28,20 +28,7 @@ class NewEvents(NamedTuple):
 
 _S = transitions.c
 _REPORTED = (_S.counted.is_(True), _S.cause.in_(REPORTED_CAUSES))
-_EVENTS = select(
-    _S.id,
-    _S.transactional_id,
-    _S.partition,
-    _S.offset,
-    _S.at_ms,
-    _S.from_state,
-    _S.producer_id,
-    _S.producer_epoch,
-    _S.timeout_ms,
-    _S.duration_ms,
-    _S.cause,
-    _S.confidence,
-)
+_EVENTS = select(_S.id, _S.transactional_id, *(_S[name] for name in Event._fields[3:]))
 _NEWEST = select(func.max(_S.id))
 
 

@@ -63,21 +63,12 @@ class LimitedRead(NamedTuple, Generic[T]):
 
 
 _T = transactional_ids.c
-_ID_STATE = (
-    _T.transactional_id,
-    _T.display,
-    _T.partition,
-    _T.offset,
-    _T.timestamp_ms,
-    _T.state,
-    _T.producer_id,
-    _T.producer_epoch,
-    _T.timeout_ms,
-    _T.last_update_ms,
-    _T.started_at_ms,
-    _T.state_since_ms,
-)
-_MORE = (_T.client_transaction_version,)
+_ID_STATE = [
+    _T["display" if name == "name" else name]
+    for name in IdState._fields
+    if name not in ("topics", "client_transaction_version")
+]
+_MORE = (_T["client_transaction_version"],)
 _L = left_behind_records.c
 _NEWEST_WRITES: Final = 500
 """Number of ids of each state, the ones written last, among which those of a log partition are searched."""

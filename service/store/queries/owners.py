@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, bindparam, func, select
@@ -11,33 +11,25 @@ from sqlalchemy import Connection, and_, bindparam, func, select
 from service.domain.partitions.open_entries import Owner
 from service.domain.source_state import SourceName
 from service.domain.transaction_log.coordinator_partition import is_left_behind, partition_count
+from service.domain.transaction_log.facts import NO_RECORD, LogRecord
 from service.domain.transaction_log.states import EXPIRED
 from service.store.many_rows import batched
 from service.store.queries.transactions import participants
+from service.store.rows.ids import IdRow
 from service.store.schema import left_behind_records, log_partitions, producer_ids, transactional_ids
 
 _AT_ONCE: Final = 500
 
 _P, _T, _B = producer_ids.c, transactional_ids.c, left_behind_records.c
 
-_NEWEST = (
-    "partition",
-    "generation",
-    "offset",
-    "timestamp_ms",
-    "leader_epoch",
-    "state",
-    "producer_id",
-    "producer_epoch",
-)
-_NEWEST_MORE = ("timeout_ms", "start_ms", "last_update_ms", "client_transaction_version")
-_UNKNOWN: Final = {"state": EXPIRED, "client_transaction_version": 0}
+_UNKNOWN: Final = NO_RECORD._replace(state=EXPIRED)
 _HAD = ("first_seen_ms", "last_seen_ms", "first_epoch", "last_epoch", "ended_offset", "ended_state", "ended_value")
 _OWNERS = (
     select(
         _P.producer_id,
         _P.transactional_id,
-        *(func.coalesce(_T[name], _UNKNOWN.get(name, -1)) for name in (*_NEWEST, *_NEWEST_MORE)),
+        *(func.coalesce(_T[name], -1) for name in ("partition", "generation")),
+        *(func.coalesce(_T[name], unknown) for name, unknown in _UNKNOWN._asdict().items()),
         *(_P[name] for name in _HAD),
     )
     .select_from(
@@ -70,7 +62,7 @@ def owners(connection: Connection, cluster_id: int, asked: Iterable[int]) -> dic
         if not rows:
             continue
         open_ = participants(connection, cluster_id, sorted({row.transactional_id for row in rows}))
-        read = [(row[0], _owner(row, open_.get(row.transactional_id, []))) for row in rows]
+        read = [(row[0], _owner(row[1:], open_.get(row.transactional_id, []))) for row in rows]
         is_any_earlier = any(owner.producer_id != asked_for for asked_for, owner in read)
         records = connection.execute(_LEFT_BEHIND, parameters) if is_any_earlier else ()
         left = {(one.transactional_id, one.producer_id): one for one in records}
@@ -89,17 +81,18 @@ def partition_count_of(connection: Connection, cluster_id: int) -> int:
     return 0 if last is None else partition_count((last,), (reported,))
 
 
-def _owner(row: Any, partitions: Iterable[tuple[str, int]]) -> Owner:
-    newest, had = row[1 : 2 + len(_NEWEST) + len(_NEWEST_MORE)], row[-len(_HAD) :]
-    return Owner._make((*newest, tuple(partitions), *had, False))
+def _owner(row: Sequence[Any], partitions: Iterable[tuple[str, int]]) -> Owner:
+    transactional_id, log_partition, generation, *more = row
+    record, had = more[: len(LogRecord._fields)], more[len(LogRecord._fields) :]
+    return Owner(transactional_id, log_partition, generation, LogRecord(*record), tuple(partitions), *had)
 
 
-def _with_record(owner: Owner, record: Any) -> Owner:
+def _with_record(owner: Owner, found: Any) -> Owner:
     """Returns the owner with the id's newest record under the producer id in question. Another record of the id counts,
     under another producer id: it was started again where its coordinator looks now."""
-    newest = {name: getattr(record, name) for name in (*_NEWEST[1:], *_NEWEST_MORE)}
-    places = tuple((topic, partition) for topic, partition in json.loads(record.participants))
-    return owner._replace(log_partition=record.partition, partitions=places, **newest)
+    row = IdRow.of(found[:-1])
+    places = tuple((topic, partition) for topic, partition in json.loads(found.participants))
+    return owner._replace(log_partition=row.partition, generation=row.generation, record=row.record, partitions=places)
 
 
 def _order(owner: Owner, producer_id: int) -> tuple[bool, int, bytes]:

@@ -30,6 +30,7 @@ from service.store.queries.transaction_pages import (
 )
 from service.store.rows.ids import IdRow
 from service.store.schema import open_participants, transactional_ids, transitions
+from service.store.schema.history import ABORTED
 
 _T, _O = transactional_ids.c, open_participants.c
 _PARTICIPANTS = (
@@ -158,7 +159,9 @@ def _containing(connection: Connection, selection: Selection) -> ColumnElement[b
 
 
 def _place(number: int, segment: Segment, row: IdRow) -> PageCursor:
-    ms = getattr(row, segment.column.name) if isinstance(segment, ByTime) else None
+    ms = None
+    if isinstance(segment, ByTime):
+        ms = row.started_at_ms if segment.column is _T.started_at_ms else row.record.last_update_ms
     return PageCursor(number, ms, id_key(row.transactional_id))
 
 
@@ -169,7 +172,7 @@ def full_row(row: IdRow) -> IdRow:
 
 
 def _row(row: Row[*tuple[Any, ...]]) -> IdRow:
-    return full_row(IdRow(*row))
+    return full_row(IdRow.of(row))
 
 
 def _read(
@@ -226,7 +229,6 @@ def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> b
 HISTORY_READ: Final = 50
 """Rows of an id's history that are searched for InitProducerIds: with full history, every step has one."""
 
-_ABORTS: Final = (_T.aborts_client, _T.aborts_timeout, _T.aborts_fenced, _T.aborts_admin, _T.aborts_unattributed)
 _IDS = select(
     _T.transactional_id,
     _T.display,
@@ -236,7 +238,7 @@ _IDS = select(
     _T.last_update_ms,
     _T.last_outcome,
     _T.abort_cause,
-    (_T.commits + sum(_ABORTS, start=0)).label("ends"),
+    (_T.commits + sum((_T[name] for name in ABORTED.values()), start=0)).label("ends"),
 )
 _S = transitions.c
 

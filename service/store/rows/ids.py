@@ -17,110 +17,113 @@ import numpy as np
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Cause, CauseCode, Confidence
 from service.domain.transaction_log.coordinator_partition import coordinator_partition
-from service.domain.transaction_log.facts import NO_ID, NO_RECORD, Array, LogRecord, LoneRuns, Records, Run
-from service.domain.transaction_log.id_delta import IdDelta
+from service.domain.transaction_log.facts import (
+    NO_ID,
+    NO_RECORD,
+    VALUE_FROM,
+    Array,
+    LogRecord,
+    LoneRuns,
+    MinuteSums,
+    Records,
+    Run,
+)
+from service.domain.transaction_log.id_delta import Aborts, IdDelta, IdMinute
 from service.domain.transaction_log.journal import NO_ABORT, LastAbort
 from service.domain.transaction_log.states import EXPIRED
 from service.store.escaped_text import display_id, full_id, is_cut
 
 
+def minute_of_row(row: Iterable[Any]) -> IdMinute:
+    """Returns the minute of a row of MINUTE_COLUMNS."""
+    minute_ms, *numbers = row
+    sums = len(MinuteSums._fields)
+    return IdMinute(minute_ms, MinuteSums(*numbers[:sums]), Aborts(*numbers[sums:]))
+
+
+_FIELDS: Final = len(LogRecord._fields)
+
+
 class IdRow(NamedTuple):
-    """A row of `transactional_ids`: its columns in their order."""
+    """A row of `transactional_ids`.
+
+    `record`: place, time and state are those of the id's newest record; the rest is that of the newest one that names a
+    producer. `last_abort`: the abort that the journal has to remember; None before the first.
+    """
 
     cluster_id: int
     transactional_id: bytes
     display: str
     partition: int
     generation: int
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-    state: int
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    last_update_ms: int
-    start_ms: int
-    client_transaction_version: int
-    previous_producer_id: int
-    partition_count: int
+    record: LogRecord
     state_since_ms: int
     started_at_ms: int | None
     last_outcome: int | None
     commits: int
-    aborts_client: int
-    aborts_timeout: int
-    aborts_fenced: int
-    aborts_admin: int
-    aborts_unattributed: int
-    abort_offset: int | None
-    abort_cause: str | None
-    abort_confidence: str | None
-    abort_is_open: bool | None
-    abort_completed_ms: int | None
-    abort_counts: bool | None
-    settles_at_ms: int | None
+    aborts: Aborts
+    last_abort: LastAbort | None
+
+    @staticmethod
+    def of(columns: Iterable[Any]) -> IdRow:
+        """Returns the row of all columns in their order."""
+        cluster_id, key, display, partition, generation, *more = columns
+        since_ms, started_at_ms, last_outcome, commits = more[_FIELDS : _FIELDS + 4]
+        *aborts, offset, code, confidence, is_open, completed_at_ms, counts, _ = more[_FIELDS + 4 :]
+        abort = None
+        if offset is not None:
+            cause = Cause(CauseCode(code), Confidence(confidence), bool(is_open))
+            abort = LastAbort(offset, cause, completed_at_ms, bool(counts))
+        record = LogRecord(*more[:_FIELDS])
+        place = (cluster_id, key, display, partition, generation)
+        return IdRow(*place, record, since_ms, started_at_ms, last_outcome, commits, Aborts(*aborts), abort)
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """All columns in their order."""
+        last, nothing = self.last_abort, (None,) * 7
+        abort = nothing if last is None else (last.offset, *last.cause, *last[2:], last.settles_at_ms)
+        return (*self[:5], *self.record, *self[6:10], *self.aborts, *abort)
+
+    @property
+    def state(self) -> int:
+        return self.record.state
+
+    @property
+    def timeout_ms(self) -> int:
+        return self.record.timeout_ms
 
 
 def newest_record(row: IdRow) -> LogRecord:
     """Returns the record the row was made of; a PrepareX has the append time of the first one of its transaction."""
-    if row.state >= states.EXPIRED:  # it named no producer: the row has the values of the record before
-        return NO_RECORD._replace(
-            offset=row.offset, timestamp_ms=row.timestamp_ms, leader_epoch=row.leader_epoch, state=row.state
-        )
-    record = LogRecord._make(getattr(row, name) for name in LogRecord._fields)
-    is_prepared = row.state in states.PREPARED
-    return record._replace(timestamp_ms=row.state_since_ms) if is_prepared else record
+    record = row.record
+    if record.state >= states.EXPIRED:  # it named no producer: the row has the values of the record before
+        return LogRecord(*record[:VALUE_FROM], *NO_RECORD[VALUE_FROM:])
+    return record._replace(timestamp_ms=row.state_since_ms) if record.state in states.PREPARED else record
 
 
 def last_abort(row: IdRow) -> LastAbort:
     """Returns the last abort of the id, which the journal has to remember."""
-    if row.abort_offset is None or row.offset < 0:
-        return NO_ABORT
-    assert row.abort_cause is not None and row.abort_confidence is not None  # noqa: PT018 - a row has all three
-    cause = Cause(CauseCode(row.abort_cause), Confidence(row.abort_confidence), bool(row.abort_is_open))
-    return LastAbort(row.abort_offset, cause, row.abort_completed_ms, bool(row.abort_counts))
+    return NO_ABORT if row.last_abort is None or row.record.offset < 0 else row.last_abort
 
 
 def new_row(cluster_id: int, stored: IdRow | None, generation: int, runs: Sequence[Run], delta: IdDelta) -> IdRow:
     """Returns the row after the runs of one id, which are in log order."""
     newest, key = runs[-1].last, runs[0].transactional_id
-    known = _newest_decodable(runs) or stored or newest
-    last = delta.last_abort if delta.last_abort != NO_ABORT else None
+    known = _newest_decodable(runs) or (newest if stored is None else stored.record)
     return IdRow(
         cluster_id,
         key,
         stored.display if stored is not None and is_cut(key) else display_id(key),
         runs[0].partition,
         generation,
-        newest.offset,
-        newest.timestamp_ms,
-        newest.leader_epoch,
-        newest.state,
-        known.producer_id,
-        known.producer_epoch,
-        known.timeout_ms,
-        known.last_update_ms,
-        known.start_ms,
-        known.client_transaction_version,
-        known.previous_producer_id,
-        known.partition_count,
+        LogRecord(*newest[:VALUE_FROM], *known[VALUE_FROM:]),
         _state_since_ms(newest, delta),
         newest.start_ms if newest.state in states.OPEN else None,
         delta.last_outcome if delta.last_outcome is not None else stored and stored.last_outcome,
         (stored.commits if stored else 0) + delta.commits,
-        (stored.aborts_client if stored else 0) + delta.aborts["client"],
-        (stored.aborts_timeout if stored else 0) + delta.aborts["timeout"],
-        (stored.aborts_fenced if stored else 0) + delta.aborts["fenced"],
-        (stored.aborts_admin if stored else 0) + delta.aborts["admin"],
-        (stored.aborts_unattributed if stored else 0) + delta.aborts["unattributed"],
-        last and last.offset,
-        last and last.cause.code,
-        last and last.cause.confidence,
-        last and last.cause.is_open,
-        last and last.completed_at_ms,
-        last and last.counts,
-        last and last.settles_at_ms,
+        (stored.aborts if stored else Aborts()).plus(delta.aborts),
+        delta.last_abort if delta.last_abort != NO_ABORT else None,
     )
 
 
@@ -160,8 +163,7 @@ def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any,
             map(display_id, runs.transactional_id),
             runs.partition.tolist(),
             repeat(generation),
-            *(column.tolist() for column in last[:4]),
-            *(column.tolist() for column in known[4:]),
+            *(column.tolist() for column in (*last[:VALUE_FROM], *known[VALUE_FROM:])),
             np.where(last.state == states.ONGOING, last.start_ms, last.timestamp_ms).tolist(),
             _or_null(last.start_ms, _is_in(last.state, states.OPEN)),
             _or_null(outcome, is_ended | _is_in(first.state, states.COMPLETE)),
@@ -205,10 +207,6 @@ def _or_null(column: Array, is_there: Array) -> list[int | None]:
     return [value if there else None for value, there in zip(column.tolist(), is_there.tolist(), strict=True)]
 
 
-_COUNTS: Final = ("commits", "aborts_client", "aborts_timeout", "aborts_fenced", "aborts_admin", "aborts_unattributed")
-
-_NOTHING: Final[dict[str, Any]] = dict.fromkeys(_COUNTS, 0)
-
 Places = tuple[tuple[str, int], ...]
 """(topic, partition) of an open transaction."""
 
@@ -233,15 +231,17 @@ def divide(records: Iterable[Record], partition_count: int) -> Divided:
     by another one (offset below 0) leaves nothing but its counts."""
     known = list(records)
     chosen = max(known, key=lambda one: _rank(one.row, partition_count))
-    sums: dict[str, Any] = {name: sum(getattr(one.row, name) for one in known) for name in _COUNTS}
+    commits = sum(one.row.commits for one in known)
+    aborts = Aborts(*map(sum, zip(*(one.row.aborts for one in known), strict=True)))
     others = {
-        one.row.partition: one._replace(row=one.row._replace(**_NOTHING))
+        one.row.partition: one._replace(row=one.row._replace(commits=0, aborts=Aborts()))
         for one in known
-        if one is not chosen and one.row.offset >= 0
+        if one is not chosen and one.row.record.offset >= 0
     }
-    return Divided(chosen._replace(row=chosen.row._replace(**sums)), others)
+    return Divided(chosen._replace(row=chosen.row._replace(commits=commits, aborts=aborts)), others)
 
 
 def _rank(row: IdRow, partition_count: int) -> tuple[bool, bool, bool, int, int]:
     looked_for = coordinator_partition(full_id(row.transactional_id, row.display), partition_count)
-    return row.offset >= 0, row.state != EXPIRED, row.partition == looked_for, row.timestamp_ms, row.partition
+    record = row.record
+    return record.offset >= 0, row.state != EXPIRED, row.partition == looked_for, record.timestamp_ms, row.partition

@@ -18,7 +18,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from service.domain.transaction_log.id_delta import ABORT_WORDS
+from service.domain.transaction_log.facts import MinuteSums
+from service.domain.transaction_log.id_delta import Aborts
 from service.store.schema.base import ROW_ID, cluster_column, metadata
 
 # Monotonic counters: they survive restarts, so Prometheus sees no reset.
@@ -38,7 +39,7 @@ every bucket (service.domain.transaction_log.outcomes), and this one."""
 
 COMMITS: Final = "commits"
 ABORTS: Final = "aborts"
-ABORTED: Final = {word: f"aborts_{word}" for word in ABORT_WORDS}
+ABORTED: Final = {word: f"aborts_{word}" for word in Aborts._fields}
 EXPIRED: Final = "expired"
 PRODUCER_IDS_ASSIGNED: Final = "producer_ids_assigned"
 DECODE_ERRORS: Final = "decode_errors"
@@ -93,27 +94,16 @@ transitions = Table(
     Index(None, "cluster_id", "at_ms"),
 )
 
+MINUTE_COLUMNS: Final = ("minute_ms", *MinuteSums._fields, *ABORTED.values())
+"""The columns of an IdMinute in `id_minutes`. In a row without commits `first_ms` and `last_ms` mean nothing."""
+
 # Transactions of one id that ended in one minute (of the log's own time); minutes without any have no row.
 id_minutes = Table(
     "id_minutes",
     metadata,
     cluster_column(),
     Column("transactional_id", LargeBinary, nullable=False),
-    Column("minute_ms", BigInteger, nullable=False),
-    Column("commits", BigInteger, nullable=False),
-    Column("aborts_client", BigInteger, nullable=False),
-    Column("aborts_timeout", BigInteger, nullable=False),
-    Column("aborts_fenced", BigInteger, nullable=False),
-    Column("aborts_admin", BigInteger, nullable=False),
-    Column("aborts_unattributed", BigInteger, nullable=False),
-    Column("opened", BigInteger, nullable=False),
-    Column("open_sum_ms", BigInteger, nullable=False),
-    Column("open_max_ms", BigInteger, nullable=False),
-    Column("marked", BigInteger, nullable=False),
-    Column("marker_sum_ms", BigInteger, nullable=False),
-    Column("marker_max_ms", BigInteger, nullable=False),
-    Column("first_ms", BigInteger, nullable=False),  # of the commits; without meaning where there are none
-    Column("last_ms", BigInteger, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in MINUTE_COLUMNS),
     PrimaryKeyConstraint("cluster_id", "transactional_id", "minute_ms"),
     Index(None, "cluster_id", "minute_ms"),
 )

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from service.domain.transaction_log.causes import Cause
 from service.domain.transaction_log.facts import Durations, Reject
-from service.domain.transaction_log.id_delta import ABORT_WORDS, MINUTE_MS, IdDelta, MinuteSums
+from service.domain.transaction_log.id_delta import MINUTE_MS, IdDelta, IdMinute
 from service.domain.transaction_log.outcomes import BATCH, DETECTION, bucket, duration_between
 from service.store.escaped_text import id_key
 from service.store.many_rows import Upsert
@@ -145,7 +145,7 @@ def _bounded(new: Sequence[Reject]) -> list[Reject]:
 
 MINUTES: Final = Upsert(
     id_minutes,
-    add=("commits", *(f"aborts_{word}" for word in ABORT_WORDS), "opened", "open_sum_ms", "marked", "marker_sum_ms"),
+    add=("commits", *ABORTED.values(), "opened", "open_sum_ms", "marked", "marker_sum_ms"),
     most=("open_max_ms", "marker_max_ms", "last_ms"),
     least=("first_ms",),
 )
@@ -181,9 +181,9 @@ class HistoryRows:
         for one in delta.transitions:
             if one.at_ms >= self._oldest_ms:
                 self._transitions.append((*place, *one, self._counts))
-        for minute_ms, sums in delta.minutes.items():
-            if minute_ms >= self._oldest_ms:
-                self._minutes.append(minute_row(sums, self._cluster_id, row.transactional_id, minute_ms))
+        for minute in delta.minutes.values():
+            if minute.minute_ms >= self._oldest_ms:
+                self._minutes.append(minute_row(self._cluster_id, row.transactional_id, minute))
         self._revised += [revision(row, offset, cause) for offset, cause in delta.revised]
 
     def write(self, connection: Connection) -> None:
@@ -210,21 +210,10 @@ def revise(connection: Connection, revisions: Sequence[Mapping[str, Any]]) -> No
         connection.execute(_REVISE, revisions)
 
 
-def minute_row(sums: MinuteSums, cluster_id: int, transactional_id: bytes, minute_ms: int) -> tuple[Any, ...]:
-    """Returns a row of `id_minutes`. Without commits, `first_ms` is the minute's end and `last_ms` its start, so that
-    any commit replaces them."""
-    return (
-        cluster_id,
-        transactional_id,
-        minute_ms,
-        sums.commits,
-        *(sums.aborts[word] for word in ABORT_WORDS),
-        sums.opened,
-        sums.open_sum_ms,
-        sums.open_max_ms,
-        sums.marked,
-        sums.marker_sum_ms,
-        sums.marker_max_ms,
-        sums.first_ms if sums.commits else minute_ms + MINUTE_MS - 1,
-        sums.last_ms if sums.commits else minute_ms,
-    )
+def minute_row(cluster_id: int, transactional_id: bytes, minute: IdMinute) -> tuple[Any, ...]:
+    """Returns a row of `id_minutes`. Without commits `first_ms` is the minute's end and `last_ms` its start: any commit
+    replaces them."""
+    minute_ms, sums, aborts = minute
+    if not sums.commits:
+        sums = sums._replace(first_ms=minute_ms + MINUTE_MS - 1, last_ms=minute_ms)
+    return (cluster_id, transactional_id, minute_ms, *sums, *aborts)

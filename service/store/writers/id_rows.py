@@ -82,9 +82,10 @@ def _by_key(facts: Iterable[Any]) -> dict[tuple[bytes, int], list[Any]]:
 IDS_AT_ONCE: Final = 1_000
 
 _L, _O = left_behind_records.c, open_participants.c
-_OTHER = (*IdRow._fields, "participants")
+_COLUMNS = tuple(transactional_ids.c.keys())
+_OTHER = (*_COLUMNS, "participants")
 
-_IDS = Upsert(transactional_ids, replace=IdRow._fields[2:])
+_IDS = Upsert(transactional_ids, replace=_COLUMNS[2:])
 _OTHERS = Upsert(
     left_behind_records,
     columns=_OTHER,
@@ -120,12 +121,12 @@ class IdRows:
 
     @classmethod
     def read(cls, connection: Connection, cluster_id: int, ids: Sequence[bytes], partition_count: int) -> IdRows:
-        found = look_up(connection, transactional_ids, IdRow._fields, cluster_id, ids)
-        counting = {row.transactional_id: IdRow(*row) for row in found}
+        found = map(IdRow.of, look_up(connection, transactional_ids, _COLUMNS, cluster_id, ids))
+        counting = {row.transactional_id: row for row in found}
         others: dict[bytes, dict[int, Record]] = {}
         if _has_others(connection, cluster_id):
             for *columns, places in look_up(connection, left_behind_records, _OTHER, cluster_id, ids):
-                row = IdRow(*columns)
+                row = IdRow.of(columns)
                 record = Record(row, tuple((topic, partition) for topic, partition in json.loads(places)))
                 others.setdefault(row.transactional_id, {})[row.partition] = record
         return cls(connection, cluster_id, partition_count, counting, others)
@@ -161,7 +162,7 @@ class IdRows:
 
     def write(self) -> None:
         connection, cluster_id = self.connection, self.cluster_id
-        _IDS.write(connection, list(self._changed.values()))
+        _IDS.write(connection, [row.columns for row in self._changed.values()])
         if self._closed:
             connection.execute(_CLOSE, [{"cluster": cluster_id, "key": key} for key in self._closed])
         opened = ((cluster_id, *place, key) for key, places in self._opened.items() for place in places)
@@ -175,7 +176,7 @@ class IdRows:
             ]
             connection.execute(_DROP, counting)
             records = chain.from_iterable(self._others[key].values() for key in sorted(self._divided))
-            _OTHERS.write(connection, [(*one.row, json.dumps(one.places)) for one in records])
+            _OTHERS.write(connection, [(*one.row.columns, json.dumps(one.places)) for one in records])
 
     def _all(self, key: bytes) -> Iterator[IdRow]:
         if (row := self.counting.get(key)) is not None:

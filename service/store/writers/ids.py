@@ -153,7 +153,7 @@ def expire_partition_ids(connection: Connection, cluster_id: int, partition: int
 def _is_stored(row: IdRow | None, run: Run) -> bool:
     """Returns whether the row of the run's partition contains the run already. Rows that have an offset are all of the
     present generation: `expire_partition_ids` removed the offsets of the others."""
-    return row is not None and row.offset >= run.last.offset
+    return row is not None and row.record.offset >= run.last.offset
 
 
 def _is_gone(runs: Sequence[Run]) -> bool:
@@ -166,7 +166,7 @@ def _count_new_pairs(
 ) -> int:
     """Returns how many (id, producer id) pairs of the runs the store has never seen."""
     pairs = {(run.transactional_id, run.first.producer_id) for run in runs if _names_producer(run)}
-    pairs -= {(key, row.producer_id) for key, row in stored.items()}
+    pairs -= {(key, row.record.producer_id) for key, row in stored.items()}
     known = look_up(connection, producer_ids, _PAIR, cluster_id, list({key for key, _ in pairs}))
     return len(pairs - {tuple(row) for row in known})
 

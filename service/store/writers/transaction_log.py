@@ -15,7 +15,7 @@ from service.domain.retention_policy import Keep
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import journal
 from service.domain.transaction_log.facts import LogBatch, LoneRuns, RangeRead, Run
-from service.domain.transaction_log.id_delta import COUNTED_AS, MinuteSums, minute_of
+from service.domain.transaction_log.id_delta import COUNTED_AS, IdMinute, minute_of
 from service.domain.transaction_log.states import TOPIC
 from service.store.lease import Lease
 from service.store.progress import positions
@@ -226,17 +226,16 @@ def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[Range
         return
     minute_rows, revisions = [], []
     for found in connection.execute(_WAITING, {"cluster": cluster_id, "now": max(proven.values())}).all():
-        row = IdRow(*found)
-        if row.settles_at_ms is None or row.settles_at_ms > proven.get(row.partition, -1):
+        row = IdRow.of(found)
+        if found.settles_at_ms > proven.get(row.partition, -1):
             continue
         before = last_abort(row)
         last = journal.settle(before)
         settle, word = _SETTLE, COUNTED_AS[last.cause.code]
         if last.counts and last.completed_at_ms is not None:
             ended.by_cause[word] += 1
-            sums, minute_ms = MinuteSums(), minute_of(last.completed_at_ms)
-            sums.aborts[word] += 1
-            minute_rows.append(minute_row(sums, cluster_id, row.transactional_id, minute_ms))
+            minute = IdMinute(minute_of(last.completed_at_ms)).with_abort(word)
+            minute_rows.append(minute_row(cluster_id, row.transactional_id, minute))
             column = transactional_ids.c[f"aborts_{word}"]
             settle = settle.values({column: column + 1})
         if last.cause[:2] != before.cause[:2]:

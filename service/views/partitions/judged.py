@@ -65,8 +65,8 @@ class JudgedEntry(NamedTuple):
         """Returns the coordinator's start time if the entry belongs to its owner's present transaction, else when the
         entry was first seen. A producer's clock is not used."""
         owner = self.relation.owner
-        if owner is not None and self.relation.kind in _OWN and is_time(owner.start_ms):
-            return owner.start_ms
+        if owner is not None and self.relation.kind in _OWN and is_time(owner.record.start_ms):
+            return owner.record.start_ms
         return self.entry.first_seen_ms
 
 

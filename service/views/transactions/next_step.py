@@ -13,9 +13,9 @@ from service.domain.transaction_log.abort_explanation import why_ended
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.deadlines import expires_at_ms, times_out_at_ms
+from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.known_log import KnownLog, Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, is_time
-from service.domain.transaction_log.timeline import Row
 from service.domain.transaction_log.transitions import REPEATED
 from service.store.rows.ids import IdRow
 from service.views import words
@@ -48,7 +48,9 @@ def next_step(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     if row.state == states.UNKNOWN:
         return Next("unknown", "unknown", "unknown", more="its newest record cannot be decoded")
     if row.state == states.EXPIRED:
-        return Next("muted", "", "expired", *((AT, row.timestamp_ms) if is_time(row.timestamp_ms) else ()))
+        return Next(
+            "muted", "", "expired", *((AT, row.record.timestamp_ms) if is_time(row.record.timestamp_ms) else ())
+        )
     is_lost = is_left_behind(row.transactional_id, row.partition, log.partition_count)
     if is_lost and row.state in states.OPEN:
         where = f"its record is in {states.TOPIC}-{row.partition}"
@@ -88,16 +90,28 @@ def _of_prepared(row: IdRow, log: KnownLog, now_ms: int) -> Next:
 
 
 def _of_idle(row: IdRow, limits: Limits, now_ms: int) -> Next:
-    expires_ms = expires_at_ms(row.state, row.last_update_ms, limits.expiration_ms)
+    expires_ms = expires_at_ms(row.state, row.record.last_update_ms, limits.expiration_ms)
     if expires_ms is not None and is_time(expires_ms) and expires_ms - now_ms < _DAY_MS:
-        unused = f"unused for {words.duration(now_ms - row.last_update_ms)}"
+        unused = f"unused for {words.duration(now_ms - row.record.last_update_ms)}"
         if expires_ms <= now_ms:
             sweep = f"at the latest {words.duration(limits.sweep_ms)} after its expiry time"
             return Next("soon", "clock", "expires any moment now", more=f"{unused}; {sweep}")
         return Next("soon", "clock", "expires in", UNTIL, expires_ms, more=unused)
-    if not is_time(row.timestamp_ms):
+    if not is_time(row.record.timestamp_ms):
         return Next("muted", "", "")
-    return Next("muted", "", "initialized" if row.state == states.EMPTY else "ended", AT, row.timestamp_ms)
+    return Next("muted", "", "initialized" if row.state == states.EMPTY else "ended", AT, row.record.timestamp_ms)
+
+
+def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
+    """Returns the outcome of the id's last transaction, in a word, and its confidence; (None, None) before the first
+    has ended."""
+    if row.last_outcome is None:
+        return None, None
+    if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
+        return WORDS[CauseCode.COMMIT], None
+    if row.last_abort is None or row.last_abort.cause.code == CauseCode.EMPTY_ABORT:
+        return Word("", "none", "abort"), None
+    return WORDS[row.last_abort.cause.code], row.last_abort.cause.confidence
 
 
 _HEADS = {
@@ -126,11 +140,11 @@ class Answer(NamedTuple):
     proof: str | None
 
 
-def answers(rows: Iterable[Row]) -> list[Answer]:
+def answers(transitions: Iterable[Transition]) -> list[Answer]:
     """Returns an answer for each cause and confidence among the aborts, the newest first. Aborts of empty transactions
     are included only if there are no others."""
-    found: dict[tuple[CauseCode, Confidence], list[Row]] = {}
-    for row in rows:
+    found: dict[tuple[CauseCode, Confidence], list[Transition]] = {}
+    for row in transitions:
         if row.cause is not None and row.confidence is not None and is_abort(row):
             found.setdefault((row.cause, row.confidence), []).append(row)
     if any(cause != CauseCode.EMPTY_ABORT for cause, _ in found):
@@ -139,12 +153,12 @@ def answers(rows: Iterable[Row]) -> list[Answer]:
     return sorted(told, key=lambda one: -one.last_ms)
 
 
-def is_abort(row: Row) -> bool:
+def is_abort(row: Transition) -> bool:
     has_cause = row.cause is not None and row.cause in _HEADS and row.note != REPEATED
     return row.to_state == states.PREPARE_ABORT and has_cause and is_time(row.at_ms)
 
 
-def _answer(cause: CauseCode, confidence: Confidence, rows: list[Row]) -> Answer:
+def _answer(cause: CauseCode, confidence: Confidence, rows: list[Transition]) -> Answer:
     times = [row.at_ms for row in rows]
     return Answer(
         word=WORDS[cause],

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.transaction_log.id_delta import MINUTE_MS
-from service.store.queries.history import MinuteRow
+from service.domain.transaction_log.id_delta import MINUTE_MS, IdMinute
+from service.views.transactions.spans import ends_of
 from service.views.words import COUNTED, WORDS
 from service.web.charts.swimlane import Axis, Window
 
@@ -153,16 +153,7 @@ class CauseBars(NamedTuple):
         return [(one.from_ms, one.ends) for one in self.bins]
 
 
-def totals_of(minutes: Iterable[MinuteRow]) -> dict[str, int]:
-    """Returns the number of commits, then of aborts by the word under which they count; zeros are left out."""
-    totals = dict.fromkeys(("commit", *COUNTED), 0)
-    for minute in minutes:
-        for word, count in _ends(minute).items():
-            totals[word] += count
-    return {word: count for word, count in totals.items() if count}
-
-
-def bars_of(axis: Axis, window: Window, minutes: Iterable[MinuteRow]) -> CauseBars:
+def bars_of(axis: Axis, window: Window, minutes: Iterable[IdMinute]) -> CauseBars:
     """Returns the bars for the minutes on the axis."""
     width_ms = next((one for one in _WIDTHS_MS if window.span_ms // one <= _MOST_BARS), _WIDTHS_MS[-1])
     found: dict[int, Bin] = {}
@@ -176,14 +167,10 @@ def bars_of(axis: Axis, window: Window, minutes: Iterable[MinuteRow]) -> CauseBa
     return CauseBars(width_ms, most, bins, tuple(piece for one in bins for piece in _pieces(axis, one, most)))
 
 
-def _added(one: Bin, minute: MinuteRow) -> Bin:
-    ends = {word: one.ends.get(word, 0) + count for word, count in _ends(minute).items()}
-    longest = [ms for ms in (one.longest_ms, minute.open_max_ms if minute.opened else None) if ms is not None]
+def _added(one: Bin, minute: IdMinute) -> Bin:
+    ends = {word: one.ends.get(word, 0) + count for word, count in ends_of(minute).items()}
+    longest = [ms for ms in (one.longest_ms, minute.sums.open_max_ms if minute.sums.opened else None) if ms is not None]
     return one._replace(ends=ends, longest_ms=max(longest, default=None))
-
-
-def _ends(minute: MinuteRow) -> dict[str, int]:
-    return {"commit": minute.commits} | {word: getattr(minute, f"aborts_{word}") for word in COUNTED}
 
 
 def _pieces(axis: Axis, one: Bin, most: int) -> Iterable[Piece]:

@@ -5,36 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.store.queries.history import ProducerRow
 from service.views import words
+from service.views.transactions.spans import Life
 from service.views.words import WORDS
-
-
-class Life(NamedTuple):
-    """A transaction, or a `number` of commits that ended in one minute. Of several commits only these times are known:
-    when the first and the last ended (`prepared_ms`, `ended_ms`), and for how long they were open: on average
-    (`open_ms`), at most (`longest_ms`; 0 if one that is drawn by itself was open for longer).
-
-    `cause`: None if it is not decided yet. `began_ms`: None if unknown; `prepared_ms`, `ended_ms`: None if not yet.
-    `offset`: of its PrepareX, if that has a row.
-    """
-
-    cause: CauseCode | None
-    began_ms: int | None
-    prepared_ms: int | None
-    ended_ms: int | None
-    epoch: int | None = None
-    open_ms: int | None = None
-    longest_ms: int | None = None
-    number: int = 1
-    offset: int | None = None
-
-    @property
-    def first_ms(self) -> int:
-        return next(ms for ms in (self.began_ms, self.prepared_ms, self.ended_ms) if ms is not None)
-
 
 MOST_DRAWN: Final = 60
 """Maximum number of transactions that are drawn one by one; more of them become bars per minute."""

@@ -159,8 +159,8 @@ def _owner(finding: Finding, where: Where, frame: Frame) -> list[Fact]:
     found = []
     if subject.transactional_id is not None or subject.producer_id is not None:
         row = where.row
-        producer_id = subject.producer_id if row is None else row.producer_id
-        epoch = subject.producer_epoch if row is None else row.producer_epoch
+        producer_id = subject.producer_id if row is None else row.record.producer_id
+        epoch = subject.producer_epoch if row is None else row.record.producer_epoch
         pair = "" if producer_id is None else f"producer id {producer_id}, epoch {epoch}"
         href = None
         if subject.transactional_id is not None:

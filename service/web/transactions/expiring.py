@@ -123,8 +123,8 @@ def _counted(connection: Connection, frame: Frame, limits: Limits, as_of_ms: int
 
 
 def _row(row: IdRow, limits: Limits, now_ms: int) -> ExpiringRow:
-    expires_ms = row.last_update_ms + limits.expiration_ms
-    used = 100 * (now_ms - row.last_update_ms) // max(limits.expiration_ms, 1)
+    expires_ms = row.record.last_update_ms + limits.expiration_ms
+    used = 100 * (now_ms - row.record.last_update_ms) // max(limits.expiration_ms, 1)
     return ExpiringRow(
         row=row,
         transactional_id=full_id(row.transactional_id, row.display),

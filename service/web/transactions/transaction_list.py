@@ -22,7 +22,6 @@ from service.domain.findings.finding import Finding
 from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
-from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.known_log import KnownLog
 from service.domain.transaction_log.states import CODES, EXPIRED, NAMES, is_time
 from service.store.escaped_text import display_id, id_key, printable
@@ -36,8 +35,8 @@ from service.views.addresses import page_of
 from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import Blocking, read_blocking
 from service.views.partitions.judged import known_log_at
-from service.views.transactions.next_step import Next, next_step
-from service.views.words import WORDS, Word, word_of
+from service.views.transactions.next_step import Next, last_outcome, next_step
+from service.views.words import WORDS, Word
 from service.web.shared.frame import framed
 from service.web.shared.render import render
 
@@ -314,18 +313,6 @@ def _one(
         confidence=confidence,
         ended=None if row.state == states.UNKNOWN else ended.get(row.transactional_id, _NOTHING),
     )
-
-
-def last_outcome(row: IdRow) -> tuple[Word | None, str | None]:
-    """Returns the outcome of the id's last transaction, in a word, and its confidence; (None, None) before the first
-    has ended."""
-    if row.last_outcome is None:
-        return None, None
-    if row.last_outcome in (states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
-        return WORDS[CauseCode.COMMIT], None
-    if row.abort_cause is None or row.abort_cause == CauseCode.EMPTY_ABORT:
-        return Word("", "none", "abort"), None
-    return word_of(row.abort_cause), row.abort_confidence
 
 
 def _nearest(connection: Connection, frame: Frame, filters: Filters) -> tuple[str, str] | None:

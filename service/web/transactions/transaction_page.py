@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -11,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.api.http.answers import KeptRoute
 from service.api.http.fields import transaction_link
-from service.api.http.paging import foreign_cursor
+from service.api.http.paging import read_timeline_cursor, write_timeline_cursor
 from service.api.http.parameters import Id, IdBase64, id_of, only_known, unusable
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
@@ -20,6 +19,7 @@ from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.deadlines import expires_at_ms
+from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.states import is_time
 from service.domain.transaction_log.timeline import Row, TimelineCursor, is_from_the_beginning
 from service.store.escaped_text import display_id, id_key
@@ -32,20 +32,17 @@ from service.views.addresses import page_of, transaction_page
 from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import read_blocking
 from service.views.partitions.judged import known_log_at
-from service.views.transactions.next_step import answers, is_abort, next_step
+from service.views.transactions.next_step import answers, is_abort, last_outcome, next_step
+from service.views.transactions.spans import Past, phases_of, read_past
 from service.views.words import COUNTED, WORDS
-from service.web.charts.swimlane import PREPARE_PX, WINDOWS, Window
+from service.web.charts.minutes import bars_of
+from service.web.charts.swimlane import MOST_DRAWN, PREPARE_PX, WINDOWS, Window, axis_of, lanes_of
 from service.web.shared.frame import framed
 from service.web.shared.render import render
-from service.web.transactions.spans import History, phases_of, read_history
-from service.web.transactions.transaction_list import last_outcome
 
 TRANSITIONS_SHOWN: Final = 50
 FINDINGS_SHOWN: Final = 20
 _SHOWN_OF_UNKNOWN: Final = 200
-
-# generation, offset and number of a row, then a minute; either may be missing
-_OLDER: Final = re.compile(r"(?:([0-9]{1,9})\.([0-9]{1,19})\.([0-9]{1,19}))?_(-?[0-9]{1,19})?")
 
 router = APIRouter(route_class=KeptRoute, include_in_schema=False, dependencies=[Depends(only_known)])
 
@@ -77,17 +74,21 @@ def get_transaction(
         row = asked.find(connection, frame.cluster.id)
         if row is None:
             return _unknown(frame, asked.raw)
-        return _one(connection, frame, row, WINDOWS[window], _mark(older), _offset(at))
+        return _one(connection, frame, row, WINDOWS[window], older, _offset(at))
 
 
-def _one(
-    connection: Connection, frame: Frame, row: IdRow, window: Window, begin: TimelineCursor, offset: int | None
-) -> Response:
+def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older: str, offset: int | None) -> Response:
     cluster_id, now_ms = frame.cluster.id, frame.now_ms
     log = known_log_at(connection, cluster_id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
     producers = producers_of(connection, cluster_id, row.transactional_id)
-    history = read_history(connection, row, producers, window, now_ms)
+    axis = axis_of(window, now_ms)
+    past = read_past(connection, row, axis.from_ms, axis.to_ms)
+    totals, inits_ms = past.totals, past.inits_ms
+    are_many = sum(totals.values()) > MOST_DRAWN
+    of_id = (frame.name, "timeline", row.transactional_id)
+    begin = read_timeline_cursor(older, *of_id) if older else TimelineCursor()
     timeline = read_timeline(connection, cluster_id, row.transactional_id, begin, TRANSITIONS_SHOWN)
+    following = timeline.after and write_timeline_cursor(timeline.after, *of_id)
     places = transactions.participants(connection, cluster_id, [row.transactional_id]).get(row.transactional_id, [])
     found = _findings(connection, cluster_id, row.transactional_id)
     blocks = read_blocking(connection, cluster_id, set(places)).groups.get(id_key(row.transactional_id), ())
@@ -111,26 +112,32 @@ def _one(
         findings=found[:FINDINGS_SHOWN],
         findings_count=len(found),
         hanging=[one for one in found if (one.kind, one.status) == (Kind.HANGING, Status.CONFIRMED)],
-        answers=answers(history.within),
-        last_abort=answers(_newest_abort(history))[:1],
+        answers=answers(one.transition for one in past.within),
+        last_abort=answers(_newest_abort(past))[:1],
         coordinator=coordinators(connection, frame.cluster.id).get(row.partition),
         expiry=_expiry(row, frame, log.limits.sweep_ms),
         producers=producers,
         before=_before(row, producers),
-        history=history,
+        axis=axis,
+        rows_read=len(past.rows),
+        has_more=past.has_more,
+        totals=totals,
+        inits=len(inits_ms),
+        lanes=lanes_of(axis, window, now_ms, [] if are_many else past.lives(), inits_ms, producers, row.timeout_ms),
+        bars=bars_of(axis, window, past.minutes) if are_many else None,
         window=window,
         windows=[(one.text, f"{address}&window={one.word}", one == window) for one in WINDOWS.values()],
         prepare_px=PREPARE_PX,
         counted=COUNTED,
         words=WORDS,
         names=states.NAMES,
-        phases=phases_of(history.rows, offset),
+        phases=phases_of(past.rows, offset),
         is_chosen=offset is not None,
         items=timeline.items,
         counted_since_ms=_counted_since_ms(frame, timeline),
         is_time=is_time,
-        older=None if timeline.after is None else f"{address}&window={window.word}&older={_text(timeline.after)}#rows",
-        newest=f"{address}&window={window.word}#rows" if begin != TimelineCursor() else None,
+        older=following and f"{address}&window={window.word}&older={following}#rows",
+        newest=f"{address}&window={window.word}#rows" if older else None,
         address=address,
         json_address=transaction_link(frame.name, row.transactional_id),
     )
@@ -146,9 +153,9 @@ def _counted_since_ms(frame: Frame, timeline: TimelinePage) -> int | None:
     return since_ms if timeline.after is None or reaches_back else None
 
 
-def _newest_abort(history: History) -> Sequence[Row]:
+def _newest_abort(past: Past) -> Sequence[Transition]:
     """Returns the newest abort of all rows that were read, for a window without aborts; empty if there is none."""
-    return [row for row in history.rows if is_abort(row)][:1]
+    return [row.transition for row in past.rows if is_abort(row.transition)][:1]
 
 
 def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) -> list[Finding]:
@@ -159,13 +166,13 @@ def _findings(connection: Connection, cluster_id: int, transactional_id: bytes) 
 
 def _expiry(row: IdRow, frame: Frame, sweep_ms: int) -> Expiry:
     after_ms = frame.cluster.expiration_ms
-    at_ms = expires_at_ms(row.state, row.last_update_ms, after_ms)
+    at_ms = expires_at_ms(row.state, row.record.last_update_ms, after_ms)
     return Expiry(at_ms if is_time(at_ms) else None, after_ms, sweep_ms)
 
 
 def _before(row: IdRow, producers: Sequence[ProducerRow]) -> ProducerRow | None:
     """Returns the producer id that the id had before its present one; None if there was none."""
-    earlier = [one for one in producers if one.producer_id != row.producer_id]
+    earlier = [one for one in producers if one.producer_id != row.record.producer_id]
     return earlier[0] if earlier else None
 
 
@@ -188,22 +195,3 @@ def _offset(text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise unusable("at", f"{text!r} is no offset")
     return int(text)
-
-
-def _text(mark: TimelineCursor) -> str:
-    row = "" if mark.row is None else ".".join(map(str, mark.row))
-    return f"{row}_{'' if mark.minute_ms is None else mark.minute_ms}"
-
-
-def _mark(text: str) -> TimelineCursor:
-    """Parses a mark that `_text` wrote. Raises ProblemError (400) for any other text."""
-    if not text:
-        return TimelineCursor()
-    match = _OLDER.fullmatch(text)
-    numbers = [] if match is None else [None if part is None else int(part) for part in match.groups()]
-    if not numbers or any(number is not None and abs(number) >= 2**63 for number in numbers):
-        raise foreign_cursor()
-    generation, offset, number, minute_ms = numbers
-    if generation is None or offset is None or number is None:
-        return TimelineCursor(None, minute_ms)
-    return TimelineCursor((generation, offset, number), minute_ms)

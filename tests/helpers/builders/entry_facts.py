@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -10,7 +11,7 @@ from service.domain.transaction_log.states import (
     PREPARE_COMMIT,
 )
 from service.domain.worlds.facts import Batches, EntryFacts, FirstBatch
-from service.domain.worlds.transactions import Epochs, IdRecord, LogHistory
+from service.domain.worlds.transactions import Epochs, LogHistory
 from service.domain.worlds.verdict import World
 
 _STATES: dict[str, tuple[int, ...]] = {
@@ -30,9 +31,9 @@ def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: i
     records += [_record(i, state, producer_id, epoch + 1, at_ms) for i, state in enumerate(states, 1)]
     first = FirstBatch(epoch, 0, at_ms, 0, is_first_of_epoch=True)
     batches = Batches(start_offset, start_offset, Epochs(epoch, epoch), first, 0, is_whole=True, is_single=True)
-    return EntryFacts(LogHistory(0, len(records), tuple(records), ()), (), 0, batches, at_ms, leader_epoch=0)
+    listing = frozenset(one.offset for one in records if one.state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT))
+    return EntryFacts(LogHistory(0, len(records), tuple(records), listing, ()), (), 0, batches, at_ms, leader_epoch=0)
 
 
-def _record(offset: int, state: int, producer_id: int, epoch: int, at_ms: int) -> IdRecord:
-    has_partitions = state in (ONGOING, PREPARE_ABORT, PREPARE_COMMIT)
-    return IdRecord(offset, at_ms, 0, state, producer_id, epoch, 2, -1, at_ms, has_partitions)
+def _record(offset: int, state: int, producer_id: int, epoch: int, at_ms: int) -> LogRecord:
+    return LogRecord(offset, at_ms, 0, state, producer_id, epoch, 60_000, at_ms, at_ms, 2, -1, 1)

@@ -55,7 +55,7 @@ def test_the_records_of_the_id_with_what_they_list(monkeypatch: pytest.MonkeyPat
     others = record(1, ONGOING, b"other")
     log = Log(monkeypatch, record(0, ONGOING), others, record(2, PREPARE_COMMIT), record(3, COMPLETE_COMMIT), tombstone)
     found = log.read()
-    assert [(one.offset, one.state, one.lists_partition) for one in found.records] == [
+    assert [(one.offset, one.state, one.offset in found.listing) for one in found.records] == [
         (0, ONGOING, True),
         (2, PREPARE_COMMIT, True),
         (3, COMPLETE_COMMIT, False),

@@ -18,6 +18,7 @@ from service.domain.transaction_log.facts import (
     LogRecord,
     LoneRuns,
     Minute,
+    MinuteSums,
     Participants,
     RangeRead,
     Records,
@@ -94,10 +95,11 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
             if is_step:
                 steps.append(Step(partition, key, before, after))
-            reported = id_delta.minute_delta(before, after) if counts else None
+            reported = id_delta.commit_sums(before, after) if counts else None
             if reported is not None:
-                reported = reported._replace(marker_ms=None) if is_step else reported
-                folded.append(_minute(partition, key, after, reported))
+                if is_step:
+                    reported = reported._replace(marked=0, marker_sum_ms=0, marker_max_ms=0)
+                folded.append(Minute(partition, key, id_delta.minute_of(after.timestamp_ms), reported))
                 durations += _histograms(partition, reported)
             is_first_prepare = not transitions.is_prepared_again(before, after)
     return LogBatch((), tuple(runs), (), None, tuple(steps), tuple(folded), tuple(durations))
@@ -125,15 +127,12 @@ def is_completion(before: LogRecord, after: LogRecord) -> bool:
     return (before.state, after.state) == (states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
 
 
-def _minute(partition: int, key: bytes, after: LogRecord, reported: id_delta.MinuteDelta) -> Minute:
-    at = after.timestamp_ms if reported.commits else 0
-    times = [(int(ms is not None), ms or 0, ms or 0) for ms in (reported.open_ms, reported.marker_ms)]
-    return Minute(partition, key, reported.minute_ms, reported.commits, *times[0], *times[1], at, at)
-
-
-def _histograms(partition: int, reported: id_delta.MinuteDelta) -> Iterator[Durations]:
-    for kind, ms in ((OPEN, reported.open_ms), (MARKER, reported.marker_ms)):
-        if ms is not None:
+def _histograms(partition: int, reported: MinuteSums[int]) -> Iterator[Durations]:
+    for kind, number, ms in (
+        (OPEN, reported.opened, reported.open_sum_ms),
+        (MARKER, reported.marked, reported.marker_sum_ms),
+    ):
+        if number:
             buckets = [0] * (len(BOUNDS_MS[kind]) + 1)
             buckets[bucket(kind, ms)] = 1
             yield Durations(partition, kind, tuple(buckets), ms)

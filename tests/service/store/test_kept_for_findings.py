@@ -203,7 +203,12 @@ def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         owner = owner_of(shown, owners(connection, cluster.id, [7])[7])
     assert owner is not None
-    assert (owner.transactional_id, owner.log_partition, owner.offset, owner.state) == (b"pay", 0, 2, states.EXPIRED)
+    assert (owner.transactional_id, owner.log_partition, owner.record.offset, owner.state) == (
+        b"pay",
+        0,
+        2,
+        states.EXPIRED,
+    )
 
 
 def test_what_is_open_and_not_judged_yet_keeps_it_too(cluster: Cluster) -> None:

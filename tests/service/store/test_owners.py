@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
-from service.domain.transaction_log.facts import Participants
+from service.domain.transaction_log.facts import LogRecord, Participants
 from service.store.queries import clusters
 from service.store.queries.owners import owners
 from service.store.retention import Retention
@@ -29,9 +29,9 @@ def test_an_owner_has_every_field(cluster: Cluster) -> None:
     ended = transaction(0, start_ms=1_000)
     log(cluster, [*ended, entry(3, states.ONGOING, start_ms=2_000, epoch=1, version=2, topics=topics)])
     partitions = (("audit", 1), ("orders", 0), ("orders", 3))
-    newest = (b"pay", 0, 0, 3, 10_003, 0, states.ONGOING, 7, 1, 60_000, 2_000, 10_003, 2)
+    newest = LogRecord(3, 10_003, 0, states.ONGOING, 7, 1, 60_000, 10_003, 2_000, 2, -1, 3)
     had = (10_000, 10_003, 0, 1, 1, states.PREPARE_COMMIT, value_of(ended[1]))
-    assert found(cluster, 7, 8) == {7: [Owner(*newest, partitions, *had)]}
+    assert found(cluster, 7, 8) == {7: [Owner(b"pay", 0, 0, newest, partitions, *had)]}
 
 
 def test_an_id_that_went_on_to_another_producer_id_is_returned_with_it(cluster: Cluster) -> None:
@@ -55,12 +55,17 @@ def test_an_id_that_expired_is_still_named(cluster: Cluster) -> None:
     long_ago_ms = NOW_MS - 20 * DAY_MS
     log(cluster, [*committed(0, long_ago_ms), entry(3, states.EXPIRED, at_ms=long_ago_ms)])
     (expired,) = found(cluster, 7)[7]
-    assert (expired.transactional_id, expired.state, expired.offset) == (b"pay", states.EXPIRED, 3)
-    assert (expired.producer_id, expired.timeout_ms) == (7, 60_000)
+    assert (expired.transactional_id, expired.state, expired.record.offset) == (b"pay", states.EXPIRED, 3)
+    assert (expired.producer_id, expired.record.timeout_ms) == (7, 60_000)
     assert Retention(cluster.engine, cluster.lease).delete_old(NOW_MS - 10 * DAY_MS).expired_ids == 1
     (forgotten,) = found(cluster, 7)[7]
     assert (forgotten.transactional_id, forgotten.state) == (b"pay", states.EXPIRED)
-    assert (forgotten.log_partition, forgotten.offset, forgotten.producer_id, forgotten.partitions) == (-1, -1, -1, ())
+    assert (forgotten.log_partition, forgotten.record.offset, forgotten.producer_id, forgotten.partitions) == (
+        -1,
+        -1,
+        -1,
+        (),
+    )
     assert forgotten[-7:] == expired[-7:]
 
 

@@ -65,7 +65,7 @@ def order(sort: str, row: IdRow) -> tuple[Any, ...]:
         group = 0 if FIRST_TIME_MS <= started <= LAST_TIME_MS else 1 if started < FIRST_TIME_MS else 2
         return (group, started, row.transactional_id)
     if sort == "last_updated":
-        updated = row.last_update_ms
+        updated = row.record.last_update_ms
         if FIRST_TIME_MS <= updated <= LAST_TIME_MS:
             return (0, -updated, row.transactional_id)
         return (1 if updated > LAST_TIME_MS else 2, updated, row.transactional_id)

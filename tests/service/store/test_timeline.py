@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.facts import Gap, Step
+from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.outcomes import MARKER, bucket
 from service.domain.transaction_log.timeline import Commits, Folded, Row, TimelineCursor, timeline_items
 from service.domain.transaction_log.transitions import REPEATED
@@ -30,19 +31,19 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0) -> None:
     cluster.writer.apply(batch(entries, read(lo, lo + len(entries))), NOW_MS)
 
 
-def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay") -> list[Row | Folded]:
-    items: list[Row | Folded] = []
+def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay") -> list[Transition | Folded]:
+    items: list[Transition | Folded] = []
     mark: TimelineCursor | None = TimelineCursor()
     with engine.connect() as connection:
         while mark is not None:
             page = read_timeline(connection, cluster_id, key, mark, limit)
             assert len(page.items) == limit or page.after is None, "only the last page may be short"
-            items += page.items
+            items += [one.transition if isinstance(one, Row) else one for one in page.items]
             mark = page.after
     return items
 
 
-def shown(items: Sequence[Row | Folded]) -> list[Any]:
+def shown(items: Sequence[Transition | Folded]) -> list[Any]:
     """Returns offsets of transitions, and the numbers of commits between them."""
     return [f"{item.commits} commits" if isinstance(item, Folded) else item.offset for item in items]
 
@@ -61,8 +62,8 @@ def test_commits_are_folded_between_transitions(cluster: Cluster) -> None:
     assert shown(items) == ["3 commits", abort + 2, abort + 1, "4 commits"]
     assert items[3] == Folded(4, minutes_ago(9), minutes_ago(5))
     complete, prepare = items[1], items[2]
-    assert isinstance(complete, Row)
-    assert isinstance(prepare, Row)
+    assert isinstance(complete, Transition)
+    assert isinstance(prepare, Transition)
     assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("client_abort", "likely", 100)
     assert (complete.cause, complete.marker_ms, complete.at_ms) == (None, 10, minutes_ago(4))
 
@@ -87,8 +88,8 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
     for lo, hi in ((0, cut), (cut, 3)):
         cluster.writer.apply(batch(log[lo:hi], read(lo, hi)), NOW_MS)
     complete, prepare = walk(cluster.engine, cluster.id)
-    assert isinstance(complete, Row)
-    assert isinstance(prepare, Row)
+    assert isinstance(complete, Transition)
+    assert isinstance(prepare, Transition)
     assert (complete.offset, complete.from_state, complete.marker_ms) == (2, states.PREPARE_COMMIT, 5_000)
     assert (prepare.offset, prepare.from_state, prepare.to_state) == (1, states.ONGOING, states.PREPARE_COMMIT)
     assert (prepare.cause, prepare.confidence, prepare.duration_ms) == ("commit", "likely", 100)
@@ -117,7 +118,9 @@ def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
     """Cause and confidence of the abort's row, which the id's row repeats; aborts counted as fences, as an
     administrator's."""
     (prepare,) = [
-        row for row in walk(cluster.engine, cluster.id) if isinstance(row, Row) and row.to_state == states.PREPARE_ABORT
+        row
+        for row in walk(cluster.engine, cluster.id)
+        if isinstance(row, Transition) and row.to_state == states.PREPARE_ABORT
     ]
     with cluster.engine.connect() as connection:
         one = connection.execute(transactional_ids.select()).one()
@@ -131,7 +134,9 @@ def test_a_decision_written_again_leaves_the_first_one_in_the_history(cluster: C
     again = entry(2, states.PREPARE_COMMIT, start_ms=log[1].record.start_ms, at_ms=minutes_ago(2) - 2_000)
     complete = log[2]._replace(record=log[2].record._replace(offset=3))
     apply(cluster, [*log[:2], again, complete])
-    reported = [(row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Row)]
+    reported = [
+        (row.offset, row.cause, row.note) for row in walk(cluster.engine, cluster.id) if isinstance(row, Transition)
+    ]
     assert reported == [(3, None, None), (2, None, REPEATED), (1, "commit", None)]
 
 
@@ -166,7 +171,7 @@ def test_every_page_size_gives_the_same_and_every_commit_once(cluster: Cluster, 
     items = walk(cluster.engine, cluster.id)
     for limit in (1, 2, 7):
         assert walk(cluster.engine, cluster.id, limit) == items
-    rows = [item for item in items if isinstance(item, Row)]
+    rows = [item for item in items if isinstance(item, Transition)]
     assert [row.offset for row in rows] == sorted((row.offset for row in rows), reverse=True)
     own = sum(row.to_state == states.COMPLETE_COMMIT for row in rows)
     assert own == sum(row.cause == "commit" for row in rows)
@@ -190,12 +195,13 @@ def test_a_log_that_is_read_again_adds_nothing_twice(cluster: Cluster) -> None:
 
 def test_a_clock_that_steps_back_changes_no_order_of_the_log() -> None:
     def row(offset: int, at_ms: int) -> Row:
-        return Row(0, offset, offset, at_ms, 1, 3, 7, 0, 1, None, CauseCode.TIMEOUT, Confidence.LIKELY, None, True)
+        cause = (CauseCode.TIMEOUT, Confidence.LIKELY)
+        return Row(0, offset, True, Transition(offset, at_ms, 1, 3, 7, 0, 60_000, 1, None, *cause, None))
 
     rows = [row(9, 5_000_000), row(8, 9_000_000), row(7, -5), row(6, 7_000_000)]
     minutes = [Commits(8_400_000, 5, 8_400_001, 8_400_002), Commits(0, 2, 1, 2)]
     items = [item for item, _ in timeline_items(rows, minutes, TimelineCursor())]
-    assert [item.offset for item in items if isinstance(item, Row)] == [9, 8, 7, 6]
+    assert [item.transition.offset for item in items if isinstance(item, Row)] == [9, 8, 7, 6]
     assert sum(item.commits for item in items if isinstance(item, Folded)) == 7
 
 

@@ -7,25 +7,29 @@ from typing import Any
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
+from service.domain.transaction_log.facts import LogRecord
+from service.domain.transaction_log.id_delta import Aborts, IdMinute, sums_of
+from service.domain.transaction_log.journal import Transition
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
-from service.domain.transaction_log.timeline import Commits, Row
+from service.domain.transaction_log.timeline import Row
 from service.domain.transaction_log.transitions import REPEATED
-from service.store.queries.history import MinuteRow, ProducerRow
+from service.store.queries.history import ProducerRow
 from service.store.rows.ids import IdRow
-from service.web.charts.minutes import HEIGHT, LEAST, bars_of, totals_of
-from service.web.charts.swimlane import TALL, WINDOWS, Axis, Label, Lanes, Life, axis_of, bands_of, lanes_of, spaced
-from service.web.transactions.spans import lives
+from service.views.transactions.spans import Life, Past, lives
+from service.web.charts.minutes import HEIGHT, LEAST, bars_of
+from service.web.charts.swimlane import TALL, WINDOWS, Axis, Label, Lanes, axis_of, bands_of, lanes_of, spaced
 
 MINUTE = 60_000
 FROM = 1_790_000_040_000  # a whole minute
 WINDOW = WINDOWS["15m"]
+NO_ABORTS = Aborts()
 AXIS = Axis(FROM, FROM + WINDOW.span_ms)
 NOW = AXIS.to_ms - 9_000
 
 
 def row(offset: int, at_ms: int, to_state: int, from_state: int = states.ONGOING, **more: Any) -> Row:
-    plain = Row(0, offset, offset, at_ms, from_state, to_state, 7, 3, None, None, None, None, None, True)
-    return plain._replace(**more)
+    plain = Transition(offset, at_ms, from_state, to_state, 7, 3, 60_000, None, None, None, None, None)
+    return Row(0, offset, True, plain._replace(**more))
 
 
 def abort(
@@ -36,14 +40,14 @@ def abort(
     return [reported, row(offset + 1, ended_ms, states.COMPLETE_ABORT, states.PREPARE_ABORT, marker_ms=50)]
 
 
-def minute(at_ms: int = FROM, commits: int = 0, **more: int) -> MinuteRow:
-    return MinuteRow(at_ms, commits, *[0] * 11)._replace(**more)
+def minute(at_ms: int = FROM, commits: int = 0, aborts: Aborts = NO_ABORTS, **more: int) -> IdMinute:
+    return IdMinute(at_ms, sums_of(at_ms, commits)._replace(commits=commits, **more), aborts)
 
 
-def newest(state: int = states.COMPLETE_COMMIT, **more: Any) -> IdRow:
+def newest(state: int = states.COMPLETE_COMMIT, started_at_ms: int | None = None) -> IdRow:
     """As if just read, with everything 0 that is not given."""
-    empty = dict.fromkeys(IdRow._fields, 0) | {"transactional_id": b"pay", "display": "pay", "abort_cause": None}
-    return IdRow(**(empty | {"state": state, "started_at_ms": None, "timestamp_ms": NOW} | more))
+    record = LogRecord(*[0] * len(LogRecord._fields))._replace(state=state, timestamp_ms=NOW)
+    return IdRow(0, b"pay", "pay", 0, 0, record, 0, started_at_ms, None, 0, Aborts(), None)
 
 
 def lanes(*reported: Life, timeout_ms: int = 60_000, inits: tuple[int, ...] = (), now_ms: int = NOW) -> Lanes:
@@ -136,28 +140,46 @@ def test_a_new_producer_id_of_an_id_that_came_back_is_no_rotation() -> None:
 
 
 def test_an_abort_is_drawn_from_its_rows() -> None:
-    (life,) = lives(newest(), abort(10, FROM + 60_000, CauseCode.FENCED, open_ms=16_000, epoch=43), (), {})
+    (life,) = lives(newest(), abort(10, FROM + 60_000, CauseCode.FENCED, open_ms=16_000, epoch=43), ())
     assert life == Life(CauseCode.FENCED, FROM + 43_950, FROM + 59_950, FROM + 60_000, 43, 16_000, 16_000, offset=10)
 
 
 def test_an_abort_of_nothing_was_no_transaction() -> None:
-    assert lives(newest(), abort(10, FROM + 60_000, CauseCode.EMPTY_ABORT), (), {}) == []
+    assert lives(newest(), abort(10, FROM + 60_000, CauseCode.EMPTY_ABORT), ()) == []
 
 
 def test_a_repeated_record_ends_nothing_again() -> None:
     again = row(12, FROM + 61_000, states.COMPLETE_ABORT, states.COMPLETE_ABORT, note=REPEATED)
-    assert len(lives(newest(), [*abort(10, FROM + 60_000), again], (), {})) == 1
+    assert len(lives(newest(), [*abort(10, FROM + 60_000), again], ())) == 1
 
 
 def test_a_commit_alone_in_its_minute_is_known_whole() -> None:
-    alone = minute(commits=1, opened=1, open_sum_ms=9_000, open_max_ms=9_000, marked=1, marker_sum_ms=40)
-    (life,) = lives(newest(), (), [alone], {FROM: Commits(FROM, 1, FROM + 20_000, FROM + 20_000)})
+    alone = minute(
+        commits=1,
+        opened=1,
+        open_sum_ms=9_000,
+        open_max_ms=9_000,
+        marked=1,
+        marker_sum_ms=40,
+        first_ms=FROM + 20_000,
+        last_ms=FROM + 20_000,
+    )
+    (life,) = lives(newest(), (), [alone])
     assert (life.began_ms, life.prepared_ms, life.ended_ms) == (FROM + 10_960, FROM + 19_960, FROM + 20_000)
 
 
 def test_a_commit_and_an_abort_of_one_minute_are_two_bars() -> None:
-    both = minute(commits=1, opened=2, open_sum_ms=13_000, open_max_ms=9_000, marked=2, marker_sum_ms=90)
-    reported = lives(newest(), abort(10, FROM + 30_000), [both], {FROM: Commits(FROM, 1, FROM + 20_000, FROM + 20_000)})
+    both = minute(
+        commits=1,
+        opened=2,
+        open_sum_ms=13_000,
+        open_max_ms=9_000,
+        marked=2,
+        marker_sum_ms=90,
+        first_ms=FROM + 20_000,
+        last_ms=FROM + 20_000,
+    )
+    reported = lives(newest(), abort(10, FROM + 30_000), [both])
     assert [(life.cause, life.open_ms) for life in reported] == [
         (CauseCode.COMMIT, 9_000),
         (CauseCode.CLIENT_ABORT, 4_000),
@@ -165,8 +187,17 @@ def test_a_commit_and_an_abort_of_one_minute_are_two_bars() -> None:
 
 
 def test_several_commits_of_a_minute_are_one_bar_that_says_how_many() -> None:
-    many = minute(commits=12, opened=12, open_sum_ms=1_200, open_max_ms=300, marked=12, marker_sum_ms=90)
-    (life,) = lives(newest(), (), [many], {FROM: Commits(FROM, 12, FROM + 1_000, FROM + 55_000)})
+    many = minute(
+        commits=12,
+        opened=12,
+        open_sum_ms=1_200,
+        open_max_ms=300,
+        marked=12,
+        marker_sum_ms=90,
+        first_ms=FROM + 1_000,
+        last_ms=FROM + 55_000,
+    )
+    (life,) = lives(newest(), (), [many])
     reported = lanes(life)
     assert reported.letters[0].text == "C x12"
     assert "12 commits" in reported.drawn[0].title
@@ -175,19 +206,28 @@ def test_several_commits_of_a_minute_are_one_bar_that_says_how_many() -> None:
 
 def test_a_slow_commit_with_a_row_of_its_own_is_drawn_once() -> None:
     slow = row(5, FROM + 30_000, states.COMPLETE_COMMIT, states.PREPARE_COMMIT, marker_ms=9_000)
-    counted = minute(commits=1, opened=1, open_sum_ms=100, open_max_ms=100, marked=1, marker_sum_ms=9_000)
-    (life,) = lives(newest(), [slow], [counted], {FROM: Commits(FROM, 1, FROM + 30_000, FROM + 30_000)})
+    counted = minute(
+        commits=1,
+        opened=1,
+        open_sum_ms=100,
+        open_max_ms=100,
+        marked=1,
+        marker_sum_ms=9_000,
+        first_ms=FROM + 30_000,
+        last_ms=FROM + 30_000,
+    )
+    (life,) = lives(newest(), [slow], [counted])
     assert (life.cause, life.prepared_ms, life.ended_ms) == (CauseCode.COMMIT, FROM + 21_000, FROM + 30_000)
 
 
 def test_times_that_are_none_draw_nothing() -> None:
     absurd = [row(1, 2**62, states.PREPARE_ABORT), row(2, -5, states.COMPLETE_ABORT, states.PREPARE_ABORT)]
-    assert lives(newest(states.ONGOING, started_at_ms=2**62), absurd, (), {}) == []
+    assert lives(newest(states.ONGOING, started_at_ms=2**62), absurd, ()) == []
 
 
 def test_bars_stack_what_ended_in_each_minute() -> None:
     reported = bars_of(
-        AXIS, WINDOW, [minute(FROM, 90), minute(FROM + MINUTE, 30, aborts_fenced=10), minute(FROM - MINUTE, 5)]
+        AXIS, WINDOW, [minute(FROM, 90), minute(FROM + MINUTE, 30, aborts=Aborts(fenced=10)), minute(FROM - MINUTE, 5)]
     )
     assert (reported.width_ms, reported.most) == (MINUTE, 90)
     assert [(one.style, one.x) for one in reported.pieces] == [("commit", 0.05), ("commit", 6.717), ("fenced", 6.717)]
@@ -197,7 +237,7 @@ def test_bars_stack_what_ended_in_each_minute() -> None:
 
 
 def test_one_abort_among_thousands_of_commits_is_seen() -> None:
-    commits, abort_ = bars_of(AXIS, WINDOW, [minute(FROM, 9_999, aborts_client=1)]).pieces
+    commits, abort_ = bars_of(AXIS, WINDOW, [minute(FROM, 9_999, aborts=Aborts(client=1))]).pieces
     assert (abort_.style, abort_.height) == ("abort", LEAST)
     assert abort_.y == 0
     assert commits.height == HEIGHT - LEAST
@@ -216,5 +256,8 @@ def test_a_week_has_bars_of_an_hour() -> None:
 
 
 def test_totals_leave_out_what_there_was_not() -> None:
-    assert totals_of([minute(FROM, 2), minute(FROM, 3, aborts_timeout=1)]) == {"commit": 5, "timeout": 1}
-    assert totals_of([]) == {}
+    assert Past(newest(), (), (), [minute(FROM, 2), minute(FROM, 3, aborts=Aborts(timeout=1))]).totals == {
+        "commit": 5,
+        "timeout": 1,
+    }
+    assert Past(newest(), (), (), ()).totals == {}

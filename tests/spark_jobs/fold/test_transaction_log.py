@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import NO_RECORD, LogBatch, LogRecord, Records, Step
-from service.domain.transaction_log.id_delta import MinuteSums, judge_records
+from service.domain.transaction_log.id_delta import IdMinute, judge_records
 from service.domain.transaction_log.journal import NO_ABORT
 from service.domain.transaction_log.outcomes import bucket
 from service.store.rows.ids import IdRow, id_rows, new_row
@@ -62,9 +62,10 @@ def facts(folded: Folded) -> LogBatch:
 
 def reported(batch: LogBatch) -> tuple[Any, ...]:
     """A batch in a form that does not show the pieces it was put together from."""
-    cells: dict[Any, MinuteSums] = {}
+    cells: dict[Any, IdMinute] = {}
     for minute in batch.minutes:
-        cells.setdefault((minute.partition, minute.transactional_id, minute.minute_ms), MinuteSums()).add(minute)
+        place = (minute.partition, minute.transactional_id, minute.minute_ms)
+        cells[place] = cells.get(place, IdMinute(minute.minute_ms)).plus(minute.sums)
     durations: Counter[tuple[int, str, int]] = Counter()
     for one in batch.durations:
         durations.update({(one.partition, one.kind, index): n for index, n in enumerate(one.buckets)})
@@ -170,7 +171,7 @@ def test_a_lone_run_of_history_needs_no_judging(log: list[Entry]) -> None:
     }
     for run, row in zip(alone, id_rows(1, 3, batch.lone), strict=True):
         delta = judge_records(NO_RECORD, NO_ABORT, [run], (), (), counts=False, full_history=False)
-        assert IdRow(*row) == new_row(1, None, 3, [run], delta)
+        assert IdRow.of(row) == new_row(1, None, 3, [run], delta)
         assert (delta.transitions, delta.revised, delta.minutes, delta.durations) == ([], [], {}, [])
         assert (delta.commits, delta.ended_aborts, delta.aborts, delta.expired) == (0, 0, {}, 0)
 
@@ -195,7 +196,7 @@ def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None
     old, new = batch.runs
     assert (old.last.producer_id, old.joined, new.joined) == (1, False, True)
     assert (old.ended_value, new.ended_value) == (b"raw -1", None)
-    assert sum(minute.commits for minute in batch.minutes) == 1
+    assert sum(minute.sums.commits for minute in batch.minutes) == 1
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3)], ids=str)
@@ -215,4 +216,4 @@ def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tu
     stories, durations = kept(facts(merge(concat(pieces), COUNTED)))
     ((_, rows, cells, commits),) = stories.values()
     assert [(row.offset, row.marker_ms) for row in rows] == [(1, None), (2, None), (3, 8_200)]
-    assert (commits, cells[0].marked, cells[0].marker_sum_ms, durations["marker", -1]) == (1, 1, 8_200, 8_200)
+    assert (commits, cells[0].sums.marked, cells[0].sums.marker_sum_ms, durations["marker", -1]) == (1, 1, 8_200, 8_200)

@@ -24,11 +24,12 @@ from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 from spark_jobs.judge.hanging_case import FACTS_TAKE_MS, GROWN_AGAIN_MS, HangingCase
 from spark_jobs.judge.resolution import observed
 from tests.helpers.builders import transaction_log
+from tests.service.domain.findings.builders import with_record
 from tests.service.domain.findings.test_open_entries import ENTRY, NOW_MS, OWNER
 from tests.service.domain.findings.test_open_entries import KNOWN as KNOWN_LOG
 from tests.service.domain.worlds.test_decision import READINGS, verdict
 
-IDLE = OWNER._replace(state=states.COMPLETE_COMMIT, partitions=())
+IDLE = with_record(OWNER, state=states.COMPLETE_COMMIT)._replace(partitions=())
 UNOWNED = Unowned(NOW_MS, EndsKnown(NOW_MS, {}), ())
 
 KNOWN = Context(KNOWN_LOG, Rules())
@@ -103,9 +104,9 @@ def test_a_decision_outlives_a_restart_while_its_facts_cannot_be_read() -> None:
 
 ENDED = transaction_log.value(producer_id=7, producer_epoch=4, status=states.PREPARE_COMMIT, topics=[("orders", [3])])
 GROWTH = {
-    "TV2, and its epoch is the entry's": IDLE._replace(client_transaction_version=2, offset=56),
-    "an ended transaction listed the partition": IDLE._replace(
-        offset=57, ended_offset=56, ended_state=states.PREPARE_COMMIT, ended_value=ENDED
+    "TV2, and its epoch is the entry's": with_record(IDLE, client_transaction_version=2, offset=56),
+    "an ended transaction listed the partition": with_record(IDLE, offset=57)._replace(
+        ended_offset=56, ended_state=states.PREPARE_COMMIT, ended_value=ENDED
     ),
 }
 
@@ -140,26 +141,29 @@ def test_transactions_of_other_partitions_do_not_take_a_marker_back() -> None:
     elsewhere = transaction_log.value(producer_id=7, producer_epoch=4, topics=[("other", [0])])
     for number in range(1, 4):
         ended = IDLE._replace(ended_offset=55 + number, ended_state=states.PREPARE_COMMIT, ended_value=elsewhere)
-        case.note_owner(ended._replace(offset=56 + number), NOW_MS + number)
+        case.note_owner(with_record(ended, offset=56 + number), NOW_MS + number)
         assert case.reported.decision == Decided.NONE
     assert case.facts_to_read(NOW_MS + 60_000) is None
 
 
 @pytest.mark.parametrize(
     "owner",
-    [OWNER._replace(is_left_behind=True), OWNER._replace(partitions=(("other", 0),), client_transaction_version=2)],
+    [
+        OWNER._replace(is_left_behind=True),
+        with_record(OWNER, client_transaction_version=2)._replace(partitions=(("other", 0),)),
+    ],
     ids=["it lists the partition, and was left behind", "TV2, and its epoch is the entry's"],
 )
 def test_no_marker_is_named_while_an_open_transaction_may_write(owner: Owner) -> None:
     case = known_to_be_of_none()
-    case.note_owner(owner._replace(offset=56), NOW_MS + 1)
+    case.note_owner(with_record(owner, offset=56), NOW_MS + 1)
     case.apply_verdict(verdict(World.NONE), facts_of(case, NOW_MS + 2), NOW_MS + 2)
     assert case.reported == undecided(HasGrown())
 
 
 def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
     """The case begins only where every broker was asked."""
-    case = unowned(OWNER._replace(is_left_behind=True, client_transaction_version=2))
+    case = unowned(with_record(OWNER, client_transaction_version=2)._replace(is_left_behind=True))
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
     assert case.reported.decision == Decided.NONE
 
@@ -225,14 +229,20 @@ def test_an_orphan_is_not_judged_before_no_transaction_can_end_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "owner", [None, IDLE._replace(producer_epoch=5), IDLE._replace(producer_id=8), IDLE._replace(state=states.EXPIRED)]
+    "owner",
+    [
+        None,
+        with_record(IDLE, producer_epoch=5),
+        with_record(IDLE, producer_id=8),
+        with_record(IDLE, state=states.EXPIRED),
+    ],
 )
 def test_a_superseded_producer_adds_no_partition(owner: Owner | None) -> None:
     assert not new(owner).may_be_added(KNOWN, NOW_MS)
 
 
 def test_a_producer_past_its_timeout_adds_no_partition() -> None:
-    assert not new().may_be_added(KNOWN, ENTRY.first_seen_ms + IDLE.timeout_ms + KNOWN_LOG.limits.scan_ms + 1)
+    assert not new().may_be_added(KNOWN, ENTRY.first_seen_ms + IDLE.record.timeout_ms + KNOWN_LOG.limits.scan_ms + 1)
 
 
 @pytest.mark.parametrize(("stood_for_ms", "was_there_for_ms"), [(None, 0), (500, 500), (-1_000, 0)])

@@ -51,7 +51,12 @@ DETECTION = "detection_ms_confirmed"
 PAYMENTS = (Participants("payments", (0,)),)
 FIRST_BATCH = FirstBatch(0, 0, ENDED_MS, 5, is_first_of_epoch=True)
 NO_TRANSACTION = EntryFacts(
-    LogHistory(0, 10, (), ()), (), 0, Batches(100, 105, Epochs(0, 0), FIRST_BATCH, 5, is_whole=True), -1, leader_epoch=5
+    LogHistory(0, 10, (), frozenset(), ()),
+    (),
+    0,
+    Batches(100, 105, Epochs(0, 0), FIRST_BATCH, 5, is_whole=True),
+    -1,
+    leader_epoch=5,
 )
 """The log was read whole, and has no transaction that ended under the producer id."""
 

@@ -148,10 +148,9 @@ def upgrade() -> None:
     )
     _table(
         "id_minutes",
-        "cluster_id cluster, transactional_id bytes, minute_ms long, commits long, aborts_client long,"
-        " aborts_timeout long, aborts_fenced long, aborts_admin long, aborts_unattributed long, opened long,"
-        " open_sum_ms long, open_max_ms long, marked long, marker_sum_ms long, marker_max_ms long, first_ms long,"
-        " last_ms long",
+        "cluster_id cluster, transactional_id bytes, minute_ms long, commits long, opened long, open_sum_ms long,"
+        " open_max_ms long, marked long, marker_sum_ms long, marker_max_ms long, first_ms long, last_ms long,"
+        " aborts_client long, aborts_timeout long, aborts_fenced long, aborts_admin long, aborts_unattributed long",
         key="cluster_id, transactional_id, minute_ms",
         indexes=["cluster_id, minute_ms"],
     )

@@ -9,6 +9,7 @@ from service.domain.findings.conditions import IdState
 from service.domain.findings.context import Context
 from service.domain.findings.events import Event
 from service.domain.findings.rules import Rule, Rules
+from service.domain.partitions.open_entries import Owner
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.known_log import KnownLog, Limits
@@ -60,3 +61,8 @@ def event(
         Confidence.LIKELY,
     )
     return one._replace(**fields)
+
+
+def with_record(owner: Owner, **fields: Any) -> Owner:
+    """Returns the owner with these fields of its newest record."""
+    return owner._replace(record=owner.record._replace(**fields))

@@ -34,6 +34,7 @@ from service.domain.reasons.unread import ShareLevelNotReported, ShareOffsetsNot
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
+from service.domain.transaction_log.facts import NO_RECORD
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from tests.service.domain.findings.builders import NOW_MS, M, S, context
 
@@ -60,23 +61,29 @@ def victim(
 
 
 def blocker(
-    kind: RelationKind, place: TopicPartition = ORDERS, start: int = LSO, name: str | None = "pay-1", **owner: Any
+    kind: RelationKind,
+    place: TopicPartition = ORDERS,
+    start: int = LSO,
+    name: str | None = "pay-1",
+    timeout_ms: int = 60 * S,
 ) -> Blocker:
     entry = Entry(*place, 7, 2, start, 1, NOW_MS, None, None, NOW_MS - 10 * S, NOW_MS)
     owns = Owner(
         transactional_id=b"pay-1",
         log_partition=0,
         generation=1,
-        offset=40,
-        timestamp_ms=NOW_MS,
-        leader_epoch=1,
-        state=states.ONGOING,
-        producer_id=7,
-        producer_epoch=2,
-        timeout_ms=60 * S,
-        start_ms=NOW_MS - 10 * S,
-        last_update_ms=NOW_MS,
-        client_transaction_version=0,
+        record=NO_RECORD._replace(
+            offset=40,
+            timestamp_ms=NOW_MS,
+            leader_epoch=1,
+            state=states.ONGOING,
+            producer_id=7,
+            producer_epoch=2,
+            timeout_ms=timeout_ms,
+            start_ms=NOW_MS - 10 * S,
+            last_update_ms=NOW_MS,
+            client_transaction_version=0,
+        ),
         partitions=(ORDERS,),
         first_seen_ms=0,
         last_seen_ms=NOW_MS,
@@ -85,7 +92,7 @@ def blocker(
         ended_offset=None,
         ended_state=None,
         ended_value=None,
-    )._replace(**owner)
+    )
     return Blocker(entry, Relation(kind, owns if name else None), name)
 
 

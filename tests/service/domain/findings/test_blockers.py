@@ -22,6 +22,7 @@ from service.domain.reasons.reason import Reason
 from service.domain.reasons.unjudged import BeingConfirmed, LogUnread, NotAllRead, NotReadYet, ProducerUnknown
 from service.domain.transaction_log import states
 from tests.helpers.reasons import denied
+from tests.service.domain.findings.builders import with_record
 from tests.service.domain.findings.test_open_entries import OWNER
 
 SINCE_MS = 1_000_000
@@ -123,11 +124,11 @@ def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
 def test_an_entry_that_a_live_producer_may_take_over_is_observed_meanwhile() -> None:
     """All that is needed to judge it is there. What nobody can take over needs no such patience."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
-    living = OWNER._replace(state=states.COMPLETE_COMMIT, producer_epoch=3, partitions=())
+    living = with_record(OWNER, state=states.COMPLETE_COMMIT, producer_epoch=3)._replace(partitions=())
     relation = Relation(RelationKind.UNKNOWN, living, BeingConfirmed(None), is_unowned=True, holder=living)
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS) is None
     assert why_not_judged(STALL, [(looked_at, relation)], NOW_MS + 1) is not None
-    for owner in (None, living._replace(producer_epoch=4), living._replace(state=states.EXPIRED)):
+    for owner in (None, with_record(living, producer_epoch=4), with_record(living, state=states.EXPIRED)):
         assert why_not_judged(STALL, [(looked_at, relation._replace(owner=owner, holder=owner))], NOW_MS) is not None
 
 

@@ -8,7 +8,9 @@ from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owne
 from service.domain.reasons.unjudged import LogUnread, OwnerLeftBehind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
+from service.domain.transaction_log.facts import NO_RECORD
 from service.domain.transaction_log.known_log import KnownLog, Limits
+from tests.service.domain.findings.builders import with_record
 
 NOW_MS = 1_790_000_000_000
 DUE_AFTER_MS = 60_000 + 10_000 + ABORT_SLACK_MS
@@ -19,16 +21,18 @@ OWNER = Owner(
     transactional_id=b"pay",
     log_partition=0,
     generation=0,
-    offset=55,
-    timestamp_ms=NOW_MS - 10_000,
-    leader_epoch=0,
-    state=states.ONGOING,
-    producer_id=7,
-    producer_epoch=4,
-    timeout_ms=60_000,
-    start_ms=NOW_MS - 10_000,
-    last_update_ms=NOW_MS - 10_000,
-    client_transaction_version=0,
+    record=NO_RECORD._replace(
+        offset=55,
+        timestamp_ms=NOW_MS - 10_000,
+        leader_epoch=0,
+        state=states.ONGOING,
+        producer_id=7,
+        producer_epoch=4,
+        timeout_ms=60_000,
+        start_ms=NOW_MS - 10_000,
+        last_update_ms=NOW_MS - 10_000,
+        client_transaction_version=0,
+    ),
     partitions=(PLACE,),
     first_seen_ms=NOW_MS - 90_000,
     last_seen_ms=NOW_MS - 10_000,
@@ -50,12 +54,12 @@ def related(owner: Owner | None, log: KnownLog = KNOWN, *, is_hanging: bool = Fa
     ("owner", "word"),
     [
         (OWNER, "open"),
-        (OWNER._replace(producer_epoch=9), "open"),  # any marker with an epoch not below closes it
-        (OWNER._replace(timeout_ms=2_147_483_647, start_ms=1), "open"),  # two-phase: no timeout
-        (OWNER._replace(start_ms=NOW_MS - DUE_AFTER_MS + 1), "open"),
-        (OWNER._replace(start_ms=NOW_MS - DUE_AFTER_MS), "overdue"),
-        (OWNER._replace(state=states.PREPARE_COMMIT), "completing"),
-        (OWNER._replace(state=states.PREPARE_ABORT, producer_epoch=5), "completing"),
+        (with_record(OWNER, producer_epoch=9), "open"),  # any marker with an epoch not below closes it
+        (with_record(OWNER, timeout_ms=2_147_483_647, start_ms=1), "open"),  # two-phase: no timeout
+        (with_record(OWNER, start_ms=NOW_MS - DUE_AFTER_MS + 1), "open"),
+        (with_record(OWNER, start_ms=NOW_MS - DUE_AFTER_MS), "overdue"),
+        (with_record(OWNER, state=states.PREPARE_COMMIT), "completing"),
+        (with_record(OWNER, state=states.PREPARE_ABORT, producer_epoch=5), "completing"),
     ],
 )
 def test_somebody_will_end_it(owner: Owner, word: str) -> None:
@@ -77,7 +81,7 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     first_seen_ms: int, seen_at_ms: int, kind: str
 ) -> None:
     """A look at the partition may be older than the record in the log: what it shows may have ended since."""
-    start_ms = OWNER.start_ms
+    start_ms = OWNER.record.start_ms
     entry = ENTRY._replace(first_seen_ms=start_ms + first_seen_ms, seen_at_ms=start_ms + seen_at_ms)
     assert relate(entry, [OWNER], KNOWN, is_hanging=False).kind == kind
 
@@ -86,12 +90,12 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     "owner",
     [
         None,
-        OWNER._replace(state=states.COMPLETE_ABORT, partitions=()),
-        OWNER._replace(state=states.EMPTY, partitions=()),
-        OWNER._replace(state=states.EXPIRED, producer_id=-1, partitions=()),
+        with_record(OWNER, state=states.COMPLETE_ABORT)._replace(partitions=()),
+        with_record(OWNER, state=states.EMPTY)._replace(partitions=()),
+        with_record(OWNER, state=states.EXPIRED, producer_id=-1)._replace(partitions=()),
         OWNER._replace(partitions=(("orders", 4), ("other", 3))),
-        OWNER._replace(producer_epoch=3),
-        OWNER._replace(producer_id=8),
+        with_record(OWNER, producer_epoch=3),
+        with_record(OWNER, producer_id=8),
     ],
 )
 def test_nobody_will_end_it(owner: Owner | None) -> None:
@@ -105,19 +109,19 @@ def test_nobody_will_end_it(owner: Owner | None) -> None:
 
 
 def test_an_undecodable_record_tells_nothing() -> None:
-    relation = related(OWNER._replace(state=states.UNKNOWN))
+    relation = related(with_record(OWNER, state=states.UNKNOWN))
     assert (relation.kind, relation.is_unowned) == ("unknown", False)
     assert "cannot be decoded" in str(relation.why)
 
 
 def test_an_owner_needs_one_log_partition_and_no_owner_needs_them_all() -> None:
     partly = KNOWN._replace(is_complete=False)
-    assert related(OWNER._replace(state=states.EMPTY, partitions=()), partly).is_unowned
+    assert related(with_record(OWNER, state=states.EMPTY)._replace(partitions=()), partly).is_unowned
     assert not related(None, partly).is_unowned
 
 
 def test_the_id_that_has_the_producer_id_now_comes_before_one_that_had_it() -> None:
-    before = OWNER._replace(transactional_id=b"old", producer_id=99, last_seen_ms=NOW_MS)
+    before = with_record(OWNER, producer_id=99)._replace(transactional_id=b"old", last_seen_ms=NOW_MS)
     assert owner_of(ENTRY, [before, OWNER]) == OWNER
     assert owner_of(ENTRY, [before]) == before
 
@@ -125,11 +129,11 @@ def test_the_id_that_has_the_producer_id_now_comes_before_one_that_had_it() -> N
 def test_what_was_left_behind_is_open_to_question() -> None:
     """Partitions were added to the log, and no coordinator that has restarted since looks for the id there."""
     left = OWNER._replace(is_left_behind=True)
-    before, after = related(left), related(left._replace(start_ms=NOW_MS - DUE_AFTER_MS))
+    before, after = related(left), related(with_record(left, start_ms=NOW_MS - DUE_AFTER_MS))
     assert (before.kind, before.why, before.is_unowned) == ("unknown", OwnerLeftBehind(0), False)
     assert (after.kind, after.why, after.is_unowned) == ("unknown", OwnerLeftBehind(0), True)
     assert related(left, is_hanging=True).kind == "hanging"
     assert related(left, NOT_READ).why == LogUnread()
-    without_timeout = left._replace(timeout_ms=2_147_483_647, start_ms=1)
+    without_timeout = with_record(left, timeout_ms=2_147_483_647, start_ms=1)
     assert related(without_timeout).is_unowned is False
-    assert related(left._replace(state=states.PREPARE_COMMIT)).kind == "completing"
+    assert related(with_record(left, state=states.PREPARE_COMMIT)).kind == "completing"

@@ -13,6 +13,7 @@ from service.domain.findings.outlook import outlook_of
 from service.domain.partitions.open_entries import Owner, Relation, RelationKind
 from service.domain.reasons.unjudged import LogUnread
 from service.domain.transaction_log import states
+from service.domain.transaction_log.facts import LogRecord
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.views.findings.plan import plan_of
@@ -26,8 +27,8 @@ LIMITS = Limits(10_000, 604_800_000, 3_600_000, frozenset())
 
 def owner(state: int = states.ONGOING, timeout_ms: int = 60_000) -> Owner:
     started = NOW_MS - 12_000
-    times = (timeout_ms, started, started, 2, (("orders", 0),), started, started, 3, 3)
-    return Owner(b"pay", 0, 0, 7, started, 5, state, 7, 3, *times, None, None, None)
+    record = LogRecord(7, started, 5, state, 7, 3, timeout_ms, started, started, 2, -1, 1)
+    return Owner(b"pay", 0, 0, record, (("orders", 0),), started, started, 3, 3, None, None, None)
 
 
 OWN: Final = Subject(transactional_id=b"pay")

@@ -1,0 +1,72 @@
+"""Transactional ids as they are now: their state, what ends their transactions, who decides on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.transaction_log import states
+from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind, partition_count
+from service.domain.transaction_log.deadlines import expires_at_ms, times_out_at_ms
+from service.domain.transaction_log.id_delta import Aborts
+from service.store.queries import transactions
+from service.store.queries.clusters import ClusterRow, LogPartitionRow, coordinators
+from service.store.rows.ids import IdRow
+from service.views.transactions.spans import waiting_abort_ms
+
+_OUTCOMES: Final = {
+    states.PREPARE_COMMIT: "commit",
+    states.COMPLETE_COMMIT: "commit",
+    states.PREPARE_ABORT: "abort",
+    states.COMPLETE_ABORT: "abort",
+}
+
+
+class DescribedId(NamedTuple):
+    """An id. `partitions`: (topic, partition) of its open transaction. `log_partition`: of `__transaction_state`, where
+    its coordinator looks for it; `coordinator`: that partition as it was last seen; None if it never was.
+    `times_out_ms`, `expires_ms`: None if that will not happen, or the time is not known."""
+
+    row: IdRow
+    partitions: Sequence[tuple[str, int]]
+    log_partition: int
+    coordinator: LogPartitionRow | None
+    times_out_ms: int | None
+    expires_ms: int | None
+
+    @property
+    def outcome(self) -> str | None:
+        """The outcome of its last transaction: "commit" or "abort"; None before the first has ended."""
+        return None if self.row.last_outcome is None else _OUTCOMES[self.row.last_outcome]
+
+    @property
+    def aborts(self) -> Aborts:
+        """The aborts that count; one whose cause waits for the id's next record is unattributed."""
+        aborts = self.row.aborts
+        return aborts if waiting_abort_ms(self.row) is None else aborts.plus({"unattributed": 1})
+
+
+def read_described(connection: Connection, cluster: ClusterRow, rows: Sequence[IdRow]) -> list[DescribedId]:
+    """Returns the ids of a page of rows, in their order."""
+    open_ids = [row.transactional_id for row in rows if row.state in states.OPEN]
+    partitions = transactions.participants(connection, cluster.id, open_ids) if open_ids else {}
+    log = coordinators(connection, cluster.id)
+    count = partition_count(log, (one.topic_partitions for one in log.values()))
+    return [_described(row, partitions.get(row.transactional_id, ()), cluster, log, count) for row in rows]
+
+
+def _described(
+    row: IdRow,
+    partitions: Sequence[tuple[str, int]],
+    cluster: ClusterRow,
+    log: Mapping[int, LogPartitionRow],
+    count: int,
+) -> DescribedId:
+    place = row.partition
+    times_out_ms = times_out_at_ms(row.state, row.started_at_ms, row.timeout_ms)
+    if is_left_behind(row.transactional_id, row.partition, count):  # no timeout ends it there
+        place, times_out_ms = coordinator_partition(row.transactional_id, count) or 0, None
+    expires_ms = expires_at_ms(row.state, row.record.last_update_ms, cluster.expiration_ms)
+    return DescribedId(row, partitions, place, log.get(place), times_out_ms, expires_ms)
