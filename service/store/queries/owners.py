@@ -1,4 +1,5 @@
-"""Reads the owners of producer ids, which give an open entry on a partition a name, even after the name has expired."""
+"""Reads the owners of producer ids, expired ones too. They name the transactional.id of an open entry on a
+partition."""
 
 from __future__ import annotations
 
@@ -95,8 +96,8 @@ def _owner(row: Any, partitions: Iterable[tuple[str, int]]) -> Owner:
 
 
 def _with_record(owner: Owner, record: Any) -> Owner:
-    """Returns the owner with the id's newest record under the producer id in question. Another record of the id counts,
-    under another producer id: it was started again where its coordinator looks now."""
+    """Returns the owner with the id's left-behind record under this producer id. The record of the id that counts has
+    another producer id: it was written in the partition to which the id hashes now."""
     newest = {name: getattr(record, name) for name in (*_NEWEST[1:], *_NEWEST_MORE)}
     places = tuple((topic, partition) for topic, partition in json.loads(record.participants))
     return owner._replace(log_partition=record.partition, partitions=places, **newest)

@@ -1,9 +1,10 @@
-"""The row of an id: how new runs of the id change it, rows of ids that a first read meets, and rows of ids with records
-in several partitions of the log. Pure.
+"""Computes the rows of ids: after new runs of a stored id, for new ids of a first read, and for ids with records in
+several partitions of the transaction log. Pure.
 
-Partitions that are added to the log leave records behind: the coordinator of an id is the leader of the partition to
-which the id hashes now (`service.domain.transaction_log.coordinator_partition`). The row of `transactional_ids` is the
-one that counts, with the counts of all of them; the others are in `left_behind_records`.
+After partitions were added to the transaction log, an id's coordinator is the leader of the partition to which the id
+hashes now (`service.domain.transaction_log.coordinator_partition`), and older records of the id are left behind in its
+former partition. `divide` chooses the record that counts: its row is in `transactional_ids`, with the counts of all
+records of the id. The other records are in `left_behind_records`.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ class IdRow(NamedTuple):
 
 
 def newest_record(row: IdRow) -> LogRecord:
-    """Returns the record the row was made of; a PrepareX has the append time of the first one of its transaction."""
-    if row.state >= states.EXPIRED:  # it named no producer: the row has the values of the record before
+    """Returns the record that the row was made of. A PrepareX has the append time of its transaction's first
+    PrepareX."""
+    if row.state >= states.EXPIRED:  # it names no producer: the row has the producer of an earlier record
         return NO_RECORD._replace(
             offset=row.offset, timestamp_ms=row.timestamp_ms, leader_epoch=row.leader_epoch, state=row.state
         )
@@ -74,7 +76,7 @@ def newest_record(row: IdRow) -> LogRecord:
 
 
 def last_abort(row: IdRow) -> LastAbort:
-    """Returns the last abort of the id, which the journal has to remember."""
+    """Returns the last abort of the id, as the journal needs it."""
     if row.abort_offset is None or row.offset < 0:
         return NO_ABORT
     assert row.abort_cause is not None and row.abort_confidence is not None  # noqa: PT018 - a row has all three
@@ -145,8 +147,8 @@ _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None,
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
-    """Returns the rows of `transactional_ids`: for each id what `rows.ids.new_row` returns of its run, and of no stored
-    row."""
+    """Returns the rows of `transactional_ids` for new ids: the rows that `new_row` returns for each run without a
+    stored row."""
     first, last = runs.first, runs.last
     # a tombstone, or a record that cannot be decoded, has no facts about the id
     has_facts = (last.state < states.EXPIRED) | (first.state >= states.EXPIRED)
@@ -214,23 +216,24 @@ Places = tuple[tuple[str, int], ...]
 
 
 class Record(NamedTuple):
-    """The row made of an id's newest record in one partition of the log. `places`: of its open transaction."""
+    """The row made of an id's newest record in one partition of the log. `places`: partitions of its open
+    transaction."""
 
     row: IdRow
     places: Places
 
 
 class Divided(NamedTuple):
-    """The record of an id that counts, with the counts of all, and the others by partition."""
+    """The record of an id that counts, with the counts of all records of the id, and the others by log partition."""
 
     counting: Record
     others: dict[int, Record]
 
 
 def divide(records: Iterable[Record], partition_count: int) -> Divided:
-    """Returns which of an id's records counts, whatever their order: one that is alive before one that has expired;
-    among those the one where a coordinator looks, then the one that was appended last. A row of a log that was replaced
-    by another one (offset below 0) leaves nothing but its counts."""
+    """Chooses the record of an id that counts. A record that has not expired precedes expired ones; then the record in
+    the partition to which the id hashes precedes others; then the one appended last counts. A row of a log that was
+    replaced by another one (offset below 0) is dropped after its counts were added."""
     known = list(records)
     chosen = max(known, key=lambda one: _rank(one.row, partition_count))
     sums: dict[str, Any] = {name: sum(getattr(one.row, name) for one in known) for name in _COUNTS}

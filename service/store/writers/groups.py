@@ -16,15 +16,15 @@ from service.store.many_rows import Upsert
 from service.store.schema import group_offsets
 
 LONGEST_NAME: Final = 600
-"""Maximum number of characters kept of a group's name: an index of a server holds 2,704 bytes a row, and Kafka allows
-more."""
+"""Maximum number of characters kept of a group's name: an index of a database server holds at most 2,704 bytes a row,
+and Kafka allows longer names."""
 
 _DIGEST: Final = 16
 
 
 class ObservedGroupOffset(NamedTuple):
     """The offset of a group on a partition: service.domain.partitions.blocked_groups.GroupOffset without times and
-    counts. `lso` None: no sample that is known to be later than the answer."""
+    counts. `lso` None: no sample is known to be later than the group's answer."""
 
     group: str
     topic: str
@@ -83,8 +83,8 @@ class GroupWriter:
 
 
 def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> GroupOffset:
-    """Returns the row for an observation at `at_ms`, after the stored row `old`. Without a new LSO, what was known at
-    the old one stays: the domain compares it with the present LSO."""
+    """Returns the row for an observation at `at_ms`, after the stored row `old`. Without a new LSO, the row keeps the
+    old LSO and what was observed at it; the domain compares it with the present LSO."""
     same = old if old is not None and old.committed_offset == new.committed_offset else None
     ahead, ahead_since_ms = new.has_records_ahead, at_ms if new.has_records_ahead else None
     if same is not None and new.lso is None:
@@ -105,8 +105,8 @@ def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> Gro
 
 
 def _advances(old: GroupOffset | None, new: ObservedGroupOffset) -> int:
-    """Returns the new number of advances. A group that had no members in between may read with another level now, and
-    a step from below the LSO is a reset: nobody reads past the LSO and stays below it in the answer before."""
+    """Returns the new number of advances. The count starts anew after an answer without members, because the group may
+    read with another isolation level now. A step from at or below the LSO does not count, because it may be a reset."""
     if old is None or not new.members or (new.lso is not None and new.lso != old.lso):
         return 0
     has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset

@@ -1,5 +1,5 @@
-"""Writes what the comparison of markers with decisions needs and finds. The sources add what waits; the audit removes
-what is compared, counts it, and hands torn transactions to the judge."""
+"""Writes the input and the results of the marker audit, which compares markers with decisions. The sources add
+decisions and markers; the audit deletes compared ones, counts them, and stores torn transactions for the judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ MOST_TORN: Final = 1_000
 """Bound on the torn transactions that wait for the judge; the counter counts all of them."""
 
 MOST_KEPT: Final = 1_000
-"""Bound on the markers of a log that ended, and on its producer ids with records. One with more is not compared."""
+"""Bound on the markers, and on the producer ids with unended records, of a deleted topic's partition. A partition with
+more is not compared."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -57,7 +58,7 @@ _DELETE_MARKER = delete(waiting_markers).where(
 
 
 class Torn(NamedTuple):
-    """A torn transaction as it is found. `unseen`: number of its partitions of which no marker is known."""
+    """A torn transaction. `unseen`: number of its partitions of which no marker is known."""
 
     decision: Decision
     otherwise: tuple[SeenMarker, ...]
@@ -110,8 +111,8 @@ def keep_decisions(
 
 
 def _not_before_ms(step: Step) -> int:
-    """Returns a time at which nothing of the range had been appended, or NOT_KNOWN: the log had been read to an end
-    that was requested then."""
+    """Returns a time before which no record of the range was appended: the log had been read to an end that was
+    requested then. NOT_KNOWN if there is none."""
     before = step.before
     if before is None or step.begins_generation or before.next_offset < before.end_offset:
         return NOT_KNOWN
@@ -127,8 +128,8 @@ def keep_markers(
     steps: Mapping[int, Step],
     now_ms: int,
 ) -> None:
-    """Adds the markers, each with the first record that it ended, also where an earlier batch had that. `steps`: by
-    partition, the ranges that hold them."""
+    """Adds the markers, each with the offset of the first record that it ends, even if an earlier batch read that
+    record. `steps`: by partition, the ranges that hold the markers."""
     begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
     if begun:
@@ -158,8 +159,8 @@ def keep_markers(
 
 
 def _keep_ended(connection: Connection, cluster_id: int, topic: str, steps: Mapping[int, Step], now_ms: int) -> None:
-    """Sets aside what is known of the logs that ended with their topic, as far as it is compared. A log that is there
-    after all did not end."""
+    """Copies the markers and unended records of partitions whose topic was deleted, as far as they are compared, to
+    `ended_logs`. Deletes the row of a log that exists after all."""
     there = [(p, one.read.topic_id) for p, one in steps.items() if one.begins_generation or one.before is None]
     for some in batched(there, _AT_ONCE):
         of_topic = _E.cluster_id == cluster_id, _E.topic == topic
@@ -197,7 +198,8 @@ def _keep_ended(connection: Connection, cluster_id: int, topic: str, steps: Mapp
 
 
 def forget_untailed(connection: Connection, cluster_id: int, tails: Callable[[str], bool]) -> None:
-    """Deletes the ended logs of topics that are tailed no longer: decisions about them are not kept any more."""
+    """Deletes the ended logs of topics that are no longer tailed, because decisions about these topics are no longer
+    stored."""
     topics = connection.scalars(select(_E.topic).where(_E.cluster_id == cluster_id).distinct()).all()
     for topic in topics:
         if not tails(topic):
@@ -242,7 +244,8 @@ class MarkerAuditWriter:
             _AUDITED.write(connection, begun)
 
     def begin_anew(self, given_up: Collection[Decision]) -> None:
-        """Gives up everything that waits: what is missing on either side is not known. Counts it as unseen."""
+        """Deletes all waiting decisions and markers, because some are missing and it is not known which. Counts the
+        decisions `given_up` as unseen."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             cluster_id = self._lease.cluster_id

@@ -1,4 +1,5 @@
-"""Applies what was read of the transaction log to the store, exactly once."""
+"""Applies batches read from the transaction log to the store, exactly once, and settles the causes of aborts that
+waited."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ from service.store.writers.marker_audit import keep_decisions
 from service.store.writers.source import Plan, SourceWriter, Step, begin_generations, finish_ranges, plan, select_runs
 
 RUNS_AT_ONCE: Final = 10_000
-"""Maximum number of runs (about as many ids) that the first read writes in one transaction: it locks for a quarter
-second."""
+"""Maximum number of runs (about as many ids) that the first read writes in one transaction: the transaction locks the
+store for a quarter of a second."""
 
 
 class Applied(NamedTuple):
@@ -54,7 +55,7 @@ class Applied(NamedTuple):
 
 
 class TransactionLogWriter(SourceWriter):
-    """Stores and counts what is read of ids."""
+    """Stores and counts the records of transactional.ids."""
 
     source = SourceName.TRANSACTION_LOG
 
@@ -79,10 +80,10 @@ class TransactionLogWriter(SourceWriter):
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Applied:
         """Writes the batch. If an error is raised, nothing that counts is written.
 
-        A batch goes into one transaction, together with the progress it makes. The first read of a long log would hold
-        the write lock for too long, so the runs that do not count are written ahead in short transactions, without
-        progress. After a crash between them the same ranges come again and find their rows written. `before_ms`:
-        duration of the previous batch, which is counted.
+        A batch and its progress are written in one transaction. In the first read of a long log, that would hold the
+        write lock for too long, so runs that do not count are written before, in short transactions without progress.
+        After a crash in between, the same ranges are read again, and runs that are stored already are skipped.
+        `before_ms`: duration of the previous batch, which is counted.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -108,8 +109,7 @@ class TransactionLogWriter(SourceWriter):
             return self._finish(connection, todo, batch, facts, now_ms)
 
     def _divided(self, connection: Connection, todo: Plan, batch: LogBatch) -> tuple[LoneRuns | None, Sequence[Run]]:
-        """Returns the lone runs whose ids the store should not have, because it has no id of their partition yet; and
-        the other ones that apply."""
+        """Returns the lone runs of partitions of which the store has no ids yet, and the other lone runs that apply."""
         if batch.lone is None:
             return None, ()
         of_cluster = coordinator_states.c.cluster_id == self._cluster_id
@@ -143,14 +143,14 @@ class TransactionLogWriter(SourceWriter):
         return self._ids.write(connection, generations, runs, facts, now_ms, counts=counts, partition_count=count)
 
     def _expire_ids(self, connection: Connection, todo: Plan, steps: Sequence[Step]) -> None:
-        """Voids the ids of partitions whose logs no longer contain what was read of them."""
+        """Expires the ids of partitions whose logs no longer contain what was read of them."""
         for step in steps:
             expire_partition_ids(connection, self._cluster_id, step.read.partition)
         if steps:
             divide_all_again(connection, self._cluster_id, todo.partition_count)
 
     def _finish(self, connection: Connection, todo: Plan, batch: LogBatch, facts: FoldedFacts, now_ms: int) -> Applied:
-        """Writes everything that must be written once, and the progress that records it."""
+        """Writes everything that must be written exactly once, together with the progress."""
         runs = by_id(select_runs(todo.steps, batch.runs, counts=True))
         ended = self._write(connection, todo, runs, facts, now_ms, counts=True)
         settle_causes(connection, self._cluster_id, [step.read for step in todo.steps.values()], ended)
@@ -196,11 +196,11 @@ _SETTLE = (
 
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
-    """Settles the causes that wait in the logs of `reads`, if the log was read to an end that was requested late
-    enough; adds them to `ended`.
+    """Settles the causes of aborts that wait for the id's next record, if their log partition was read to an end that
+    was requested at or after `settles_at_ms`; adds them to `ended`.
 
-    The end of the log, not our clock, proves that no record followed in time: after an outage the next record may lie
-    there unread.
+    The end of the log, not our clock, proves that no record followed in time: after an outage the next record may still
+    be unread.
     """
     proven = {read.partition: read.end_asked_at_ms for read in reads if read.hi >= read.end_offset}
     if not proven:

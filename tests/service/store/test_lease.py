@@ -63,7 +63,7 @@ def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> N
     assert taken is not None
     before = everything(cluster.engine, cluster.id)
     for stale in (batch(second, read(3, 6)), batch(first, read(0, 3)), batch([], read(3, 3))):
-        with pytest.raises(LeaseLost, match="'driver' at epoch 1 was lost; it is 'standby' at epoch 2"):
+        with pytest.raises(LeaseLost, match="'driver' at epoch 1 was lost; the newest holder is 'standby' at epoch 2"):
             cluster.writer.apply(stale, later_ms)
     with pytest.raises(LeaseLost):
         cluster.writer.report_trouble(UnresponsiveBroker(1))
