@@ -55,7 +55,7 @@ class Watchdog:
         self._jvm = jvm
 
     def allow_jvm_end(self) -> None:
-        """Lets the JVM end from now on: it was asked to."""
+        """Accepts the end of the JVM from now on, because the application stops it."""
         self._may_jvm_end = True
 
     def end(self) -> None:
@@ -79,7 +79,7 @@ class Watchdog:
 
     def _end_with_thread(self, failure: threading.ExceptHookArgs) -> None:
         """Ends the process after an uncaught exception in a thread: the thread's work would no longer be done."""
-        if self._jvm is not None:  # threads that talk to it die with it, a moment before `poll` reports its end
+        if self._jvm is not None:  # threads that use the JVM end with it, a moment before `poll` reports its end
             with suppress(subprocess.TimeoutExpired):
                 self._jvm.wait(1)
         self._end_with_jvm()
@@ -91,7 +91,7 @@ class Watchdog:
             return
         log.error("%s", " ".join(why.split()))
         if self._jvm is not None and self._jvm.poll() is None:
-            self._jvm.kill()  # it may be frozen, and would keep its memory
+            self._jvm.kill()  # a frozen JVM would live on and keep its memory
         logging.shutdown()
         os._exit(STUCK)
 

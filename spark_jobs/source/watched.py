@@ -1,6 +1,5 @@
-"""Holds one watched partition: its newest sample, its evidence of when something was written there, and the time its
-stall began.
-"""
+"""Holds one watched partition: its newest sample, the samples that show when its records were written, and the time its
+stall began."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Rounds:
         self.number += 1
 
     def set_ends(self, ends: LogEnds) -> None:
-        """Takes the ends that this round found."""
+        """Stores the ends that this round found."""
         self._ends[self.number] = ends
         self._ends.pop(self.number - _ROUNDS, None)
 
@@ -71,14 +70,14 @@ class Stretch:
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of one partition. The last of `stretches` goes on; _BEFORE older ones are kept. `_closed`: samples of
-    stretches that are over, kept only while a transaction is open on the partition."""
+    """The samples of one partition. The last of `stretches` may still grow; _BEFORE older ones are kept. `_closed`:
+    samples of ended stretches, kept only while a transaction is open on the partition."""
 
     stretches: list[Stretch] = field(default_factory=list)
     _closed: list[Sample] = field(default_factory=list)
 
     def add_round(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
-        """Takes what this round found."""
+        """Adds the leader's answer of this round."""
         newest = self.stretches[-1] if self.stretches else None
         if newest is None or (newest.high_watermark, newest.leader_epoch) != (high_watermark, leader_epoch):
             if last_stable_offset < high_watermark:
@@ -108,7 +107,7 @@ class Samples:
 
 
 def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
-    """Returns the index of the sample that is _BEFORE places before the newest one without the record at the LSO."""
+    """Returns the index of the sample _BEFORE places before the newest sample that does not reach beyond the LSO."""
     older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
     return max(older[-1] - _BEFORE, 0) if older else 0
 
@@ -181,7 +180,7 @@ class WatchedPartition:
             self.stored_samples = clock.samples
 
     def note_answer(self, ends: Ends, asked_at_ms: int, rounds: Rounds) -> None:
-        """Takes the partition's answer in a round. `ends.log_start` is -1 if it was not requested."""
+        """Applies the partition's answer in a round. `ends.log_start` is -1 if it was not requested."""
         self.samples.add_round(rounds, ends.high_watermark, self.leader.epoch, ends.last_stable_offset)
         if ends.last_stable_offset >= ends.high_watermark:
             self.since_ms = self.stored_samples = None
@@ -206,7 +205,7 @@ class WatchedPartition:
         return ErrorAnswer(broker, "", error)
 
     def note_miss(self, why: Reason) -> None:
-        """Notes a round without an answer. A single one is passed over if the partition has answered before."""
+        """Notes a round without an answer. A single such round is ignored if the partition has answered before."""
         self.misses += 1
         if self.misses >= _MISSES or not self.seen_at_ms:
             self.why = why

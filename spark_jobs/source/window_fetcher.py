@@ -20,7 +20,7 @@ LARGE: Final = 8 << 20
 """The same limit where only batches show the open transactions: DescribeProducers failed, is denied, or is not known to
 the broker (before Kafka 2.8)."""
 BUDGET: Final = 32 << 20
-"""Approximate bytes that one task fetches from one leader; the next task goes on from there."""
+"""Approximate bytes that one task fetches from one leader; the next task continues from there."""
 
 _FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
 _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))
@@ -152,7 +152,7 @@ class _Fetching:
             yield asked[answer.topic, answer.partition], answer
 
     def _apply(self, request: ReadRequest, answer: FetchedAt) -> bool:
-        """Takes one answer. Returns True if the window is larger now."""
+        """Applies one answer. Returns True if the window is larger now."""
         read = self._reads[request]
         if answer.error == errors.OFFSET_OUT_OF_RANGE:
             read.window = None
