@@ -1,4 +1,5 @@
-"""librdkafka's clients as the applications use them: quiet, patient, and sure that what was sent has arrived."""
+"""librdkafka's clients as the applications use them: without logs, with long retries, and with a wait for every
+acknowledgement."""
 
 from __future__ import annotations
 
