@@ -39,7 +39,8 @@ class Audit(NamedTuple):
         )
 
     def report(self) -> tuple[int, str]:
-        """Returns the exit code and the text. A vulnerability counts more than packages that were not checked."""
+        """Returns the exit code and the text. The code of a vulnerability precedes that of packages that were not
+        checked."""
         lines = list(self.vulnerable)
         if self.unchecked or not self.checked:
             lines.append(

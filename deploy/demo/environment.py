@@ -28,7 +28,7 @@ from deploy.demo.workload.workload import Workload, WorkloadError
 from service.http_client import NoAnswer, send
 
 SEED = 1
-READY_TIMEOUT_S = PATIENCE_S + 60.0  # applications give up first: they can name what they waited for
+READY_TIMEOUT_S = PATIENCE_S + 60.0  # longer than the applications' timeout: their errors name what they waited for
 WORKLOAD_END_S = 3.0
 PRODUCT_END_S = 14.0
 TAIL_LINES = 20

@@ -46,7 +46,7 @@ def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
 
 
 def describe(engine: Engine, cluster_id: int, description: Mapping[str, Any], now_ms: int) -> None:
-    """Stores what the cluster reported of itself (brokers, features, effective configs), as JSON."""
+    """Stores the cluster's description (brokers, features, effective configs) as JSON."""
     with engine.begin() as connection:
         connection.execute(
             update(clusters)

@@ -139,8 +139,8 @@ def batched(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 
 
 def json_for(connection: Connection) -> Callable[[object], object]:
-    """Returns the function that turns a JSON value into what the database's driver takes: `Upsert` bypasses
-    SQLAlchemy's own conversion."""
+    """Returns the function that encodes a JSON value for the database's driver: `Upsert` bypasses SQLAlchemy's own
+    encoding."""
     return _JSON.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda value: value)
 
 

@@ -1,9 +1,9 @@
 """Tracks the progress of every part of this application. Without progress the lease is not renewed, and the process
 ends.
 
-Each source, the judge and every thread that asks Kafka is a part. A part reports steps: a batch that was stored, a
-request, a transaction, and also a wait for a broker or a locked store. A part that reports no step for longer than any
-expected pause is stuck, whatever the reason: a frozen JVM, planner or worker, a lost answer, a deadlock.
+Each source, the judge and every thread that sends requests to Kafka is a part. A part reports steps: a batch that was
+stored, a request, a transaction, and also a wait for a broker or a locked store. A part that reports no step for longer
+than any expected pause is stuck, whatever the reason: a frozen JVM, planner or worker, a lost answer, a deadlock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ JUDGE_S: Final = 120.0
 """Limit of the judge. A round over a large store takes seconds."""
 
 BACKGROUND_S: Final = 120.0
-"""Limit between two steps of threads that ask Kafka or delete old rows."""
+"""Limit between two steps of threads that send requests to Kafka or delete old rows."""
 
 END_S: Final = 20.0
 """Limit for stopping Spark. A frozen JVM never stops."""

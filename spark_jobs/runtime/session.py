@@ -54,9 +54,9 @@ NO_CONF: Final = Path(__file__).parent / "conf" / "none"
 classes."""
 
 TASK_TRIES: Final = 2
-"""Attempts of a task. When a worker dies, another one tries its task again, and the query goes on. A task that Kafka
-does not answer is tried again, too; that must not take long, because the failure is reported only when the query
-ends."""
+"""Attempts of a task. When a worker dies, another one tries its task again, and the query continues. A task that gets
+no answer from Kafka is tried again, too; the second attempt must be short, because the failure is reported only when
+the query ends."""
 
 _PATIENCE_S: Final = 600
 """Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts. It distinguishes

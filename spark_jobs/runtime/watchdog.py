@@ -25,7 +25,7 @@ log = logging.getLogger("txnscope.ingest")
 
 CHECK_EVERY_S: Final = 1.0
 STUCK: Final = 1
-"""Exit code of a process that ended itself because it could not go on."""
+"""Exit code of a process that ends because it cannot continue. The supervisor starts it again."""
 
 _PAGE: Final = re.compile(r"(?:(?P<host>[^/]+):)?(?P<port>\d{1,5})")
 

@@ -77,7 +77,7 @@ MEASURE_EVERY_MS: Final = 10_000
 
 
 DEFAULT_SIZE: Final = 1_000
-"""Bytes per record that are assumed until there is a batch to measure."""
+"""Assumed bytes per record until a batch can be measured."""
 
 
 class _Measured(NamedTuple):
@@ -177,7 +177,7 @@ class LedgerPlanner:
 
     def plan(self) -> LedgerPlan:
         """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the other
-        topics go on."""
+        topics are planned."""
         try:
             observations = self._observe()
         except KafkaFailure as e:

@@ -1,4 +1,4 @@
-"""Reads stalled partitions, the executors' half of the sampler: the writer of the batch at the LSO, and open entries.
+"""Reads stalled partitions, in an executor: the writer of the batch at the LSO, and open entries.
 
 A broker that does not answer is reported, without waiting for it: the next sample comes soon, and asks the leader of
 that time.

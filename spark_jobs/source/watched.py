@@ -173,7 +173,7 @@ class WatchedPartition:
     read_lso: int = -1
 
     def restore(self, clock: StallClock, now_ms: int) -> None:
-        """Restores a stall that began before this process. The stall goes on if the LSO is still the same."""
+        """Restores a stall that began before this process. The stall continues if the LSO is still the same."""
         if clock.topic_id == self.topic_id:
             self.last_stable_offset = clock.last_stable_offset
             self.since_ms = min(clock.stalled_since_ms, now_ms)
@@ -216,8 +216,8 @@ class WatchedPartition:
         return self.since_ms if self.since_ms is not None and self.seen_at_ms - self.since_ms >= STALL_MS else None
 
     def urgency(self, now_ms: int) -> Urgency:
-        """Returns the urgency of what differs from `reported`. A field that is not compared here is reported with other
-        news only, or with all partitions."""
+        """Returns the urgency of what differs from `reported`. A change of a field that is not compared here is
+        reported only with another change, or with the report of all partitions."""
         reported = self.reported
         if reported is None:
             return Urgency.NEXT
@@ -243,7 +243,7 @@ class WatchedPartition:
         )
 
     def observation(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionObservation:
-        """Returns the observation to report. Without an answer its offsets are -1, and the stall's clock goes on."""
+        """Returns the observation to report. Without an answer its offsets are -1, and the stall continues."""
         is_known = self.why is None and not is_gone
         return PartitionObservation(
             topic=self.topic,
@@ -275,5 +275,5 @@ class WatchedPartition:
         )
 
     def _encoded_samples(self, rounds: Rounds) -> str:
-        """Returns the samples, encoded. While a stall from before a restart goes on, these are the stored ones."""
+        """Returns the samples, encoded. While a stall from before a restart continues, these are the stored ones."""
         return self.stored_samples or encode(self.samples.selected(rounds, self.last_stable_offset))

@@ -96,8 +96,8 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
 def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
     """Repeats `call`, such as init_transactions, until it succeeds; its last argument is a timeout. Returns its result.
 
-    librdkafka requires the repetition while an error is retriable; the call goes on where it was. A call is also
-    repeated while no broker answers. Raises the KafkaException of any other error, Stopped.
+    librdkafka requires the repetition while an error is retriable; the repeated call continues the former one. A call
+    is also repeated while no broker answers. Raises the KafkaException of any other error, Stopped.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:

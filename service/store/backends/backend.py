@@ -57,7 +57,7 @@ class SalvagedTable(NamedTuple):
 
 class Rebuilt(NamedTuple):
     """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on` False:
-    counters or positions could not be read whole, so counting begins anew."""
+    counters or positions could not be read whole, so counting starts again from 0."""
 
     tables: tuple[SalvagedTable, ...]
     old_file: str
@@ -71,7 +71,7 @@ class Backend(Protocol):
     """A query for a value that stays the same on one connection until the store changes."""
 
     row_id: TypeEngine[int] = BigInteger()
-    """The type of ids that count up."""
+    """The type of row ids that the database numbers."""
 
     name: TypeEngine[str] = String()
     """The type of topic and group names. They are sorted by their bytes."""
@@ -138,7 +138,7 @@ class Backend(Protocol):
         return False
 
     def drop_text_index(self, connection: Connection) -> None:
-        """Drops the index for searches in texts, if it exists: a migration may create the table of ids anew."""
+        """Drops the index for searches in texts, if it exists: a migration may recreate the table of ids."""
         return
 
     def find_texts(self, connection: Connection, parts: Iterable[str], most: int) -> ColumnElement[bool] | None:

@@ -15,7 +15,7 @@ from service.store.escaped_text import full_id, id_key
 from service.store.queries.clusters import EndedCounts
 from service.store.schema import id_minutes, producer_ids, transactional_ids, transitions
 
-_ROWS_AT_ONCE: Final = 250  # a page, and some rows to see what follows
+_ROWS_AT_ONCE: Final = 250  # a page, and some later rows on which its items depend
 _MINUTES_AT_ONCE: Final = 2_000
 
 _T, _M, _P = transitions.c, id_minutes.c, producer_ids.c

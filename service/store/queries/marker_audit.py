@@ -169,7 +169,7 @@ def _ended_log(row: Row[Any]) -> EndedLog:
 
 def _witness(connection: Connection, cluster_id: int) -> Witness:
     """Returns the witness, without gaps of recreated tailed topics: these hide nothing of other partitions, and the
-    comparison of their own begins anew."""
+    comparison of their own partitions starts again."""
     g = data_gaps.c
     is_of_one_topic = and_(g.source == SourceName.LEDGER, g.reason == "recreated")
     gap = select(func.max(g.id)).where(g.cluster_id == cluster_id, ~is_of_one_topic)

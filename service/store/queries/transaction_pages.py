@@ -31,7 +31,8 @@ class Selection(NamedTuple):
 
 
 class PageCursor(NamedTuple):
-    """The place where a page ended: the last row's segment of the sort, its time there (None: by id alone), its id."""
+    """The place where a page ended: the segment of the sort, and in it the last row's time (None: the segment is sorted
+    by id alone) and id."""
 
     segment: int
     ms: int | None

@@ -226,7 +226,8 @@ def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> b
 
 
 HISTORY_READ: Final = 50
-"""Rows of an id's history that are searched for InitProducerIds: with full history, every step has one."""
+"""Number of an id's newest history rows that are searched for InitProducerIds: with full history, every step has a
+row."""
 
 _ABORTS: Final = (_T.aborts_client, _T.aborts_timeout, _T.aborts_fenced, _T.aborts_admin, _T.aborts_unattributed)
 _IDS = select(

@@ -82,6 +82,6 @@ def _source(stored: str | list[Any]) -> LogPlace | str:
 
 
 def _bind_json(connection: Connection) -> Any:
-    """Returns the function that turns a JSON value into what the database's driver takes: `Upsert` bypasses
-    SQLAlchemy's own conversion."""
+    """Returns the function that encodes a JSON value for the database's driver: `Upsert` bypasses SQLAlchemy's own
+    encoding."""
     return findings.c.evidence.type.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda v: v)

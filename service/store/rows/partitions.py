@@ -89,7 +89,7 @@ def _row(known: ObservedPartition | None, seen: PartitionObservation, watched_ms
     if known is None:
         return ObservedPartition(**values)
     answered_at_ms = known.answered_at_ms
-    if known.why is None:  # no observation of it since: it was unchanged when all were last observed
+    if known.why is None:  # no newer observation: the partition was unchanged when all were last observed
         answered_at_ms = max(known.observed_at_ms, min(watched_ms, seen.observed_at_ms))
     values |= {name: getattr(known, name) for name in _KEPT}
     return ObservedPartition(**values, answered_at_ms=answered_at_ms, read_at_ms=known.read_at_ms)

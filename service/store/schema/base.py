@@ -20,7 +20,7 @@ metadata = MetaData(
 )
 
 ROW_ID: TypeEngine[int] = BigInteger()
-"""The type of ids that count up."""
+"""The type of row ids that the database numbers."""
 
 NAME: TypeEngine[str] = String()
 """The type of topic and group names, which queries sort by their bytes."""

@@ -1,4 +1,4 @@
-"""Tables of findings (what is wrong or about to be) and of their events."""
+"""Tables of findings and of their events."""
 
 from __future__ import annotations
 

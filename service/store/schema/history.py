@@ -87,7 +87,7 @@ transitions = Table(
     Column("cause", String),
     Column("confidence", String),
     Column("note", String),
-    Column("counted", Boolean, nullable=False),  # it happened after counting had begun: findings may report it
+    Column("counted", Boolean, nullable=False),  # the step happened after counting had begun, so findings may report it
     UniqueConstraint("cluster_id", "partition", "generation", "offset"),
     Index(None, "cluster_id", "transactional_id", "generation", "offset"),
     Index(None, "cluster_id", "at_ms"),

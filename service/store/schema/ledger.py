@@ -34,7 +34,7 @@ partition_minutes = Table(
     Index(None, "cluster_id", "minute_ms"),
 )
 
-# service.domain.partitions.ledger.Marker; offsets begin anew in each generation of a partition.
+# service.domain.partitions.ledger.Marker; each generation of a partition has its own offsets.
 partition_markers = Table(
     "partition_markers",
     metadata,
@@ -157,5 +157,5 @@ torn_transactions = Table(
     Column("unseen", Integer, nullable=False),
     Column("gone", JSON),  # [[topic, partition, from_offset, seen_at_ms], …]
     Index(None, "cluster_id", "id"),
-    **NUMBERS_ONCE,  # findings count a number once
+    **NUMBERS_ONCE,  # findings count each number once
 )

@@ -19,7 +19,8 @@ from service.store.schema import finding_events, findings, findings_truncated, t
 from service.store.writers.history import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
-"""Maximum number of events kept, of all clusters together; a listener that missed more begins anew."""
+"""Maximum number of events kept, of all clusters together; a listener that missed more has to read all findings
+again."""
 
 _KEY: Final = ("cluster_id", "id")
 _ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])

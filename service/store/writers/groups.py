@@ -1,5 +1,6 @@
-"""Stores committed offsets of consumer groups on stalled partitions: the last one seen, the time since which it is
-unchanged, and how often it moved on above the LSO. The count survives a restart, and starts anew at another LSO."""
+"""Stores committed offsets of consumer groups on stalled partitions: the last offset seen, the time since which it is
+unchanged, and the number of its advances above the LSO. The number survives a restart, and starts again from 0 at
+another LSO."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class GroupWriter:
         self._engine, self._lease, self._cluster_id = engine, lease, lease.cluster_id
 
     def replace(self, rows: Iterable[ObservedGroupOffset], observed_at_ms: int, *, unasked: Iterable[str] = ()) -> None:
-        """Replaces the stored rows by these. `unasked`: groups that could not be asked, whose stored rows stay.
+        """Replaces the stored rows by these. `unasked`: groups whose offsets could not be requested; their stored rows
+        stay.
 
         Does nothing if a stored row was observed later. LeaseLost: stop. StoreUnavailable: nothing was written.
         """
@@ -105,8 +107,9 @@ def _after(old: GroupOffset | None, new: ObservedGroupOffset, at_ms: int) -> Gro
 
 
 def _advances(old: GroupOffset | None, new: ObservedGroupOffset) -> int:
-    """Returns the new number of advances. The count starts anew after an answer without members, because the group may
-    read with another isolation level now. A step from at or below the LSO does not count, because it may be a reset."""
+    """Returns the new number of advances. The number starts again from 0 after an answer without members, because the
+    group may read with another isolation level now. A step from at or below the LSO does not count, because it may be a
+    reset."""
     if old is None or not new.members or (new.lso is not None and new.lso != old.lso):
         return 0
     has_advanced = new.lso is not None and new.lso < old.committed_offset < new.committed_offset

@@ -205,7 +205,7 @@ def revision(row: IdRow, offset: int, cause: Cause) -> dict[str, Any]:
 
 
 def revise(connection: Connection, revisions: Sequence[Mapping[str, Any]]) -> None:
-    """Gives history rows their new causes; rows that are not stored are passed over."""
+    """Gives history rows their new causes; rows that are not stored are ignored."""
     if revisions:
         connection.execute(_REVISE, revisions)
 

@@ -233,7 +233,7 @@ class MarkerAuditWriter:
         self._engine, self._lease = engine, lease
 
     def settle(self, settled: Settled, witness: Witness) -> None:
-        """Counts the results and removes what was compared, all or nothing."""
+        """Counts the results and deletes the compared decisions and markers, all or nothing."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)

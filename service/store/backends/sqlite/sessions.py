@@ -37,7 +37,7 @@ _REMEDY: Final = (
 )
 
 # primary result codes of SQLite for errors that may end by themselves or when disk space is freed; all others are
-# faults of the program
+# errors of the program
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,

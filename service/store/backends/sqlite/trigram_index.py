@@ -1,10 +1,10 @@
 """The trigram index of ids' display texts, for searches in them.
 
 The job that reads the transaction log extends the index after its batches, so that the first read does not wait for it.
-Searches miss no id, because ids that are not indexed yet are always candidates.
+In a search, ids above the last indexed row id are always candidates.
 
-PostgreSQL gets no such index by default: it makes writing a new id a quarter slower, and a search of a million ids
-without it takes half a second. Operators can create one (docs/running.md), which the same queries use.
+PostgreSQL gets no such index by default: it makes a new id 29 % dearer to write (docs/benchmarks.md), and a search of a
+million ids without it takes half a second. Operators can create one (docs/running.md), which the same queries use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 _END: Final = "transactional_ids_trigrams_end"
-"""The table that holds the last row id in the index. A new id gets a row id above all present ones."""
+"""The table that holds the last row id in the index. A new id gets the row id after the highest present one."""
 
 _CREATE: Final = (
     # stores neither the texts nor positions in them: a match still has to be compared with the text
@@ -65,7 +65,7 @@ def extend(engine: Engine) -> bool:
 
 
 def drop(connection: Connection) -> None:
-    """Drops the index, if it is there. Needed before the table of ids is made anew, because its row ids change."""
+    """Drops the index, if it is there. Needed before the table of ids is recreated, because its row ids change."""
     _execute(connection, _DROP)
 
 
