@@ -18,7 +18,7 @@ from tests.service.store.logs import NOW_MS
 def test_a_name_is_bound_at_first_use(engine: Engine) -> None:
     first = clusters.bind(engine, "prod", "abc", NOW_MS)
     assert clusters.bind(engine, "prod", "abc", NOW_MS + 1) == first
-    with pytest.raises(ClusterMismatch, match="'prod' belongs to Kafka cluster 'abc'; these brokers are 'xyz'"):
+    with pytest.raises(ClusterMismatch, match="'prod' belongs to Kafka cluster 'abc'; these brokers belong to 'xyz'"):
         clusters.bind(engine, "prod", "xyz", NOW_MS)
     assert clusters.bind(engine, "other", "xyz", NOW_MS) != first
 

@@ -76,7 +76,7 @@ def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> N
 
 def test_the_message_names_host_and_process(cluster: Cluster) -> None:
     assert take_over(cluster.engine, cluster.id, "b:7:1:0123456789ab") is not None
-    with pytest.raises(LeaseLost, match=r"it is 'b:7' at epoch 2$"):
+    with pytest.raises(LeaseLost, match=r"the newest holder is 'b:7' at epoch 2$"):
         lease.renew(cluster.engine, cluster.lease, NOW_MS)
 
 

@@ -42,7 +42,7 @@ def ended(code: str) -> tuple[int, str]:
 
 def test_a_jvm_that_was_killed_ends_the_process() -> None:
     code, said = ended("jvm.kill(); time.sleep(1000)")
-    assert (code, said) == (1, "ERROR Spark's JVM was killed by SIGKILL: ending, to begin again with a new one\n")
+    assert (code, said) == (1, "ERROR Spark's JVM was killed by SIGKILL: ending, to be started again\n")
 
 
 def test_a_part_without_progress_ends_the_process_and_its_jvm() -> None:
@@ -54,7 +54,7 @@ def test_a_part_without_progress_ends_the_process_and_its_jvm() -> None:
     )
     assert code == 1
     pid, line = said.splitlines()
-    assert re.fullmatch(r"ERROR no progress of partitions for \d+ s: ending, to begin again", line)
+    assert re.fullmatch(r"ERROR no progress of partitions for \d+ s: ending, to be started again", line)
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the JVM")
 
 
@@ -64,7 +64,7 @@ def test_a_thread_that_dies_ends_the_process() -> None:
         "threading.Thread(target=work, name='judge').start()\n"
         "time.sleep(1000)\n"
     )
-    said_once = "ERROR thread 'judge' died of ValueError: two lines: ending, to begin again\n"
+    said_once = "ERROR thread 'judge' died of ValueError: two lines: ending, to be started again\n"
     assert (code, said) == (1, said_once)
 
 
