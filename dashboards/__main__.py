@@ -1,4 +1,4 @@
-"""`python -m dashboards` writes the dashboards as Grafana imports them; `--check` says whether they are up to date."""
+"""`python -m dashboards` writes the dashboards as Grafana imports them; `--check` checks that they are up to date."""
 
 from __future__ import annotations
 

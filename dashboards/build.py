@@ -30,7 +30,7 @@ def stale(folder: Path = FOLDER, site_url: str = SITE_URL) -> list[str]:
     found = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.json")}
     return [
         *(f"{folder / name}: missing" for name in expected.keys() - found.keys()),
-        *(f"{folder / name}: of no dashboard" for name in found.keys() - expected.keys()),
+        *(f"{folder / name}: belongs to no dashboard" for name in found.keys() - expected.keys()),
         *(
             f"{folder / name}: not up to date"
             for name in expected.keys() & found.keys()

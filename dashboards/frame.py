@@ -110,7 +110,7 @@ def _variables(site_url: str) -> list[Variable]:
         of_label(
             "cluster", f"label_values({TRANSACTIONAL_IDS.name}, cluster)", "Kafka clusters, as txnscope names them"
         ),
-        typed("txnscope", site_url, "Where your browser finds txnscope; links lead there"),
+        typed("txnscope", site_url, "Address of txnscope in your browser, for links"),
     ]
 
 

@@ -32,7 +32,7 @@ _NOW: Final = [
         means(
             "Time since the last successful read of the slowest source. It also rises while one partition"
             " alone does not answer. While it is red, other numbers here may be old: look at the"
-            " pipeline first. Decades: a source was never read.",
+            " pipeline first. A value of decades means that a source was never read.",
             "KafkaTxnPipelineStale",
         ),
         "s",
@@ -58,8 +58,8 @@ _NOW: Final = [
     big(
         "Markers missing for",
         means(
-            "The oldest transaction that is decided (PrepareCommit, PrepareAbort) and whose markers are not all"
-            " written. They take milliseconds: look for partitions without leader or below min.insync.replicas.",
+            "Time since the decision of the oldest transaction (PrepareCommit, PrepareAbort) whose markers are not all"
+            " written. Markers take milliseconds: look for partitions without leader or below min.insync.replicas.",
             "KafkaTransactionPrepareStuck",
         ),
         "s",
@@ -72,7 +72,7 @@ _NOW: Final = [
         "Aborted, last hour",
         means(
             f"Share of the transactions that ended in the last hour. The budget is {at.ABORT_BUDGET:.0%} over 30 days:"
-            " orange spends it in five days, red in two. Who aborts is below. Nothing where nothing ended.",
+            " orange spends it in five days, red in two. The causes are below. Empty if no transaction ended.",
             "KafkaTransactionAbortRatioHigh",
             empty=True,
         ),
@@ -91,7 +91,7 @@ _NOW: Final = [
     ),
     big(
         "Transactional ids",
-        "Ids known to the coordinators, used or not. Endless growth: applications invent ids at every start.",
+        "Ids known to the coordinators, used or not. If they only grow, applications make up ids at every start.",
         "short",
         value(catalogue.TRANSACTIONAL_IDS),
         page(of_series, "/transactions"),
@@ -121,16 +121,16 @@ _WRONG: Final = [
 _HAPPENS: Final = [
     lines(
         "Transactions ended",
-        "Commits and aborts per second. A drop to nothing while producers run: they cannot end their transactions; look"
-        " at open transactions and at the coordinators.",
+        "Commits and aborts per second. If they drop to 0 while producers run, these cannot end their transactions:"
+        " look at open transactions and at the coordinators.",
         "ops",
         [Query(rate(catalogue.COMPLETED, "outcome"), "{{cluster}} {{outcome}}")],
         page(of_series),
     ),
     lines(
         "Aborts by cause",
-        "client: the application itself. timeout: it took too long. fenced: InitProducerId came for the id, mostly of a"
-        " producer that started, sometimes of the same one after an error. admin: ended through the admin API."
+        "client: the application itself. timeout: it took too long. fenced: InitProducerId came for the id, mostly from"
+        " a new producer, sometimes from the same one after an error. admin: ended through the admin API."
         " unattributed: the log does not show the cause. Many timeouts at once are the trace of"
         " an outage.",
         "ops",
@@ -141,8 +141,8 @@ _HAPPENS: Final = [
     lines(
         "Share aborted",
         means(
-            "Of the transactions that ended. The dashed lines are the alerts', which look at 1h and 6h. Nothing where"
-            " nothing ended.",
+            "Aborted share of the transactions that ended. The dashed lines are the thresholds of the alerts, over 1h"
+            " and 6h. Empty if no transaction ended.",
             "KafkaTransactionAbortRatioHigh",
             empty=True,
         ),
@@ -152,8 +152,8 @@ _HAPPENS: Final = [
     ),
     lines(
         "Open transactions",
-        "By state. Many in a Prepare state: markers are not written. Ongoing that only grows: transactions are begun"
-        " and not ended.",
+        "By state. Many in a Prepare state mean that markers are not written. If Ongoing only grows, transactions are"
+        " begun and not ended.",
         "short",
         [Query(value(catalogue.TRANSACTIONS, "state", where=(OPEN,)), "{{cluster}} {{state}}")],
         page(of_series, "/transactions?sort=age"),
@@ -161,15 +161,15 @@ _HAPPENS: Final = [
     density(
         "How long transactions were open",
         "From the first partition to the decision, all clusters together. Readers wait that long for every record of a"
-        " transaction: commit more often where it is too long.",
+        " transaction: commit more often if it is too long.",
         "s",
         buckets(catalogue.DURATION, "outcome"),
     ),
     lines(
         "How long markers took",
         means(
-            "From the decision until the last marker was written, half of them and 99 of 100. Slow markers are slow"
-            " leaders: look at the brokers. Nothing where nothing ended.",
+            "From the decision until the last marker was written: median and 99th percentile. Slow leaders cause slow"
+            " markers: look at the brokers. Empty if no transaction ended.",
             empty=True,
         ),
         "s",

@@ -69,8 +69,8 @@ _STANDING: Final = [
     rows(
         "Groups waiting",
         means(
-            "Which consumer groups stop where. They go on by themselves once the transaction ends; restarting them does"
-            " not help.",
+            "Consumer groups, and the partitions where they stop. They continue by themselves once the transaction"
+            " ends; restarting them does not help.",
             empty=True,
         ),
         [value(catalogue.GROUP_BLOCKED, "group", *_PLACE, where=(_TOPIC,))],
@@ -86,8 +86,8 @@ _STANDING: Final = [
     lines(
         "How long LSOs are stalled",
         means(
-            f"The {_MOST} longest. A saw is a producer at work; a line that only climbs is a transaction that does not"
-            " end.",
+            f"The {_MOST} longest. A sawtooth is a producer at work; a line that only rises is a transaction that does"
+            " not end.",
             "KafkaLastStableOffsetStuck",
             empty=True,
         ),
@@ -99,8 +99,8 @@ _STANDING: Final = [
     lines(
         "Offsets out of reach",
         means(
-            f"Of the {_MOST} partitions with the most. Growing while the LSO is stalled: producers write records that"
-            " readers do not see.",
+            f"The {_MOST} partitions with the most. They grow while producers write records that readers cannot see"
+            " yet.",
             empty=True,
         ),
         "short",
@@ -157,8 +157,8 @@ _JUDGED: Final = [
     ),
     density(
         "Time to confirm a hanging transaction",
-        "From the first sample with the stalled LSO until the third confirmation step. Seconds are right:"
-        " an alert adds the scrape and its own evaluation.",
+        "From the first sample with the stalled LSO until the third confirmation step. A few seconds are"
+        " normal: an alert adds the scrape and its own evaluation.",
         "s",
         buckets(catalogue.DETECTION),
         width=8,
@@ -174,8 +174,8 @@ _JUDGED: Final = [
     lines(
         "Findings left out",
         means(
-            "Conditions without a finding because a bound was reached, by kind: not opened, or not read. They follow"
-            " when others have ended.",
+            "Findings not opened, or data not read, because a bound was reached, by kind. They follow when other"
+            " findings have ended.",
             empty=True,
         ),
         "short",

@@ -21,7 +21,7 @@ _NOW: Final = [
         "Service answers",
         means(
             "1: the store answered when the metrics were rendered. 0: the store is down, full or not migrated; the"
-            " service's log shows which. Nothing: Prometheus does not reach the service.",
+            " service's log shows which. Empty: Prometheus does not reach the service.",
             "KafkaTxnStoreDown",
         ),
         "none",
@@ -34,7 +34,7 @@ _NOW: Final = [
         means(
             "By source, since its last successful read. `transaction_state` is the transaction log, `partitions` the"
             " samples of data partitions. Red while no partition answers: there are no verdicts; look at"
-            " the streaming application's log and at the brokers. Decades: never read.",
+            " the streaming application's log and at the brokers. Decades: the source was never read.",
             "KafkaTxnPipelineStale",
         ),
         "s",
@@ -72,7 +72,7 @@ _NOW: Final = [
         f"Undecodable in {at.DECODE_WINDOW}",
         means(
             "Records and batches that could not be decoded. Either a foreign client writes to the topic, or the"
-            " brokers are newer than txnscope. Do not restart a coordinator older than 4.3 before you know.",
+            " brokers are newer than txnscope. Do not restart a coordinator older than 4.3 before you know which.",
             "KafkaTxnDecodeErrors",
         ),
         "short",
@@ -98,7 +98,7 @@ _READING: Final = [
     lines(
         "Age of the data",
         means(
-            "Near a second while all is well: heartbeats count. A climbing line is a source that is no longer read"
+            "About a second while all is well, as heartbeats count. A rising line is a source that is no longer read"
             " successfully. No line: never read.",
             "KafkaTxnPipelineStale",
         ),
@@ -146,8 +146,8 @@ _READING: Final = [
     ),
     lines(
         "Coordinator partitions read late",
-        f"The {_MOST} partitions of __transaction_state with the most offsets not yet read. One alone: its leader is"
-        " slow or away.",
+        f"The {_MOST} partitions of __transaction_state with the most offsets not yet read. If only one is late, its"
+        " leader is slow or away.",
         "short",
         [
             Query(
@@ -168,7 +168,7 @@ _READING: Final = [
     ),
     lines(
         "Undecodable records",
-        "By reason, how many in each step. Each is kept with its position; the page lists them.",
+        "Number in each step, by reason. Each is kept with its position; the page lists them.",
         "short",
         [
             Query(
@@ -209,8 +209,8 @@ _CLUSTERS: Final = [
     ),
     lines(
         "Markers compared with decisions",
-        "Ended transactions on tailed topics (--partitions all), how many in each step: whole, torn (a marker says"
-        " otherwise than the coordinator decided, or records went with their topic), or not seen as a whole.",
+        "Number in each step of ended transactions on tailed topics (--partitions all): whole, torn (a marker"
+        " contradicts the coordinator's decision, or records were deleted with their topic), or not seen as a whole.",
         "short",
         [Query(increase(catalogue.AUDITED, "result"), "{{cluster}} {{result}}")],
         page(of_series, "/pipeline"),

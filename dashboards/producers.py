@@ -20,9 +20,9 @@ _NOW: Final = [
     big(
         f"Fenced in {at.FENCED_WINDOW}",
         means(
-            "Transactions aborted for an InitProducerId of their id: of a new producer, of the same one after an error,"
-            " or of an administrator. A restart makes one; many are two instances that share an id, a deployment that"
-            " restarts in a loop, or clients that fence themselves. The findings name ids that two take in turns.",
+            "Transactions aborted by an InitProducerId for their id: from a new producer, from the same one after an"
+            " error, or from an administrator. A restart causes one. Many come from two instances that share an id, a"
+            " deployment that restarts in a loop, or clients that fence themselves. The findings name shared ids.",
             "KafkaTransactionFencingStorm",
         ),
         "short",
@@ -33,9 +33,10 @@ _NOW: Final = [
     big(
         "New producer ids",
         means(
-            f"Per second, over {at.PRODUCER_IDS_WINDOW}. A high rate: applications invent a transactional.id at every"
-            " start, so that nothing fences what an earlier start left open (give instances fixed ids), or Apache Flink"
-            " jobs number their ids by checkpoint, which is normal. Brokers keep each for days.",
+            f"Per second, over {at.PRODUCER_IDS_WINDOW}. At a high rate, either applications make up a"
+            " transactional.id at every start, so that nothing fences what an earlier start left open (give instances"
+            " fixed ids), or Apache Flink jobs number their ids by checkpoint, which is normal. Brokers keep the state"
+            " of each producer id for a day.",
             "KafkaProducerIdChurn",
         ),
         "ops",
@@ -46,7 +47,7 @@ _NOW: Final = [
     big(
         "Highest epoch, old protocol",
         means(
-            f"They end at {at.EPOCH_LAST:,}. Each start, fence and timeout uses one: an id near the end restarts or"
+            f"Epochs end at {at.EPOCH_LAST:,}. Each start, fence and timeout uses one: an id near the end restarts or"
             " times out in a loop. The finding names it.",
             "KafkaProducerEpochNearExhaustion",
         ),
@@ -58,8 +59,8 @@ _NOW: Final = [
     big(
         f"Expire within {at.EXPIRING_WITHIN}",
         means(
-            "Unused ids that their coordinator will remove. Harmless for applications that are gone; one that comes"
-            " back gets a new producer id. The list says which, soonest first.",
+            "Unused ids that their coordinator will remove. Harmless for retired applications; an application that"
+            " comes back gets a new producer id. The page lists the ids, soonest first.",
             "KafkaTransactionalIdsExpiring",
         ),
         "none",
@@ -87,7 +88,7 @@ _NOW: Final = [
 _PRODUCERS: Final = [
     lines(
         "Fenced producers",
-        "Per second. Steps at each deployment are right; a constant level is a conflict.",
+        "Per second. Peaks at deployments are normal; a constant level is a conflict.",
         "ops",
         [Query(rate(catalogue.FENCED))],
         page(of_series),
@@ -95,8 +96,8 @@ _PRODUCERS: Final = [
     lines(
         "New producer ids",
         means(
-            "Per second, producer ids seen under an id for the first time. Rotation under the new protocol (KIP-890)"
-            " counts, one in 32,767 transactions.",
+            "Per second, producer ids seen under an id for the first time. Under the new protocol (KIP-890) an id gets"
+            " a new one every 32,767 transactions, which counts, too.",
             "KafkaProducerIdChurn",
         ),
         "ops",
@@ -129,15 +130,15 @@ _PRODUCERS: Final = [
 _EXPIRY: Final = [
     lines(
         "Ids that will expire",
-        "If nobody uses them, within 1, 24 and 72 hours; those past it and not yet removed included. Coordinators sweep"
-        " hourly.",
+        "Ids that expire within 1, 24 and 72 hours unless they are used. Expired ids count until coordinators remove"
+        " them, which happens hourly.",
         "none",
         [Query(value(catalogue.EXPIRING, "within"), "{{cluster}} within {{within}}")],
         page(of_series, "/expiring"),
     ),
     lines(
         "Ids removed",
-        "Per second. A burst: a deployment invented ids a week ago.",
+        "Per second. A burst means that a deployment made up ids a week ago.",
         "ops",
         [Query(rate(catalogue.EXPIRED))],
         page(of_series, "/expiring"),
@@ -147,15 +148,15 @@ _EXPIRY: Final = [
 _COORDINATORS: Final = [
     lines(
         "Ids by coordinator",
-        f"The {_MOST} partitions of __transaction_state with the most. Ids are spread by their hash: one far above the"
-        " rest has many of one application's.",
+        f"The {_MOST} partitions of __transaction_state with the most. Ids are spread by their hash: a partition far"
+        " above the rest has many ids of one application.",
         "short",
         [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_IDS, 'coordinator_partition')})", _COORDINATOR)],
         page(of_series, "/pipeline"),
     ),
     lines(
         "Open transactions by coordinator",
-        f"The {_MOST} with the most. One that grows alone is a coordinator that does not end what it should: look at"
+        f"The {_MOST} with the most. If only one grows, its coordinator does not end transactions as it should: look at"
         " the broker that leads that partition.",
         "none",
         [Query(f"topk({_MOST}, {value(catalogue.COORDINATOR_OPEN, 'coordinator_partition')})", _COORDINATOR)],

@@ -1,6 +1,6 @@
-"""Panels that more than one dashboard has, and the values from which on a number means trouble, for panels and alerts.
+"""Panels that more than one dashboard has, and the thresholds of panels and alerts.
 
-If the service judges the same thing, the value is the service's (a test compares them).
+If the service judges the same thing, the threshold is the service's (a test compares them).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ABORT_SLOW: Final = round(ABORT_SLOW_BURN * ABORT_BUDGET, 6)
 FENCED_WINDOW: Final = "2m"
 FENCED_MANY: Final = 4
 """Fenced producers within the window. The alert waits for longer than the window: the restart of an application, a
-rebalance or a reconfiguration fences many producers, but once."""
+rebalance or a reconfiguration fences many producers, but only once."""
 
 PRODUCER_IDS_WINDOW: Final = "15m"
 PRODUCER_IDS_PER_S: Final = 1.0
@@ -89,7 +89,7 @@ SERIES_DROPPED: Final = 1
 """Series that the cap leaves out: alerts cannot fire on them."""
 
 SCRAPE_SLOW_S: Final = 0.25
-"""Time to make the page of metrics. Prometheus gives up after its scrape_timeout (10 s)."""
+"""Time (s) to render the metrics. Prometheus gives up after its scrape_timeout (10 s)."""
 
 
 def hanging() -> Panel:
@@ -128,8 +128,8 @@ def longest_lso() -> Panel:
 def blocked() -> Panel:
     return big(
         "Partitions blocked",
-        "Their last stable offset is stalled below the high watermark by an open transaction. Where transactions run,"
-        " some come and go all the time; watch those that stay.",
+        "Partitions with a last stable offset that an open transaction keeps below the high watermark. Some come and go"
+        " all the time; watch those that stay.",
         "none",
         value(catalogue.PARTITIONS_BLOCKED),
         page(of_series, "/partitions"),
@@ -156,8 +156,8 @@ def not_judged() -> Panel:
     return big(
         "Partitions not judged",
         means(
-            "Watched, but something is missing to judge their open transactions: a leader, a permission, the"
-            " transaction log. No verdict is not the same as nothing hanging; the page says what is missing.",
+            "Watched partitions whose open transactions cannot be judged: a leader, a permission or the transaction"
+            " log is missing, and a transaction may hang there unseen. The page says what is missing.",
             "KafkaTxnPartitionsUnjudged",
         ),
         "none",
@@ -173,7 +173,7 @@ def what_hangs(width: int, *where: str) -> Panel:
         "Hanging transactions",
         means(
             "Each confirmed hanging transaction, the 50 longest. Open the finding for evidence, the decision and the"
-            " command. Without a name, the producer id belongs to no id any more.",
+            " command. Without a name, no id has this producer id.",
             empty=True,
         ),
         [value(catalogue.HANGING_INFO, "finding", "topic", "partition", "transactional_id", "owner", where=where)],

@@ -15,7 +15,7 @@ THE_SERVICE: Final = [
     lines(
         "Rendering the metrics",
         means(
-            "Seconds for one read of the store; it is kept for a second. Slow with a busy store or many clusters."
+            "Seconds to read the store; the result is kept for a second. A busy store or many clusters make it slow."
             " Keep it far below Prometheus' scrape_timeout.",
             "KafkaTxnMetricsSlow",
         ),
@@ -70,13 +70,13 @@ THE_SERVICE: Final = [
     ),
     lines(
         "Memory of the service",
-        "Resident. The streaming application is another process; its host's metrics have it.",
+        "Resident memory. The streaming application is another process: see its host's metrics.",
         "bytes",
         [Query(ours("process_resident_memory_bytes"), _PROCESS)],
     ),
     lines(
         "CPU of the service",
-        "Cores in use. A full core for long: too many scrapes, or many open pages.",
+        "Cores in use. A full core for long means too many scrapes, or many open pages.",
         "none",
         [Query(ours(f"rate(process_cpu_seconds_total[{INTERVAL}])"), _PROCESS)],
     ),

@@ -40,7 +40,7 @@ _ID: Final = [
     big(
         "Open for",
         means(
-            "Age of its open transaction. Only for the 20 open longest in a cluster; all others are on their page.",
+            "Age of its open transaction, if it is among the 20 open longest in the cluster. Its page always has it.",
             empty=True,
         ),
         "s",
@@ -63,7 +63,7 @@ _ID: Final = [
     ),
     big(
         "Offsets out of reach",
-        "Where it hangs: between the last stable offset and the high watermark.",
+        "Between the last stable offset and the high watermark of the partitions where it hangs.",
         "short",
         or_zero(f"sum by (cluster) ({_there(catalogue.PARTITION_LSO_LAG)})"),
         page(of_series, "/partitions"),
@@ -99,7 +99,7 @@ _ID: Final = [
     lines(
         "How long it was open",
         means(
-            "A saw is work as usual. A line that climbs past the threshold is a transaction that its application"
+            "A sawtooth is normal work. A line that rises past the threshold is a transaction that its application"
             " forgot, or cannot end.",
             empty=True,
         ),
@@ -131,7 +131,7 @@ _AROUND: Final = [
     rows(
         "Open longest",
         means(
-            "The 20 transactions of each cluster that are open longest: choose one. Is only this id slow, or are all?",
+            "The 20 transactions of each cluster that are open longest, to compare with this id; choose one to see it.",
             empty=True,
         ),
         [f"time() - {value(catalogue.TOP_OPEN, 'transactional_id')}"],
@@ -160,7 +160,7 @@ _AROUND: Final = [
     ),
     lines(
         "How long transactions of the cluster are open",
-        means("99 of 100, by outcome: is this id an exception? Nothing where nothing ended.", empty=True),
+        means("99th percentile by outcome, to compare with this id. Empty if no transaction ended.", empty=True),
         "s",
         [Query(quantile(0.99, catalogue.DURATION, "outcome"), "{{cluster}} {{outcome}}")],
         steps=_OPEN_STEPS,
@@ -170,7 +170,7 @@ _AROUND: Final = [
 BOARD: Final = Board(
     "transactional-id",
     "One transactional.id",
-    "Prometheus knows single ids only while they are among the 20 open longest or hang; the id's own page knows all.",
+    "Prometheus has single ids only while they hang or are among the 20 open longest; the id's own page has all.",
     [("This id", _ID), ("Around it", _AROUND)],
     [typed("transactional_id", "", "One transactional.id, exactly")],
 )

@@ -1,7 +1,7 @@
 """`python -m deploy.vulnerabilities`: the packages of requirements.lock with known vulnerabilities, by pip-audit.
 
-pip-audit ends with 0, and with "No known vulnerabilities found", also where its source knows none of the packages: a
-mirror of the package index serves files, but often no vulnerabilities. So this module reads its JSON, and counts.
+pip-audit also reports success if its source knows none of the packages: a mirror of the package index serves files, but
+often no vulnerabilities. So this module reads pip-audit's JSON, and counts the packages that were checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMAND: Final = ("--require-hashes", "--disable-pip", "--progress-spinner=off"
 
 
 class Audit(NamedTuple):
-    """What pip-audit found out. `checked`, `unchecked`: numbers of packages; `vulnerable`: a line for each
+    """The result of pip-audit. `checked`, `unchecked`: numbers of packages; `vulnerable`: a line for each
     vulnerability."""
 
     checked: int
@@ -39,7 +39,8 @@ class Audit(NamedTuple):
         )
 
     def report(self) -> tuple[int, str]:
-        """Returns the exit code and the text. A vulnerability counts more than packages that were not checked."""
+        """Returns the exit code and the text. The code of a vulnerability precedes that of packages that were not
+        checked."""
         lines = list(self.vulnerable)
         if self.unchecked or not self.checked:
             lines.append(

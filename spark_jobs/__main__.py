@@ -1,7 +1,7 @@
 """`python -m spark_jobs`: the streaming application. Ends with the exit codes of the command line (0, 2, 3), or with 1
 if it has to be started again.
 
-Spark's JVM takes most of the time of a start: everything heavy is imported meanwhile (docs/adr/0012).
+Most of the time of a start passes until Spark's JVM runs. Heavy modules are imported meanwhile (docs/adr/0012).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # by a thread: the event's lock may be held by the very code that the signal interrupted
+        # in a thread: the code that the signal interrupted may hold the event's lock
         signal.signal(number, lambda *_: threading.Thread(target=stopping.set).start())
     beat = lifeline.hold()
     try:
@@ -79,7 +79,8 @@ def _run(
 
 
 def _fork_server(settings: IngestSettings, scratch: Path) -> AbstractContextManager[None]:
-    """Returns the server from which Spark's Python processes are forked; elsewhere than here, Spark starts its own."""
+    """Returns the server that forks Spark's Python processes on this machine; on a cluster, Spark starts them
+    itself."""
     return fork_server.running(scratch) if settings.master.is_local else nullcontext()
 
 
@@ -88,8 +89,8 @@ def _liveness_reporter(settings: IngestSettings) -> Callable[[], None] | None:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Returns whether a line is logged. py4j logs every lost connection with its traceback, partly in the root logger.
-    Our own loggers report in one line what follows from the loss."""
+    """Returns whether a line is logged. Lines of py4j are not: it logs every lost connection with a traceback, partly
+    in the root logger. Our own loggers report the consequence in one line."""
     return record.name.startswith("txnscope") or (record.name != "root" and not record.name.startswith("py4j"))
 
 

@@ -1,4 +1,5 @@
-"""Runs the application: binds the cluster, starts Spark, holds the lease, and keeps the queries running."""
+"""Runs the application: binds the cluster, starts Spark, holds the lease, keeps the queries running, and deletes old
+data."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ from spark_jobs.settings import IngestSettings
 
 EVERY_S: Final = 60.0
 SOON_S: Final = 1.0
-"""Pause between two pieces of a deletion too large for one: readers and the log's writer come first."""
+"""Pause (s) between two calls of a large deletion, so that readers and the writer of the transaction log get the store
+in between."""
 
 
 @contextmanager
@@ -67,8 +69,8 @@ PAUSE_S = 1.0
 
 
 class Application:
-    """The application. `run` returns once `stopping` is set. It raises KafkaFailure, StoreError, JavaNotFound or
-    SparkFailed if the application cannot begin, and TooManyFailures if it cannot go on."""
+    """The application. `run` returns once `stopping` is set. `run` raises KafkaFailure, StoreError, JavaNotFound or
+    SparkFailed if the application cannot begin, and TooManyFailures if it cannot continue."""
 
     def __init__(
         self,
@@ -109,8 +111,8 @@ class Application:
             engine.dispose()
 
     def _start_spark(self, standby: Standby) -> SparkSession:
-        """Returns Spark's session. `standby` watches the lease meanwhile: if its holder is dead, the wait for that is
-        over, or nearly so, when the session is there."""
+        """Returns Spark's session. `standby` watches the lease meanwhile, so that the wait for the lease of a dead
+        holder is nearly over when the session is ready."""
         while not self._starting.is_over(LOOK_EVERY_S):
             with suppress(StoreUnavailable):
                 standby.look()
@@ -121,7 +123,7 @@ class Application:
         return Queries(spark, self._settings.checkpoint or self._scratch, executors)
 
     def _run_jobs(self, queries: Queries, engine: Engine, standby: Standby) -> None:
-        # all that is loaded so far stays: a search through it for garbage would hold up all threads now and then
+        # the objects made so far stay: searching them for garbage would pause all threads from time to time
         gc.collect()
         gc.freeze()
         wake_judge = threading.Event()
@@ -143,8 +145,8 @@ class Application:
         return clusters.bind(engine, name, kafka_id, wall_clock_ms())
 
     def _first_contact(self, start: Part) -> str | None:
-        """Returns the Kafka cluster id; None if the application is to stop. Waits for a broker, because it may have
-        been started together with us; but only FIRST_CONTACT_S, because an address may be wrong."""
+        """Returns the Kafka cluster id; None if the application is to stop. Waits for a broker, which may have been
+        started together with this process, but only for FIRST_CONTACT_S, because the address may be wrong."""
         give_up = time.monotonic() + FIRST_CONTACT_S
         has_logged = False
         while True:
@@ -184,14 +186,14 @@ class Application:
             except Exception as e:
                 why = e
             finally:
-                with suppress(StoreError):  # it runs out by itself
+                with suppress(StoreError):  # the lease expires without it, too
                     lease.release(engine, held_lease)
             if why is not None:
                 log.warning("reading stopped, beginning again in %.0f s: %s", PAUSE_S, error_summary(why))
                 self._stopping.wait(PAUSE_S)
 
     def _auditing(self, engine: Engine, held_lease: lease.Lease) -> AbstractContextManager[None]:
-        """Compares markers with decisions, if every batch of some topics is read."""
+        """Compares markers with decisions until the block ends, if topics are tailed."""
         if not self._settings.tails:
             return nullcontext()
         return auditing_markers(self._settings.store, engine, held_lease, self._liveness)
@@ -205,7 +207,7 @@ class Application:
             log.debug("the lease could not be renewed now")
 
     def _wait_for_lease(self, standby: Standby) -> lease.Lease | None:
-        """Returns the lease; None if the application is to stop. A store that does not answer is waited for."""
+        """Returns the lease; None if the application is to stop. Waits for a store that does not answer."""
         logged = ""
         with self._liveness.part("the wait for the lease", BACKGROUND_S) as part:
             while not self._stopping.is_set():
@@ -223,8 +225,8 @@ class Application:
         return None
 
     def _describe(self, engine: Engine, cluster_id: int, now_ms: int) -> float:
-        """Stores the cluster's description, and returns the seconds until the next time. Brokers, features and configs
-        change rarely, so to miss them for a while harms nothing."""
+        """Stores the cluster's description, and returns the seconds until the next time. A failure is only logged,
+        because brokers, features and configs change rarely."""
         try:
             with KafkaClient(self._settings.client) as client:
                 clusters.describe(engine, cluster_id, kafka_cluster.describe(client), now_ms)

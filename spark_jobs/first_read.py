@@ -26,7 +26,8 @@ def initial_positions(
 ) -> dict[int, LogPosition]:
     """Returns the positions of all partitions known now; none while the topic does not exist.
 
-    Raises KafkaFailure if the very first start cannot ask for the log's ends: only records behind them are counted.
+    Raises KafkaFailure if the very first start does not get the log's end offsets, because only records behind them are
+    counted.
     """
     known = read_positions(engine, lease.cluster_id, source, topic)
     if not known:

@@ -17,7 +17,7 @@ from spark_jobs.source.reader_settings import ReaderSettings, WatchedTopics
 
 @dataclass(frozen=True, slots=True)
 class IngestSettings:
-    """The settings of the application. `cluster` None: named after the Kafka cluster id. `tails`: every batch of the
+    """The settings of the application. `cluster` None: the Kafka cluster id is the name. `tails`: every batch of the
     watched topics is read. `liveness`: the file or port that shows that the process works."""
 
     client: ClientSettings
@@ -38,7 +38,7 @@ class IngestSettings:
         client = ClientSettings.load(one.bootstrap_servers, one.kafka_config)
         master = Master(one.spark_master, tuple(one.spark_conf.items()))
         return cls(
-            client=client if master.is_local else client.portable(),  # executors have none of our files
+            client=client if master.is_local else client.portable(),  # executors cannot read files of this machine
             cluster=one.cluster,
             store=one.store,
             checkpoint=one.checkpoint,

@@ -1,4 +1,4 @@
-"""`python -m dashboards.rules`: writes the rule files, or with --check tells which of them are not as they should be.
+"""`python -m dashboards.rules` writes the rule files, or with --check names those that differ from what it would write.
 
 Exit codes: 0 written, or all as built; 1 something differs.
 """
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             path.write_text(text, "utf-8")
         elif not path.exists() or path.read_text("utf-8") != text:
             differ = True
-            sys.stderr.write(f"{path} is not what dashboards/rules makes: run `python -m dashboards.rules`\n")
+            sys.stderr.write(f"{path} differs from what dashboards/rules makes: run `python -m dashboards.rules`\n")
     return 1 if differ else 0
 
 

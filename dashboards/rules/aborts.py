@@ -44,9 +44,9 @@ _FAST: Final = Alert(
     wait="2m",
     labels={"window": "1h", "source": SourceName.TRANSACTION_LOG},
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in an hour",
-    description="{{ $value | humanizePercentage }} of the transactions that ended in the last hour were aborted, and it"
-    f" goes on: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. kafka_txn_aborts_total says who"
-    " aborted them: clients, the timeout, a fence, an administrator.",
+    description="{{ $value | humanizePercentage }} of the transactions that ended in the last hour were aborted, and"
+    f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in two days. kafka_txn_aborts_total"
+    " says who aborted them: clients, the timeout, a fence, an administrator.",
     page=OF_CLUSTER + "/transactions",
     board="txnscope-overview",
 )
@@ -57,8 +57,8 @@ _SLOW: Final = _FAST._replace(
     labels={"window": "6h", "source": SourceName.TRANSACTION_LOG},
     summary="{{ $value | humanizePercentage }} of the transactions of {{ $labels.cluster }} aborted in 6 hours",
     description="{{ $value | humanizePercentage }} of the transactions that ended in the last 6 hours were aborted, and"
-    f" it goes on: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. kafka_txn_aborts_total says who"
-    " aborted them: clients, the timeout, a fence, an administrator.",
+    f" aborts continue: a budget of {ABORT_BUDGET:.0%} over 30 days is spent in five days. kafka_txn_aborts_total"
+    " says who aborted them: clients, the timeout, a fence, an administrator.",
 )
 
 RECORDING_GROUP: Final = Group("txnscope-recording", RECORDED, interval="30s")

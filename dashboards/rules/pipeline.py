@@ -31,7 +31,7 @@ def _read_last(**labels: str) -> str:
     return most(pick(of.LAST_SUCCESS, **labels), _OF)
 
 
-# the age of LAST_SUCCESS is no measure: one partition without a leader holds it back for as long as it has none
+# the age of LAST_SUCCESS alone is no measure: a single partition without a leader keeps it from advancing
 _NOTHING_ANSWERS: Final = f"and on (cluster, source)\n{most(pick(of.COVERAGE), _OF)} == 0"
 
 STALE: Final = Alert(
@@ -65,7 +65,7 @@ def _never(source: str, severity: str) -> Alert:
 
 NEVER: Final = (_never(SourceName.PARTITIONS, CRITICAL), _never(SourceName.TRANSACTION_LOG, WARNING))
 """For the transaction log, the alert is only a ticket: some managed services let nobody read that log, and a page would
-never end."""
+fire forever."""
 
 LAGGING: Final = Alert(
     name="KafkaTxnPipelineLagging",

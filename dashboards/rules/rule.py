@@ -1,6 +1,5 @@
-"""Rules as Prometheus has them, their expressions, and the labels and links that every alert gets: severity, runbook,
-pages.
-"""
+"""Prometheus' rules and groups, helpers for their expressions, and the labels and links that every alert gets:
+severity, runbook, pages."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ WARNING: Final = "warning"
 INFO: Final = "info"
 NONE: Final = "none"
 SEVERITIES: Final = (CRITICAL, WARNING, INFO, NONE)
-"""In this order: a page; a ticket; shown only on dashboards; the heartbeat."""
+"""In this order: pages somebody; opens a ticket; is shown only on dashboards; is the heartbeat."""
 
 SERVICE: Final = "txnscope"
 """Label `service` of all our alerts."""

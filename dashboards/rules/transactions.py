@@ -21,7 +21,7 @@ def _confirmed(kind: str) -> str:
     return most(pick(of.FINDINGS, kind=kind, status=Status.CONFIRMED))
 
 
-# needs the finding, too: an id in PrepareX at the moment reading stopped gets older without being stuck
+# requires the finding, too: if reading stops while an id is in PrepareX, its age grows although it is not stuck
 PREPARE_STUCK: Final = Alert(
     name=alert_of(Kind.STUCK_COMPLETION),
     expr=f"(\n  time() - min by (cluster, state) ({pick(of.OLDEST_STATE_ENTRY, state=_PREPARED)} > 0)\n)"
@@ -46,9 +46,9 @@ _LATE: Final = Alert(
     labels=_RESTS_ON,
     summary="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} are past their timeout and not aborted",
     description="The coordinator should have aborted {{ $value | humanize }} transaction(s) of {{ $labels.cluster }} by"
-    " now, its next scan (by default every 10 s) included. They block their partitions until it does, and"
-    " their records are discarded then. The finding says what keeps each of them, as far as that is known."
-    " Restarting the application does not help before.",
+    " now, even with the wait for its next scan (every 10 s by default). They block their partitions until it aborts"
+    " them, which discards their records. The finding names the cause, as far as it is known. Restarting the"
+    " application does not help before that.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -77,9 +77,9 @@ EXPANDED: Final = Alert(
     labels=_RESTS_ON,
     summary="Partitions were added to the transaction log of {{ $labels.cluster }}",
     description="Partitions were added to __transaction_state of {{ $labels.cluster }}: ids have records in a partition"
-    " where no coordinator looks for them ({{ $value | humanize }} finding). What is open there never times out. The"
-    " finding"
-    " (transaction_log_expanded) names such ids; hanging transactions are named one by one, with their marker.",
+    " where no coordinator looks for them ({{ $value | humanize }} finding). Transactions that are open there"
+    " never time out. The finding (transaction_log_expanded) names such ids; hanging transactions are named one by one,"
+    " with their marker.",
     page=OF_CLUSTER + "/findings",
     board=_BOARD,
 )
@@ -99,7 +99,7 @@ TIMED_OUT_TOGETHER: Final = Alert(
     board=_BOARD,
 )
 
-# no label `source`: what happened stays true, however old the data are (alertmanager.example.yml)
+# no label `source`: these events stay true, however old the data are (alertmanager.example.yml)
 LOST: Final = Alert(
     name=alert_of(Kind.LOST_RECORDS),
     expr=f"{_confirmed(Kind.LOST_RECORDS)} > 0",
@@ -117,8 +117,8 @@ TORN: Final = Alert(
     expr=f"{_confirmed(Kind.TORN)} > 0",
     severity=CRITICAL,
     summary="A transaction of {{ $labels.cluster }} did not end as a whole",
-    description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker says"
-    " otherwise than the coordinator decided, or whose records were deleted with their topic before the commit. The"
+    description="{{ $value | humanize }} transaction(s) of {{ $labels.cluster }} have a partition whose marker"
+    " contradicts the coordinator's decision, or whose records were deleted with their topic before the commit. The"
     " finding (torn_transaction) names the partitions, and stays until somebody acknowledges it.",
     page=OF_CLUSTER + "/findings?kind=torn_transaction",
     board=_BOARD,

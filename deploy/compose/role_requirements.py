@@ -1,7 +1,7 @@
-"""The part of requirements.lock that an image needs: `python role_requirements.py EXTRA…` prints it, hashes and all;
-`--group build` prints what builds the project itself.
+"""Prints the part of requirements.lock that an image needs, with hashes: `python role_requirements.py EXTRA…`, or with
+`--group build` the packages that build the project.
 
-The lock names for every package the packages that require it (`# via`), so nothing has to be resolved again.
+The lock lists, for each package, the packages that require it (`# via`), so no dependency has to be resolved again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _locked(root: Path, requirements: Iterable[str]) -> str:
     wanted = {_name(line) for line in requirements}
     locked = parse((root / LOCK).read_text("utf-8"))
     if missing := wanted - locked.keys():
-        raise SystemExit(f"{LOCK} lacks {', '.join(sorted(missing))}: make lock")
+        raise SystemExit(f"{LOCK} lacks {', '.join(sorted(missing))}: run `make lock`")
     while more := {name for name, package in locked.items() if package.via & wanted} - wanted:
         wanted |= more
     return "".join(package.text for name, package in locked.items() if name in wanted)

@@ -38,11 +38,12 @@ class BrokerError(Exception):
 
 
 class Broker:
-    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Its data are in `directory`, and stay.
+    """`with Broker("4.3.1", 19092, directory) as broker: broker.bootstrap`. Its data are in `directory`, and stay
+    there.
 
     `cluster_id`: 22 characters of base64url, as Kafka's own ids; brokers of one cluster share it. `heap_mb`: upper
-    bound of the Java heap. The first broker of a version archives its classes beside the jars when it
-    is stopped. Later brokers, and Kafka's tools, then start with half of the processor time.
+    bound of the Java heap. The first broker of a version archives its classes beside the jars when it is stopped. Later
+    brokers, and Kafka's tools, then start with half of the processor time.
     """
 
     def __init__(
@@ -103,8 +104,8 @@ class Broker:
             self._process = None
 
     def discard(self) -> None:
-        """Ends a broker whose data nobody needs: by SIGKILL, or by a shutdown if that still has to archive the classes
-        of its version."""
+        """Ends a broker whose data are not needed: by SIGKILL, or by a controlled shutdown, which archives the classes,
+        if there is no archive of its version yet."""
         if self._process is not None and not self._archive.exists():
             self.stop()
         else:

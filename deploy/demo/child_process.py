@@ -1,5 +1,5 @@
-"""Child processes that end with this process, however it ends, even by `kill -9`; the first Ctrl-C ends the demo, later
-ones are ignored so that it ends cleanly.
+"""Child processes that end with this process, even after `kill -9`, and the demo's handling of signals: the first
+Ctrl-C ends the demo, later ones are ignored, so that it ends cleanly.
 
 A child runs under a keeper, `python -m deploy.demo.child_process FD command…`, that holds the reading end of a pipe.
 Only this process holds the writing end. When it is gone, the keeper reads the end of the pipe and stops the child.
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 GRACE_S = 5.0
 """Seconds from SIGTERM to SIGKILL after this process is gone."""
 
-# signal to the keeper: signal to the child. They differ where the keeper could not catch the latter
+# signal to the keeper: signal to the child. They differ if the keeper could not catch the child's signal
 _FORWARDED = {
     signal.SIGTERM: signal.SIGTERM,
     signal.SIGINT: signal.SIGINT,

@@ -28,7 +28,7 @@ from deploy.demo.workload.workload import Workload, WorkloadError
 from service.http_client import NoAnswer, send
 
 SEED = 1
-READY_TIMEOUT_S = PATIENCE_S + 60.0  # applications give up first: they can name what they waited for
+READY_TIMEOUT_S = PATIENCE_S + 60.0  # longer than the applications' timeout: their errors name what they waited for
 WORKLOAD_END_S = 3.0
 PRODUCT_END_S = 14.0
 TAIL_LINES = 20
@@ -141,15 +141,15 @@ class DemoEnvironment:
         ending.callback(self._product.signal, signal.SIGTERM)
 
     def _start_product(self) -> ChildProcess:
-        """Starts the product; called before the broker's start, because it waits for a broker and both starts take
-        long."""
+        """Starts the product. Called before the broker is started: both starts take long, and the product waits for a
+        broker."""
         store = f"sqlite:///{self._directory / 'txnscope.db'}"
         where = ["--bootstrap-servers", self._broker.bootstrap, "--cluster", CLUSTER, "--store", store]
         scratch = ["--checkpoint", str(self._directory / "checkpoint"), "--port", str(self._options.port)]
         key = secrets.token_hex(16)
         self.key_file.touch(0o600)
         self.key_file.write_text(f"{key}\n")
-        # files that it leaves behind when it has to be killed are removed with the directory
+        # files that a killed product leaves behind are removed with the directory
         environment = os.environ | {"TMPDIR": str(self._directory), "TXNSCOPE_OPERATORS": json.dumps({OPERATOR: key})}
         with self._log.open("wb") as log:
             return ChildProcess([sys.executable, "-m", "service.cli", "watch", *where, *scratch], log, environment)

@@ -1,6 +1,5 @@
-"""Options of `make demo` and `make demo-full`, read from the environment; every bad value is reported in one line. The
-settings of the demo's broker: events that take hours or days in a real cluster happen within a minute or so.
-"""
+"""Options of `make demo` and `make demo-full`, read from the environment, with one line for each bad value, and the
+settings of the demo's broker: events that take hours or days in a real cluster happen within a minute or so."""
 
 from __future__ import annotations
 

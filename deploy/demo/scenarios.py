@@ -1,4 +1,4 @@
-"""Troubles that the demo makes on purpose, on topics of their own: the workload and its book know nothing of them."""
+"""Troubles that the demo makes on purpose, on topics of their own, which the workload and its record do not contain."""
 
 from __future__ import annotations
 

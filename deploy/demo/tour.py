@@ -57,7 +57,7 @@ def rest(apps: Sequence[App], finding: str) -> list[TourStop]:
             f"{API}/partitions/{REFUNDS}/0", "the transaction that holds its LSO, since when, and the groups that wait"
         ),
         TourStop(f"{API}/groups?blocked=true", "the blocked consumer groups"),
-        TourStop("/metrics", "the same for Prometheus"),
+        TourStop("/metrics", "the metrics for Prometheus"),
     ]
 
 

@@ -48,7 +48,7 @@ class Webhook:
         return f"http://127.0.0.1:{self._server.server_port}/"
 
     def receive(self, body: bytes) -> None:
-        """Takes a notification of Alertmanager (version 4). Raises ValueError."""
+        """Handles a notification of Alertmanager (version 4). Raises ValueError."""
         notices = _notices(body)
         with self._lock:
             for fingerprint, notice in notices:

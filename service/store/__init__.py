@@ -1,5 +1,5 @@
-"""Stores what is known of each cluster, in a database: opens, leases, migrates, writes and reads the
-database.
+"""The store: the database of everything that is known about each cluster.
 
-Imported by `spark_jobs`, which writes it, and by the service's surfaces, which read it.
+Imported by `spark_jobs`, which writes most of it, and by the service's surfaces, which read it and write API keys,
+mutes, acknowledgements and the audit.
 """

@@ -1,4 +1,4 @@
-"""Keys of people and programs, as the store keeps them: a name, a digest, and what the key may do."""
+"""API keys of people and programs in the store: a name, a digest, and the granted roles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _K = api_keys.c
 
 
 class KeyRow(NamedTuple):
-    """A key, without what would open anything. `revoked_at_ms` None: it is valid."""
+    """An API key without its digest. `revoked_at_ms` is None while the key is valid."""
 
     name: str
     grants: frozenset[Grant]
@@ -33,7 +33,7 @@ class KeyRow(NamedTuple):
 
 
 def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: str, now_ms: int) -> None:
-    """Adds the key, and a row of the audit. StoreError: a valid key has this name already."""
+    """Adds the key, and a row to the audit. StoreError: a valid key has this name already."""
     roles = grant_texts(grants)
     with _only_one(name), engine.begin() as connection:
         connection.execute(
@@ -47,7 +47,7 @@ def create(engine: Engine, name: str, key: str, grants: frozenset[Grant], who: s
 
 @contextmanager
 def _only_one(name: str) -> Iterator[None]:
-    """Names the mistake of a second valid key of one name, which an index refuses."""
+    """Raises StoreError if the index of valid keys refuses a second key with this name."""
     try:
         yield
     except IntegrityError:
@@ -55,7 +55,7 @@ def _only_one(name: str) -> Iterator[None]:
 
 
 def revoke(engine: Engine, name: str, who: str, now_ms: int) -> None:
-    """Ends the key, and adds a row to the audit. StoreError: no valid key has this name."""
+    """Revokes the key, and adds a row to the audit. StoreError: no valid key has this name."""
     with engine.begin() as connection:
         ended = connection.execute(
             update(api_keys)
@@ -69,7 +69,7 @@ def revoke(engine: Engine, name: str, who: str, now_ms: int) -> None:
 
 
 def read_all(connection: Connection) -> list[KeyRow]:
-    """Returns all keys that there ever were, by name, the newest first."""
+    """Returns all keys, revoked ones too, by name, the newest first."""
     rows = connection.execute(select(api_keys).order_by(_K.name, _K.id.desc()))
     return [
         KeyRow(row.name, _grants(row), row.created_at_ms, row.created_by, row.revoked_at_ms, row.revoked_by)

@@ -1,8 +1,8 @@
-"""The audit: what people and programs did or tried, what they were refused, and the markers that they had written.
+"""The audit: actions of people and programs, done or refused (table `audit_events`), and the details of their attempts
+to write markers (table `audit`).
 
-The table `audit` has the attempts to write markers in more detail: the judge asks it whether a marker is ours.
-
-Rows are only added, and deleted after more than a year.
+The judge reads the attempts to decide whether txnscope wrote a marker. Rows are only added; retention deletes them
+after more than a year.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _E = audit_events.c
 
 
 class AuditEvent(NamedTuple):
-    """Something that somebody did or was refused.
+    """An action of a person or program, done or refused.
 
-    `who`: a name, "" if it is not known. `address`: of the sender, None for a command line at the store. `subject`: the
-    id of the finding, key or mute that it is about. `times`: how often it happened.
+    `who`: name, "" if unknown. `address`: the sender's, None for a command that opens the store itself. `subject`: name
+    of the key, or id of the finding or mute. `times`: number of occurrences.
     """
 
     at_ms: int
@@ -41,7 +41,7 @@ class AuditEvent(NamedTuple):
 
 
 class AuditRow(NamedTuple):
-    """A row of the audit. `cluster` None: it is about no cluster."""
+    """A row of `audit_events`. `cluster` None: the event concerns no cluster."""
 
     id: int
     cluster: str | None
@@ -49,7 +49,7 @@ class AuditRow(NamedTuple):
 
 
 class AuditSelection(NamedTuple):
-    """The rows that a list is about; None excludes none. `with_service`: also rows that are about no cluster."""
+    """Filters of a list of events; None does not filter. `with_service`: include events that concern no cluster."""
 
     action: Action | None = None
     outcome: Outcome | None = None
@@ -58,14 +58,14 @@ class AuditSelection(NamedTuple):
 
 
 def add(connection: Connection, cluster_id: int | None, *events: AuditEvent) -> None:
-    """Adds the events; texts are cut to 1,000 characters that print."""
+    """Adds the events. Their texts are escaped (`printable`) and cut to 1,000 characters."""
     rows: list[dict[str, object]] = [{"cluster_id": cluster_id, **event._asdict(), **_texts(event)} for event in events]
     connection.execute(insert(audit_events), rows)
 
 
 def record(engine: Engine, cluster: str | None, events: Iterable[AuditEvent]) -> None:
-    """Adds the events, in a transaction of their own. `cluster`: a name; one that the store does not know counts as
-    none. StoreError: nothing was written."""
+    """Adds the events in a transaction of their own. `cluster`: a name; an unknown name counts as None. StoreError:
+    nothing was written."""
     with engine.begin() as connection:
         known = None if cluster is None else select(clusters.c.id).where(clusters.c.name == cluster)
         add(connection, None if known is None else connection.scalar(known), *events)
@@ -99,7 +99,7 @@ def read_page(
 
 
 def delete_of_service(connection: Connection, before_ms: int, limit: int) -> int:
-    """Deletes at most `limit` rows that are about no cluster and older; returns how many."""
+    """Deletes at most `limit` events from before `before_ms` that concern no cluster; returns their number."""
     old = select(_E.id).where(_E.cluster_id.is_(None), _E.at_ms < before_ms).order_by(_E.at_ms).limit(limit)
     return connection.execute(delete(audit_events).where(_E.id.in_(old))).rowcount
 
@@ -110,13 +110,14 @@ def _texts(event: AuditEvent) -> dict[str, str | None]:
 
 
 OUTCOME_WITHIN_MS: Final = 30_000
-"""Longest time from BEGUN to an outcome, if there ever is one."""
+"""Longest time (ms) from the row BEGUN of an attempt to the row with its outcome. The second row is missing if the
+process ended in between."""
 
 _SHOWN: Final = 100
 
 
 class Attempt(NamedTuple):
-    """A marker that an operator asked for, or only tried out (`dry_run`). `error`: one line, None if all went well."""
+    """An operator's attempt to write a marker, or a dry run of it. `error`: one line, None for success."""
 
     at_ms: int
     finding_id: str
@@ -137,9 +138,9 @@ _A = audit.c
 
 
 def record_attempt(engine: Engine, cluster_id: int, attempt: Attempt, address: str | None = None) -> None:
-    """Adds the attempt, here and to the audit that people read. `address`: of the sender. Once this returns, the rows
-    outlive this process; in a file a power cut may still take them. No lease is needed: the service writes here when a
-    person asks for a marker.
+    """Adds the attempt to `audit`, and an event to `audit_events`. `address`: the sender's. Once this returns, the rows
+    survive the end of this process; if the store is a file, a power cut may still lose them. The caller needs no lease:
+    the service, too, writes attempts.
 
     StoreUnavailable: nothing was written.
     """
@@ -166,8 +167,8 @@ def _event(attempt: Attempt, address: str | None) -> AuditEvent:
 
 
 def wait_until_writable(engine: Engine) -> None:
-    """Returns once a row could be added now; waits as long as the engine waits for a lock. StoreUnavailable, as
-    `record`."""
+    """Waits until a row can be added to `audit`, for at most the engine's lock timeout. StoreUnavailable: the lock was
+    not free."""
     with engine.begin() as connection:
         backend_of(connection).lock(connection, Lock.AUDIT)
 
@@ -192,8 +193,9 @@ def of_subject(
 
 
 def is_marker_ours(attempts: Sequence[Attempt], is_commit: bool | None, now_ms: int) -> bool | None:
-    """Returns whether one of the attempts wrote a marker on the partition (an unknown outcome counts as written); None
-    while an attempt is under way that may have written it. `is_commit` None: the marker's kind cannot be read."""
+    """Returns True if one of the attempts wrote the marker (an unknown outcome counts as written), None while an
+    attempt that may have written the marker is under way, else False. `is_commit` None: the marker's type cannot be
+    read."""
     ours = [one for one in attempts if not one.dry_run and is_commit in (None, one.marker == MarkerType.COMMIT)]
     if any(one.outcome in (Outcome.WRITTEN, Outcome.UNKNOWN) for one in ours):
         return True

@@ -33,7 +33,7 @@ def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
     bound = next((row.kafka_cluster_id for row in rows if row.name == name), kafka_cluster_id)
     if bound != kafka_cluster_id:
         raise ClusterMismatch(
-            f"cluster name {name!r} belongs to Kafka cluster {bound!r}; these brokers are {kafka_cluster_id!r}:"
+            f"cluster name {name!r} belongs to Kafka cluster {bound!r}; these brokers belong to {kafka_cluster_id!r}:"
             " choose another --cluster name or another --store"
         )
     first = next(row for row in rows if row.kafka_cluster_id == kafka_cluster_id)
@@ -46,7 +46,7 @@ def bind(engine: Engine, name: str, kafka_cluster_id: str, now_ms: int) -> int:
 
 
 def describe(engine: Engine, cluster_id: int, description: Mapping[str, Any], now_ms: int) -> None:
-    """Stores what the cluster reported of itself (brokers, features, effective configs), as JSON."""
+    """Stores the cluster's description (brokers, features, effective configs) as JSON."""
     with engine.begin() as connection:
         connection.execute(
             update(clusters)

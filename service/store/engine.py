@@ -1,4 +1,4 @@
-"""Opens the store's engines: those that write, and those that only read. Tells readers whether the data has changed."""
+"""Opens the store's engines for writing and for reading, and reads the version of the store's data."""
 
 from __future__ import annotations
 
@@ -13,37 +13,39 @@ from service.store.backends.backend import Backend
 from service.store.errors import StoreError, redact_text, redact_url
 
 API_WAIT_S: Final = 30.0
-"""Time that a request that writes waits for a lock before it is answered with 503."""
+"""Longest time (s) that a writing HTTP request waits for a lock; then it is answered with 503."""
 
 _LOCK_WAIT_S: Final = 5.0
 
 
 def open_engine(url: str, *, must_exist: bool = False, wait_s: float = _LOCK_WAIT_S) -> Engine:
-    """Returns the writer's engine. A transaction takes the write lock of the whole store at once, or locks rows.
+    """Returns an engine for writing. In a file, each transaction begins with the write lock of the whole store; on a
+    server, a transaction locks rows. `wait_s`: longest wait for a lock.
 
-    A file that is missing is created by the first connection, unless it `must_exist`. From then on the engine keeps to
-    that file: StoreReplaced is raised once it was deleted or replaced. `wait_s`: time to wait for a lock.
+    The first connection creates a missing file, unless `must_exist`. If that file is deleted or replaced later, the
+    engine raises StoreReplaced.
 
-    StoreError: the URL is no store. Whatever is executed raises StoreUnavailable while the store is locked, full,
-    read-only or down, and StoreDamaged.
+    StoreError: the URL names no store. Statements raise StoreUnavailable while the store is locked, full, read-only or
+    down, and StoreDamaged if its pages are damaged.
     """
     backend, parsed = resolve(url)
     return backend.open_writer(parsed, may_create=not must_exist, wait_s=wait_s)
 
 
 def open_reader(url: str) -> Engine:
-    """Returns an engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`, but no
-    StoreReplaced: it opens the new file. It never creates one.
+    """Returns an engine that cannot write; one transaction sees one state of the store. Errors as `open_engine`, but
+    without StoreReplaced.
 
-    It reads only from a server that can be written, unless the URL says otherwise.
+    The engine opens a file that replaced the former one, and never creates a file. It reads only from a server that
+    accepts writes, unless the URL sets `target_session_attrs`.
     """
     backend, parsed = resolve(url)
     return backend.open_reader(parsed, wait_s=_LOCK_WAIT_S)
 
 
 def resolve(url: str) -> tuple[Backend, URL]:
-    """Returns the database that the URL names, and the URL with its driver. StoreError: it names no store, or the
-    folder of its file is not there."""
+    """Returns the backend that the URL names, and the URL with its driver. StoreError: the URL names no store, or the
+    directory of its file does not exist."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
@@ -56,18 +58,19 @@ def resolve(url: str) -> tuple[Backend, URL]:
 
 
 _TURN_S: Final = 0.2
-"""Longest wait for the others who ask: a host that drops packets must not hold up everybody in turn."""
+"""Longest wait (s) for another thread that is reading the version: otherwise a database host that drops packets would
+hold up the threads one after another."""
 
 
 class DataVersion(NamedTuple):
-    """A version of the store, comparable with others of the same reader."""
+    """A version of the store's data. Equal values of the same `DataVersions` mean that the data did not change."""
 
     connection: int
     version: str
 
 
 class DataVersions:
-    """Reads the version of the store behind `engine`, over one connection that it keeps. Safe to share by threads."""
+    """Reads the data version of the store behind `engine` over one connection that stays open. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -77,7 +80,8 @@ class DataVersions:
         self._connected = 0
 
     def current(self) -> DataVersion | None:
-        """Returns the version; None if the store does not answer, or if others have waited long for its answer."""
+        """Returns the version; None if the store does not answer, or if another thread waits for its answer for more
+        than _TURN_S."""
         if not self._turn.acquire(timeout=_TURN_S):
             return None
         try:

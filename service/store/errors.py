@@ -1,4 +1,4 @@
-"""The errors of a store, and how they name it: its URL without passwords."""
+"""The store's errors, and the redaction of passwords in the URLs that they show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 SECRETS: Final = ("password", "sslpassword")
-"""Settings that are secret, where the URL has them behind the question mark."""
+"""Secret parameters in the query part of a store's URL."""
 
 _IN_QUERY: Final = re.compile(r"(?i)(password=)[^&]*")
 _CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
@@ -17,7 +17,7 @@ _CREDENTIALS: Final = re.compile(r"(?s)(^[^:/@]*:/*)?.*@")
 
 
 class StoreError(Exception):
-    """The store cannot be used as asked: the URL is bad, the file is foreign, or the caller broke a promise."""
+    """The store cannot be used as asked: the URL is bad, the file is foreign, or the caller violates a precondition."""
 
 
 class StoreUnavailable(StoreError):
@@ -25,7 +25,8 @@ class StoreUnavailable(StoreError):
 
 
 class StoreLost(StoreError):
-    """The store is not what it was when this process opened it: a writer has to start again from the beginning."""
+    """The store is not the one that this process opened, or is damaged: a writer has to start again from the
+    beginning."""
 
 
 class StoreReplaced(StoreLost):
@@ -33,7 +34,7 @@ class StoreReplaced(StoreLost):
 
 
 class StoreDamaged(StoreLost):
-    """The pages of the store do not fit together. It can be made anew, because the transaction log is the truth."""
+    """The pages of the store are damaged. The store can be rebuilt, because the transaction log can be read again."""
 
 
 class ClusterMismatch(StoreError):
@@ -45,7 +46,7 @@ class LeaseLost(StoreError):
 
 
 class OutOfSequence(StoreError):
-    """A batch does not begin at the store's progress; reading has to start again from there."""
+    """A batch does not begin at the stored position; reading has to continue from the stored position."""
 
 
 def in_one_line(error: BaseException) -> str:
@@ -58,6 +59,6 @@ def redact_url(url: URL) -> str:
 
 
 def redact_text(url: str) -> str:
-    """Hides the credentials of a text that is no URL as `redact_url` does. User names go too, because nothing shows
-    where they end."""
+    """Returns a text that is no valid URL with *** for its credentials, user names included: nothing shows where they
+    end."""
     return _IN_QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", url, count=1))

@@ -1,14 +1,15 @@
-r"""Text for the bytes of the log that people can read, search and copy; keys of transactional.ids in the store; labels
-of metrics.
+r"""Readable text for transactional.ids and other bytes of the log, keys of long ids in the store, and labels of
+metrics.
 
-There are two notations. Transactional ids (`display_id`) have `\u{9}` for a character and `\x{ff}` for a byte that is
-no UTF-8; no two ids look alike, and a real id hardly ever contains this notation. Other names and whole lines
-(`printable`) have Python's notation, `\t` and `\x85`.
+Text has one of two notations. Transactional ids (`display_id`) have `\u{9}` for a character and `\x{ff}` for a byte
+that is no UTF-8; no two ids have the same text, and a real id hardly ever contains this notation. Other names and whole
+lines (`printable`) have Python's notation, `\t` and `\x85`.
 
-A B-tree may hold no more than 2,704 bytes a row; an id of Kafka's may have 32,767, a topic beside it 249.
+`id_key` shortens long ids, because a B-tree of a database holds at most 2,704 bytes a row: an id may have 32,767 bytes,
+and a topic name in the same index 249.
 
-Prometheus keeps every label in memory, once a series, and some of its stores refuse a sample whose labels are longer
-than a few kilobytes. Kafka allows 32,767 bytes for an id or a group, and escapes make six of one.
+`label_text` shortens long labels: Prometheus keeps the labels of every series in memory, and some remote storages
+refuse labels of more than a few kilobytes. An escape makes six bytes of one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def display_id(raw: bytes) -> str:
     """Returns the id as text, different for each id. Whatever is not UTF-8, does not print, or would be lost in a copy
     is escaped.
 
-    A database's text may refuse NUL and lone surrogates, and a terminal should not obey an id.
+    Databases refuse NUL or lone surrogates in texts, and a terminal would execute control characters.
     """
     text = raw.decode("utf-8", "surrogateescape")
     if text.isprintable() and " " not in text and "\\" not in text:
@@ -46,8 +47,8 @@ def display_id(raw: bytes) -> str:
 
 
 def shown_id(text: str | None, b64: str | None) -> str | None:
-    """Returns `transactional_id` of our JSON as people see it. Beside a `transactional_id_b64`, the JSON's text has
-    this form already."""
+    """Returns the display text for `transactional_id` (`text`) and `transactional_id_b64` (`b64`) of REST's JSON. If
+    `b64` is not None, `text` is the display text already."""
     return text if text is None or b64 is not None else display_id(text.encode())
 
 
@@ -119,7 +120,7 @@ def _byte(code: int) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Returns the text without JSON's escapes, which include those of metrics; a pair of surrogates is one
+    """Returns the text with JSON's escapes decoded, which include the escapes of metrics; a surrogate pair becomes one
     character."""
     told = _JSON.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LETTERS.get(match[2], match[2]), text)
     try:
@@ -138,15 +139,14 @@ def _encoded(texts: list[str]) -> Iterator[bytes]:
 
 
 KEY_ID_BYTES: Final = 1_024
-"""Number of bytes of an id that its key keeps. An id, or a prefix of one, that is no longer than this is its own
-key."""
+"""Number of an id's bytes that its key keeps. An id (or prefix of an id) that is not longer is its own key."""
 
 _MARK: Final = b"\xff"  # never part of UTF-8, so in no id that a coordinator writes
 _CUT_LENGTH: Final = KEY_ID_BYTES + len(_MARK) + sha256().digest_size
 
 
 def id_key(transactional_id: bytes) -> bytes:
-    """Returns the id itself; for a long one its beginning, 0xff and the digest of the whole. The key of a key is that
+    """Returns the id itself or, for a long id, its beginning, 0xff and the SHA-256 of the whole. A key is its own
     key."""
     if len(transactional_id) <= KEY_ID_BYTES or is_cut(transactional_id):
         return transactional_id
@@ -159,21 +159,21 @@ def is_cut(key: bytes) -> bool:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Returns the smallest bytes above all that begin with `prefix`; None where there are none (all 0xff)."""
+    """Returns the smallest byte string above all that begin with `prefix`; None if `prefix` is empty or all 0xff."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def full_id(key: bytes, display: str) -> bytes:
-    """Returns the id behind a key, read from its display text and verified by the digest. Where the text does not give
-    that id, returns the key itself, which finds the id as well."""
+    """Returns the id of a key, read from its display text and verified by the digest. If no reading of the text has
+    that digest, returns the key itself, which finds the same row."""
     if not is_cut(key):
         return key
     return next((reading for reading in possible_ids(display) if id_key(reading) == key), key)
 
 
 LABEL_BYTES: Final = 256
-"""Bytes of UTF-8 that a label holds at most."""
+"""Maximum length of a label, in bytes of UTF-8."""
 
 DIGEST_DIGITS: Final = 8
 
@@ -182,12 +182,12 @@ _KEPT_BYTES: Final = LABEL_BYTES - len(_ELLIPSIS.encode()) - DIGEST_DIGITS
 _ALWAYS_FITS: Final = LABEL_BYTES // 4  # characters: none has more than four bytes
 _CUT: Final = re.compile(rf"(?s)(.+){_ELLIPSIS}[0-9a-f]{{{DIGEST_DIGITS}}}")
 _UNFINISHED: Final = re.compile(r"\\(?:[ux](?:\{[0-9a-f]*)?)?\Z")
-"""Matches the beginning of an escape of `service.store.escaped_text` that the cut has parted from its end."""
+"""Matches an incomplete escape at the place where a text was cut."""
 
 
 def label_text(text: str) -> str:
-    """Returns the text as a label: itself, or if it is longer than LABEL_BYTES its first part, `…` and digits of the
-    SHA-256 of the whole, so that two long texts stay two labels."""
+    """Returns the text as a label. A text longer than LABEL_BYTES becomes its first part, `…` and digits of the SHA-256
+    of the whole, so that different texts keep different labels."""
     if len(text) <= _ALWAYS_FITS:
         return text
     whole = text.encode()

@@ -1,4 +1,4 @@
-"""The events of findings, in order, and how far each receiver of notifications has come in them."""
+"""The events of findings, in order, and each notification receiver's position in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FindingEvent(NamedTuple):
 
 
 def known_sequences(connection: Connection) -> tuple[int, int]:
-    """Returns the (oldest, newest) sequence that is kept; (1, 0) for nothing."""
+    """Returns the (oldest, newest) stored sequence; (1, 0) if no event is stored."""
     oldest, newest = connection.execute(select(func.min(_E.sequence), func.max(_E.sequence))).one()
     return (1, 0) if oldest is None else (oldest, newest)
 
@@ -46,12 +46,12 @@ def events_after(connection: Connection, sequence: int, limit: int) -> list[Find
 
 
 def position_of(connection: Connection, receiver: str) -> int | None:
-    """Returns the sequence of the last event that the receiver took; None for one that was never there."""
+    """Returns the sequence of the last event that the receiver took; None for an unknown receiver."""
     return connection.scalar(select(_R.sequence).where(_R.receiver == receiver))
 
 
 def save_position(connection: Connection, receiver: str, sequence: int) -> None:
-    """Keeps `sequence` as the last event that the receiver took."""
+    """Stores `sequence` as that of the last event that the receiver took."""
     changed = connection.execute(update(receiver_positions).where(_R.receiver == receiver).values(sequence=sequence))
     if not changed.rowcount:
         connection.execute(insert(receiver_positions).values(receiver=receiver, sequence=sequence))

@@ -1,8 +1,8 @@
-"""Drops the indexes of ids before a first read into an empty store, and builds each at once when all is read.
+"""Drops the indexes of ids before the first read into an empty store, and builds them when the log is read.
 
-Kept up to date row by row, they cost the first read more than the rows themselves; built from the finished tables they
-cost a third of that. Until then queries read the whole table, which begins empty. Indexes of few rows stay: they cost
-little, and the first page, which begins with the open transactions, walks along one.
+Updating the indexes row by row would cost the first read more than the rows themselves; building them from the finished
+tables costs a third of that. Until then queries scan the tables. Partial indexes of few rows are kept: they cost
+little, and the list of open transactions reads one of them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def missing(engine: Engine) -> list[Index]:
 
 
 def build_one(engine: Engine, missing: list[Index]) -> None:
-    """Builds the last of the missing indexes, unless another process has, and removes it from the list. Writers wait
-    meanwhile: for a million ids, about a second. StoreUnavailable: try again."""
+    """Builds the last of the missing indexes, unless another process has built it, and removes it from the list.
+    Writers wait meanwhile: about a second for a million ids. StoreUnavailable: try again."""
     with engine.begin() as connection:
         missing[-1].create(connection, checkfirst=True)
     missing.pop()

@@ -1,8 +1,8 @@
-"""The lease, with which one driver writes at a time. Its epoch rises with every holder, so a replaced driver cannot
-write.
+"""The lease that lets one driver at a time write a cluster's data. Every new holder raises its epoch, so a replaced
+driver cannot write.
 
-No clock decides whether a holder lives (docs/adr/0020): a driver that waits watches whether the row changes. The times
-in the row are for people.
+A waiting driver takes over after the row has not changed for EXPIRES_AFTER_MS (docs/adr/0020). The times in the row are
+only shown to people, because the clocks of two hosts may differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RELEASE: Final = _IF_HELD.values(released=True)
 
 
 class Lease(NamedTuple):
-    """The right to write what is read of one cluster, until another epoch holds it."""
+    """The right to write one cluster's data, until a driver takes the lease with a higher epoch."""
 
     cluster_id: int
     owner: str
@@ -57,7 +57,8 @@ def newest_renewal(engine: Engine, cluster_id: int) -> Renewal | None:
 
 def acquire(engine: Engine, cluster_id: int, owner: str, now_ms: int, expired: Renewal | None = None) -> Lease | None:
     """Takes the lease if it is free, released or this owner's, or if `expired` is still its newest renewal; else
-    returns None. `expired`: the caller has seen no other for EXPIRES_AFTER_MS, or knows that its owner has ended."""
+    returns None. `expired`: a renewal that the caller has seen unchanged for EXPIRES_AFTER_MS, or whose owner has
+    ended."""
     if expired is not None:
         backend_of(engine).end_stopped_writer(engine, cluster_id)
     row = select(leases).where(leases.c.cluster_id == cluster_id).with_for_update()
@@ -98,8 +99,8 @@ def _require(connection: Connection, lease: Lease, if_held: Update, values: Mapp
     if connection.execute(if_held, {**_held(lease), **values}).rowcount == 1:
         return
     row = connection.execute(select(leases).where(leases.c.cluster_id == lease.cluster_id)).one_or_none()
-    now = "gone" if row is None else f"{_name(row.owner)} at epoch {row.epoch}{', released' if row.released else ''}"
-    raise LeaseLost(f"lease of {_name(lease.owner)} at epoch {lease.epoch} was lost; it is {now}")
+    now = "unknown" if row is None else f"{_name(row.owner)} at epoch {row.epoch}{', released' if row.released else ''}"
+    raise LeaseLost(f"lease of {_name(lease.owner)} at epoch {lease.epoch} was lost; the newest holder is {now}")
 
 
 def _name(owner: str) -> str:

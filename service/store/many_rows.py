@@ -1,4 +1,4 @@
-"""Finds the rows of many ids or partitions at once, by an index, and writes many at once: INSERT … ON CONFLICT,
+"""Reads the rows of many ids or partitions by an index, and writes many rows with an INSERT … ON CONFLICT that is
 compiled once.
 
 SQLAlchemy's own executemany inspects every value of every row; for the first read of a large log that is half the time.
@@ -20,8 +20,8 @@ from service.store.backends.backend import Backend, OnConflict
 _IDS_AT_ONCE: Final = 1_000
 
 _PARTITIONS_AT_ONCE: Final = 100
-"""Maximum number of partitions in one statement: a server plans each of them, so several statements are faster than a
-longer one."""
+"""Maximum number of partitions in one statement: a database server plans each of them, so several statements are faster
+than one long statement."""
 
 _JSON: Final = JSON()
 
@@ -72,12 +72,11 @@ def _at_places(of_cluster: Select[Any], table: Table) -> Select[Any]:
 
 
 class Upsert:
-    """The rule by which rows get into `table`: where the key exists, columns named in `replace` take the new value, and
-    those in `fill` take it unless it is null.
+    """An INSERT … ON CONFLICT into `table`. Rows are tuples in the order of `columns` (default: all).
 
-    Columns in `add` grow by the new value; in `most` and `least` the larger or smaller value stays; all others stay as
-    they are. With `only_new` a key that exists raises IntegrityError. Rows are tuples in the order of `columns`
-    (default: all).
+    If the key exists, columns in `replace` take the new value; columns in `fill` take it unless it is null; columns in
+    `add` grow by it; columns in `most` and `least` keep the larger or smaller value; all others stay unchanged. With
+    `only_new` an existing key raises IntegrityError.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Upsert:
         return len(set(map(key_of, rows))) < len(rows)
 
     def on_conflict(self, backend: Backend, statement: OnConflict) -> OnConflict:
-        """Returns the INSERT into the table with what happens where the key exists."""
+        """Returns the INSERT with its ON CONFLICT clause."""
         if self.only_new:
             return statement
         here, incoming = self.table.c, statement.excluded
@@ -140,8 +139,8 @@ def batched(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 
 
 def json_for(connection: Connection) -> Callable[[object], object]:
-    """Returns the function that turns a JSON value into what the database's driver takes: `Upsert` bypasses
-    SQLAlchemy's own conversion."""
+    """Returns the function that encodes a JSON value for the database's driver: `Upsert` bypasses SQLAlchemy's own
+    encoding."""
     return _JSON.dialect_impl(connection.dialect).bind_processor(connection.dialect) or (lambda value: value)
 
 

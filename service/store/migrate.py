@@ -1,4 +1,4 @@
-"""Brings the store's tables to the newest revision; the scripts ship beside this file."""
+"""Migrates the store's tables to the newest revision (scripts in `migrations`), and rebuilds a damaged store."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _OF_DEVELOPMENT: Final = re.compile(r"00\d\d")
 def upgrade(engine: Engine) -> None:
     """Applies the missing revisions in one transaction; a second process waits for the first and finds nothing to do.
 
-    StoreError: the store is newer than this version, or from before the first release, or the database cannot hold
-    every text.
+    StoreError: the store is newer than this version, or from before the first release, or the database's encoding is
+    not UTF-8.
     """
     with engine.begin() as connection:
         backend = backend_of(connection)
@@ -42,13 +42,13 @@ def upgrade(engine: Engine) -> None:
 
 
 def rebuild(url: str, now_ms: int) -> Rebuilt:
-    """Makes a damaged store anew from what can be read of it, and keeps the old file. The transaction log is the truth:
-    the job reads it again from its start.
+    """Rebuilds the damaged file of a store from its readable rows, and keeps the old file. The job then reads the
+    transaction log again from its start.
 
-    A service that reads the store goes over to the new file; a job that writes starts again.
+    A service that reads the store opens the new file; a job that writes starts again.
 
-    StoreError: no store that can be made anew, or one of a newer version. StoreUnavailable: there is no file, no room
-    for a second one, or another process holds its lock.
+    StoreError: the store is no file, or of a newer version. StoreUnavailable: the file does not exist, the disk has no
+    space for a second file, or another process holds the store's lock.
     """
     backend, parsed = resolve(url)
     return backend.rebuild(parsed, now_ms)
@@ -61,18 +61,18 @@ def head() -> str | None:
 
 
 def current(connection: Connection) -> str | None:
-    """Returns the revision of a store, None where there is none yet; a read-only connection is enough."""
+    """Returns the revision of the store, None if it has no tables yet. A read-only connection is enough."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 @cache
 def is_known(revision: str) -> bool:
-    """Returns whether this version of the code has the revision; those of a newer version it does not have."""
+    """Returns whether this version of the code has the revision. It has none of a newer version's."""
     return any(one.revision == revision for one in ScriptDirectory(str(_SCRIPTS)).walk_revisions())
 
 
 def unknown_text(name: str, revision: str) -> str:
-    """Returns the error of a store whose revision is not known. `name`: its URL, redacted."""
+    """Returns the error message for a store whose revision is not known. `name`: its URL, redacted."""
     has = f"store {name} has the tables of revision {revision}"
     if _OF_DEVELOPMENT.fullmatch(revision):
         return (

@@ -1,8 +1,7 @@
-"""What operators say about findings: mutes, each with a reason and an end, and acknowledgements of findings that stay
-until somebody has seen them. The service writes both.
+"""Mutes and acknowledgements that operators set on findings.
 
-Acknowledgements of findings that stay until somebody has seen them. The service adds them; the judge, which alone
-writes findings, resolves what they cover.
+A mute has a reason and an end. An acknowledgement is for findings that stay open until somebody has seen them. The
+service writes both; the judge, which alone writes findings, resolves acknowledged ones.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ from service.store.escaped_text import display_id, printable
 from service.store.schema import acknowledgements, mutes
 
 MOST: Final = 1_000
-"""Mutes of a cluster that are in effect at once."""
+"""Maximum number of a cluster's mutes that are in effect at the same time."""
 
 _M = mutes.c
 
 
 class Wish(NamedTuple):
-    """A mute to be set; exactly one of the first three says for which findings: one with this id; those of
-    transactional ids that begin with `prefix` (as people see them); those of topics that match the glob `topic`."""
+    """A mute to be set. Exactly one of the first three fields is not None and selects the findings: the finding with
+    this id; findings of transactional ids whose display text begins with `prefix`; findings of topics that match the
+    glob `topic`."""
 
     finding_id: str | None
     prefix: str | None
@@ -39,7 +39,7 @@ class Wish(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is muted, in words."""
+        """The muted findings, in words."""
         if self.finding_id is not None:
             return f"finding {self.finding_id}"
         return f"topics {self.topic}" if self.prefix is None else f"ids that begin with {self.prefix}"
@@ -58,7 +58,7 @@ class Wish(NamedTuple):
 
 
 class Mute(NamedTuple):
-    """A mute. `id`: names it in requests."""
+    """A stored mute. `id`: its number in requests."""
 
     id: int
     wish: Wish
@@ -87,7 +87,7 @@ def end_mute(connection: Connection, cluster_id: int, number: int, event: AuditE
 
 
 def read_mutes(connection: Connection, cluster_id: int, after_ms: int) -> list[Mute]:
-    """Returns the mutes that nobody ended and that last longer than `after_ms`, the one that ends next first."""
+    """Returns the mutes that nobody ended early and that last beyond `after_ms`, by their end."""
     rows = connection.execute(
         select(mutes)
         .where(_M.cluster_id == cluster_id, _M.ended_at_ms.is_(None), _M.until_ms > after_ms)
@@ -98,8 +98,8 @@ def read_mutes(connection: Connection, cluster_id: int, after_ms: int) -> list[M
 
 
 def with_mutes(connection: Connection, cluster_id: int, found: Sequence[Finding]) -> list[Finding]:
-    """Returns the findings, muted until the end of the longest mute that is for them: of `[[rules]]` or of an
-    operator."""
+    """Returns the findings, each muted until the latest end of the mutes that cover it, from `[[rules]]` or
+    operators."""
     if not found:
         return []
     wishes = [one.wish for one in read_mutes(connection, cluster_id, min(one.life.opened_at_ms for one in found))]
@@ -142,8 +142,8 @@ def with_acknowledgements(connection: Connection, cluster_id: int, found: Sequen
 def read_acknowledgements(
     connection: Connection, cluster_id: int, found: Collection[Finding]
 ) -> dict[str, Acknowledgement]:
-    """Returns, by finding, the newest acknowledgement that covers all that it has counted; without one it is absent.
-    The comparison is of numbers, never of two machines' clocks."""
+    """Returns, by finding id, the newest acknowledgement that covers all counted occurrences; findings without one are
+    absent. Counts are compared, not times, because the clocks of two hosts may differ."""
     if not found:
         return {}
     counts = {one.id: one.life.count for one in found}

@@ -1,6 +1,6 @@
 """The progress of reading: one position for each partition of a source's log.
 
-The store's positions are decisive, not those of a checkpoint.
+Reading continues from the store's positions, not from those of a Spark checkpoint.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def start_positions(
 ) -> dict[int, Position]:
     """Adds the partitions that the store does not know yet, each from its log's start; returns the positions of all.
 
-    At the cluster's very first start, records below the log's end feed state, not counters, and counting begins now. A
-    partition that appears later counts as a whole. Therefore call this at the first start even if the topic does not
-    exist yet, with no partitions. LeaseLost as in `check`.
+    At the cluster's very first start, records below the log's end feed state, not counters, and counting begins now. Of
+    a partition that appears later every record is counted. Therefore call this at the first start even if the topic
+    does not exist yet, with no partitions. LeaseLost as in `check`.
     """
     with engine.begin() as connection:
         check(connection, lease)
@@ -101,7 +101,7 @@ def start_positions(
 
 
 def positions(connection: Connection, cluster_id: int, source: str, topic: str) -> dict[int, Position]:
-    """Returns the same as `read_positions`, inside a transaction."""
+    """Returns the same as `read_positions`, on a given connection."""
     columns = [log_partitions.c[name] for name in Position._fields]
     rows = connection.execute(select(*columns).where(_of_log(cluster_id, source, topic)))
     return {row.partition: Position(*row) for row in rows}

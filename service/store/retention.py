@@ -1,8 +1,8 @@
-"""Deletes rows that are older than they are kept: in short transactions, a few thousand rows each, found by an index.
+"""Deletes rows whose retention time is over, in short transactions of a few thousand rows, found by an index.
 
-The rows that an open finding rests on are kept until the finding has ended, however old they are: a hanging transaction
-may hang for months, and must still be named, examined and ended after that. An open entry on a partition may become a
-finding, so it keeps its rows too.
+Rows that an open finding needs are kept until the finding is resolved, however old they are: a transaction may hang for
+months, and operators still need its owner and history. An open entry on a partition may become a finding, so its rows
+are kept too.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ ROWS_AT_ONCE: Final = 4_000
 million ids."""
 
 MARKERS_FOR_ONE: Final = 5
-"""Factor by which more markers than other rows are deleted at once: thousands of them may come in a second, and their
-rows are small."""
+"""Number of marker rows that one call may delete for each other row: thousands of markers may arrive in a second, and
+their rows are small."""
 
 IDS_AT_ONCE: Final = 500
 """Maximum number of expired ids that one call deletes: their rows lie in many indexes, far apart."""
 
 AUDIT_KEPT_MS: Final = 400 * 86_400_000
-"""Time (ms) for which audit rows are kept: an audit of a whole year finds all of it."""
+"""Time (ms) for which audit rows are kept: longer than a year, so that a yearly audit finds all rows."""
 
 _STATES = Upsert(coordinator_states, add=("ids",))
 _NONE: Final = false()
@@ -121,8 +121,8 @@ class DeletedRows(NamedTuple):
 
 
 class Retention:
-    """Deletes what a cluster does not need any more. An instance lives as long as its lease: it remembers how far its
-    walk over the producer ids has come."""
+    """Deletes what a cluster does not need any more. An instance lives as long as its lease: it remembers its position
+    in the table of producer ids."""
 
     def __init__(
         self,
@@ -231,10 +231,10 @@ class Retention:
         return len(rows)
 
     def _delete_producer_ids(self, connection: Connection, before_ms: int) -> int:
-        """Deletes producer ids that were last seen before `before_ms`, that no id has now, and that have no open entry
-        or finding; returns how many. Each call covers the next `rows_at_once` of a walk over all.
+        """Deletes producer ids that were last seen before `before_ms`, that no transactional.id has now, and that have
+        no open entry or finding; returns their number. Each call checks the next `rows_at_once` rows of the table.
 
-        An index by time would have to follow every transaction, for rows that are due once in some months.
+        An index by time would be updated with every transaction, for rows that are deleted only after months.
         """
         place = tuple_(_P.transactional_id, _P.producer_id)
         ahead = [_P.cluster_id == self._cluster_id]

@@ -1,4 +1,4 @@
-"""Refuses to read a store whose schema is not the one that this version reads."""
+"""Checks that a store's schema is the one that this version reads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.store.queries import clusters as read
 
 
 class SchemaCheck:
-    """The check of one engine's store, to be made with every read: the store may be created, replaced, or migrated by a
-    newer version, while this process runs."""
+    """Checks the schema of one engine's store. Call `check` with every read: another process may create, replace or
+    migrate the store at any time."""
 
     def __init__(self, engine: Engine) -> None:
         self._name = redact_url(engine.url)

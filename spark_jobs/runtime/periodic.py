@@ -1,4 +1,4 @@
-"""Repeats work beside the reading of the log, in a thread of its own, as long as the lease is held."""
+"""Repeats background work in a thread of its own, until the block ends or the lease is lost."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def repeated(
     holds_lease: bool = False,
     wake: threading.Event | None = None,
 ) -> Iterator[None]:
-    """Calls `work` in a thread until the block ends; it gets the time in ms and returns the seconds to its next call.
+    """Calls `work` in a thread until the block ends. `work` gets the time in ms and returns the seconds to its next
+    call.
 
     When another thread sets `wake`, the next call comes at once, unless the last one failed.
 
     The thread is a part of `liveness` (see there for `limit_s` and `holds_lease`). A store or a cluster that does not
-    answer is logged once, and `work` is called again after a pause. The same holds for any other failure, but that does
-    not count as progress: if it lasts, the process starts again.
+    answer is logged once, and `work` is called again after a pause. So is any other failure, but it does not count as
+    progress: if it lasts, the process ends and is started again.
     """
     stopping, wake = threading.Event(), wake or threading.Event()
     with liveness.part(name, limit_s, holds_lease=holds_lease) as part:

@@ -1,4 +1,4 @@
-"""Runs a streaming query, from a source of ours through Spark into a sink, until it is asked to end or fails."""
+"""Runs streaming queries from our sources through Spark into a sink, each until it has to end or fails."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ _CHECK_EVERY_S: Final = 0.5
 
 
 class StillStoring(Exception):
-    """The query is over, and the store has not answered its last batch yet. Until then no other query may write in its
-    place."""
+    """The query has ended, but the store has not answered its last batch. Until the store does, no other query may
+    write in its place."""
 
 
 class Queries:
-    """Runs queries in one session. `scratch`: the folder for checkpoints, which live no longer than their query."""
+    """Runs queries in one session."""
 
     def __init__(self, spark: SparkSession, scratch: Path | None, executors: Executors | None = None) -> None:
-        """`scratch`: a folder for checkpoints. `executors`: those of a cluster; None: Spark runs in this process."""
+        """`scratch`: the folder for checkpoints, which live no longer than their query. `executors`: those of a
+        cluster; None: Spark runs on this machine alone."""
         self._spark, self._scratch, self._executors = spark, scratch, executors
         self._registered: set[type[DataSource]] = set()
 
@@ -42,8 +43,8 @@ class Queries:
         sink: StoreSink[Any],
         ending: threading.Event,
     ) -> None:
-        """Runs a query with `options`, beside those that every source gets here, and returns once `ending` is set.
-        Raises the failure that ended the query (the sink's, or Spark's own exception), StillStoring or SessionEnded."""
+        """Runs a query with `options` and those that every source gets, and returns once `ending` is set. Raises the
+        failure that ended the query (the sink's, or Spark's own exception), StillStoring or SessionEnded."""
         if self._executors is not None:
             self._executors.wait(ending, sink.step)
         if source not in self._registered:
@@ -62,14 +63,14 @@ class Queries:
                 is_working = None if self._executors is None else self._executors.watch(str(query.runId))
                 while query.isActive and sink.failure is None and not ending.wait(_CHECK_EVERY_S):
                     if is_working is not None and is_working():
-                        sink.step()  # executors on other machines cannot report it themselves
+                        sink.step()  # executors on other machines cannot report steps themselves
             finally:
                 has_stored = _stop(query, sink)
         finally:
             for folder in (checkpoint, direct):
                 shutil.rmtree(folder, ignore_errors=True)
         if not has_stored:
-            raise StillStoring(f"the store does not finish the last batch of {name}")
+            raise StillStoring(f"the store has not finished the last batch of {name}")
         if not ending.is_set():
             raise sink.failure or query.exception() or RuntimeError("the query ended by itself")
 
@@ -86,7 +87,7 @@ class Queries:
         sink: StoreSink[Any],
         checkpoint: str,
     ) -> StreamingQuery:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)  # of this thread, and of the query's
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)  # of this thread and of the query's
         return (
             self._spark.readStream.format(source.name())
             .options(**options)
@@ -100,8 +101,8 @@ class Queries:
 
 
 def _stop(query: StreamingQuery, sink: StoreSink[Any]) -> bool:
-    """Stops `query` between two batches. Within one, Spark would print a StackOverflowError of its own making. Returns
-    True if the store has finished."""
+    """Stops `query` between two batches: within a batch, Spark would print a StackOverflowError. Returns True if the
+    store has finished the last batch."""
     if query.isActive:
         sink.wait_until_idle()
         query.stop()

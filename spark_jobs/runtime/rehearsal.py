@@ -24,8 +24,8 @@ log = logging.getLogger("txnscope.rehearsal")
 _BATCHES_S = 300.0
 _END_S = 120.0
 _BATCHES = 2
-"""Number of batches in all. None runs when the query is stopped: Spark would print a StackOverflowError of its own
-making."""
+"""Number of batches. The query is stopped after the last one, because within a batch Spark would print a
+StackOverflowError."""
 
 
 class _Source(DataSource):
@@ -75,13 +75,13 @@ def main() -> int:
             spark = start_spark(scratch, jvm.append, java_options=archiving_options(half_done))
             _rehearse(spark, str(scratch / "checkpoint"))
             spark.stop()
-            jvm[0].stdin.close()  # type: ignore[union-attr]  # which ends it
+            jvm[0].stdin.close()  # type: ignore[union-attr]  # which ends the JVM
             jvm[0].wait(_END_S)
     except (JavaNotFound, SparkFailed, OSError) as e:
-        log.error("Spark's classes are not archived, it starts without: %s", e)
+        log.error("Spark's classes are not archived, so Spark starts more slowly: %s", e)
         return 1
     if not half_done.exists():
-        log.error("Spark's classes are not archived, it starts without: this Java cannot do it")
+        log.error("Spark's classes are not archived, so Spark starts more slowly: this Java wrote no archive")
         return 1
     half_done.replace(to)
     log.info("Spark's classes are archived in %s (%d MB)", to, to.stat().st_size >> 20)

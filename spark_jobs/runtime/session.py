@@ -1,6 +1,5 @@
-"""The Spark session, small and quiet: no web interface, half a gigabyte of heap, two cores of this machine.
-
-With a master of its own (`Master`) it runs on a cluster that exists already.
+"""The Spark session. By default it runs on two cores of this machine, with half a gigabyte of heap and no web
+interface; with another `Master` it runs on an existing cluster.
 
 Every setting was measured; the figures are in docs/benchmarks.md and docs/adr/0001. docs/adr/0009 explains the settings
 that keep the session alive on a starved machine, and its Python processes quiet.
@@ -32,8 +31,8 @@ from spark_jobs.runtime.java import Java, archived_classes, find_java, sharing_o
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """`url`: as for spark-submit; None: this machine, with two cores. `conf`: settings of Spark's, which win over
-    ours."""
+    """Where Spark runs. `url`: as for spark-submit; None: this machine, with two cores. `conf`: Spark settings, which
+    override ours."""
 
     url: str | None = None
     conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -51,17 +50,17 @@ log = logging.getLogger("txnscope.ingest")
 CORES = 2
 LOGGING: Final = Path(__file__).parent / "conf" / "log4j2.properties"
 NO_CONF: Final = Path(__file__).parent / "conf" / "none"
-"""A folder on the JVM's class path that does not exist: a folder with anything in it would keep classes from being
-archived."""
+"""A folder that does not exist, for the JVM's class path: with a folder that is not empty, the JVM would archive no
+classes."""
 
 TASK_TRIES: Final = 2
-"""Attempts of a task. When a worker dies, another one tries its task again, and the query goes on. A task that Kafka
-does not answer is tried again, too; that must not take long, because the failure is reported only when the query
-ends."""
+"""Attempts of a task. When a worker dies, another one tries its task again, and the query continues. A task that gets
+no answer from Kafka is tried again, too; the second attempt must be short, because the failure is reported only when
+the query ends."""
 
 _PATIENCE_S: Final = 600
-"""Time that Spark's own parts wait for one another. `spark_jobs.runtime.liveness` finds stuck parts, and distinguishes
-a slow machine from a dead process. Spark's own time-outs, of 15 s and more, do not."""
+"""Timeout (s) of waits between Spark's own processes. `spark_jobs.runtime.liveness` finds stuck parts. It distinguishes
+a slow machine from a dead process, which Spark's own timeouts of 15 s and more do not."""
 
 _SOCKETS_FIT: Final = 60
 """Longest path of a folder for Unix sockets: Linux takes paths of 107 bytes, Spark's names have 43. If the path of the
@@ -152,7 +151,7 @@ def _sharing(java: Java) -> Sequence[str]:
 
 
 def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dict[str, str]:
-    """Returns our settings, but for those that the cluster's `spark-defaults.conf` or `master` have."""
+    """Returns our settings, overridden by those of `spark-defaults.conf`, and these by those of `master`."""
     here = {"spark.local.dir": str(scratch), "spark.network.timeout": f"{_PATIENCE_S}s"}
     ours = {**_everywhere(scratch, java_options), **(here if master.is_local else _ON_A_CLUSTER)}
     theirs = {**_spark_defaults(), **dict(master.conf)}
@@ -162,7 +161,7 @@ def _settings(scratch: Path, master: Master, java_options: Sequence[str]) -> dic
 
 
 def _spark_defaults() -> dict[str, str]:
-    """Returns the settings of the installation, which Spark itself would read only where ours say nothing."""
+    """Returns the settings of `spark-defaults.conf`, which override ours. Spark itself would let ours override them."""
     folder = os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", NO_CONF)) / "conf"
     try:
         text = (Path(folder) / "spark-defaults.conf").read_text("utf-8")

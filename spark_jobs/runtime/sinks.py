@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 END_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.1
-"""Pause between two looks for a direct batch."""
+"""Pause (s) between two checks for a direct batch."""
 
 _Batch = TypeVar("_Batch")
 
@@ -34,9 +34,8 @@ class StoreSink(Generic[_Batch]):
     """The sink of a query. Spark calls it with each micro-batch; a thread stores the batch while Spark reads the next.
 
     So Spark may commit a batch that the store does not have: nothing depends on Spark's commits (ADR 5). Between
-    micro-batches the planner hands over direct batches (`take_from`). At most one batch is being stored at a time, in
-    the order in which they were planned. `failure`: the exception with which storing a batch failed; the next call
-    raises it.
+    micro-batches the planner hands over direct batches (`take_from`). Batches are stored one at a time, in the order in
+    which they were planned. `failure`: the exception with which storing a batch failed; the next call raises it.
     """
 
     def __init__(
@@ -60,7 +59,8 @@ class StoreSink(Generic[_Batch]):
         self.failure: BaseException | None = None
 
     def __call__(self, frame: DataFrame, _batch_id: int) -> None:
-        """Materialises the frame once and has it stored: a second evaluation would read a compacting log twice."""
+        """Evaluates the frame once and has its rows stored. A second evaluation would read the log again, perhaps after
+        a compaction."""
         self._idle.clear()
         began_s = time.monotonic()
         try:
@@ -68,7 +68,7 @@ class StoreSink(Generic[_Batch]):
             self.step()
             with self._order:
                 self._wait_until_stored()
-                if self._take_direct():  # it was planned before this micro-batch
+                if self._take_direct():  # the direct batch was planned before this micro-batch
                     self._wait_until_stored()
                 self._storing = self._thread.submit(self._store, table, began_s)
         finally:

@@ -25,7 +25,7 @@ log = logging.getLogger("txnscope.ingest")
 
 CHECK_EVERY_S: Final = 1.0
 STUCK: Final = 1
-"""Exit code of a process that ended itself because it could not go on."""
+"""Exit code of a process that ends because it cannot continue. The supervisor starts it again."""
 
 _PAGE: Final = re.compile(r"(?:(?P<host>[^/]+):)?(?P<port>\d{1,5})")
 
@@ -55,7 +55,7 @@ class Watchdog:
         self._jvm = jvm
 
     def allow_jvm_end(self) -> None:
-        """Lets the JVM end from now on: it was asked to."""
+        """Accepts the end of the JVM from now on, because the application stops it."""
         self._may_jvm_end = True
 
     def end(self) -> None:
@@ -68,30 +68,30 @@ class Watchdog:
             self._end_with_jvm()
             if stuck:
                 names = ", ".join(f"{one.name} for {one.idle_s:.0f} s" for one in stuck)
-                self._end(f"no progress of {names}: ending, to begin again")
+                self._end(f"no progress of {names}: ending, to be started again")
             self._beat()
             if self._report_liveness is not None:
                 self._report_liveness()
 
     def _end_with_jvm(self) -> None:
         if self._jvm is not None and not self._may_jvm_end and (code := self._jvm.poll()) is not None:
-            self._end(f"Spark's JVM {ending_of(code)}: ending, to begin again with a new one")
+            self._end(f"Spark's JVM {ending_of(code)}: ending, to be started again")
 
     def _end_with_thread(self, failure: threading.ExceptHookArgs) -> None:
         """Ends the process after an uncaught exception in a thread: the thread's work would no longer be done."""
-        if self._jvm is not None:  # threads that talk to it die with it, a moment before `poll` reports its end
+        if self._jvm is not None:  # threads that use the JVM end with it, a moment before `poll` reports its end
             with suppress(subprocess.TimeoutExpired):
                 self._jvm.wait(1)
         self._end_with_jvm()
         name = "a thread" if failure.thread is None else f"thread {failure.thread.name!r}"
-        self._end(f"{name} died of {failure.exc_type.__name__}: {failure.exc_value}: ending, to begin again")
+        self._end(f"{name} died of {failure.exc_type.__name__}: {failure.exc_value}: ending, to be started again")
 
     def _end(self, why: str) -> None:
         if self._is_ending.is_set():
             return
         log.error("%s", " ".join(why.split()))
         if self._jvm is not None and self._jvm.poll() is None:
-            self._jvm.kill()  # it may be frozen, and would keep its memory
+            self._jvm.kill()  # a frozen JVM would live on and keep its memory
         logging.shutdown()
         os._exit(STUCK)
 

@@ -1,4 +1,4 @@
-"""Decides which ranges of the tailed partitions the next micro-batch reads: many topics, each by the rules of one log.
+"""Decides which ranges of the tailed partitions the next micro-batch reads. Each topic follows the rules of `planner`.
 
 Tailing of a topic begins at its end, as soon as all of its partitions answer and may be read. Records written before
 that are never read. A partition that is added later is read from its start.
@@ -77,7 +77,7 @@ MEASURE_EVERY_MS: Final = 10_000
 
 
 DEFAULT_SIZE: Final = 1_000
-"""Bytes per record that are assumed until there is a batch to measure."""
+"""Assumed bytes per record until a batch can be measured."""
 
 
 class _Measured(NamedTuple):
@@ -94,8 +94,8 @@ class RecordSizes:
         self._known: dict[str, _Measured] = {}
 
     def of(self, layout: TopicLayout, partition: int, offset: int, *, is_news: bool) -> int:
-        """Returns the size in bytes. The size is measured again after MEASURE_EVERY_MS if there `is_news` at that
-        offset, or if the topic was refused.
+        """Returns the size in bytes. The size is measured again after MEASURE_EVERY_MS if there are records at that
+        offset (`is_news`), or if the topic was refused.
 
         Raises KafkaRefused if the topic may not be read, and KafkaUnavailable.
         """
@@ -122,7 +122,7 @@ _NO_TOPIC: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlan:
-    """The ranges that one micro-batch reads. `trouble`: why some of the cluster could not be asked."""
+    """The ranges that one micro-batch reads. `trouble`: why a part of the cluster could not be read."""
 
     ranges: tuple[TopicRange, ...]
     trouble: Reason | None
@@ -177,7 +177,7 @@ class LedgerPlanner:
 
     def plan(self) -> LedgerPlan:
         """Returns the next plan. A failure of Kafka is not raised: it becomes the plan's `trouble`, and the other
-        topics go on."""
+        topics are planned."""
         try:
             observations = self._observe()
         except KafkaFailure as e:
@@ -217,7 +217,7 @@ class LedgerPlanner:
         layouts = {name: layout for name, layout in topics.layouts.items() if self._watch.tails(name)}
         missing = {topic: self._kafka.listing(topic) for topic in self._positions.keys() - layouts.keys()}
         absent = {topic for topic, listing in missing.items() if not listing.is_there}
-        self._deleted = sorted(absent & self._absent)  # absent twice: a broker that comes back may lack some at first
+        self._deleted = sorted(absent & self._absent)  # absent twice: a restarted broker may lack some topics at first
         self._absent = absent
         self._missing = [one.hidden for one in missing.values() if one.hidden is not None]
         self._layouts, self._layouts_at_ms = layouts, now_ms
@@ -247,8 +247,8 @@ class LedgerPlanner:
             return None if known is None else one
 
     def _followed(self, seen: LogObservation, known: Mapping[int, LogPosition]) -> Followed | None:
-        """Returns the positions in the observed logs. None if they are those of another topic than the layout's: one
-        that was created again answers to its name before the layouts are asked for again."""
+        """Returns the positions in the observed logs. None if the topic was created again, and the layout is still that
+        of the former topic."""
         found = follow(seen, known, lambda p, position: self._kafka.divergence(seen, p, position), from_start=False)
         if any(gap.reason == "diverged" for gap in found.gaps.values()):
             now = self._kafka.topics().layouts.get(seen.layout.topic)

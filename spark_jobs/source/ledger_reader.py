@@ -1,4 +1,4 @@
-"""Reads the ranges of tailed partitions to their ends, headers only: the executors' half of the ledger."""
+"""Reads the ranges of tailed partitions to their ends, in an executor. Only batch headers are decoded."""
 
 from __future__ import annotations
 

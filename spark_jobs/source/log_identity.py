@@ -43,7 +43,7 @@ def observe_log(client: KafkaClient, layout: TopicLayout, now_ms: int) -> LogObs
 
 
 def divergence(client: KafkaClient, seen: LogObservation, partition: int, position: LogPosition) -> Gap | None:
-    """Returns the offset from which on the log is not the one read up to `position`, and why; None if it is the same.
+    """Returns a gap that begins where the log differs from the one read up to `position`; None if it is the same log.
 
     - Another topic id: the topic was created again.
     - An end below the position, or an older leader epoch that ends below it: the present leader is a replica that never
@@ -67,8 +67,8 @@ def divergence(client: KafkaClient, seen: LogObservation, partition: int, positi
 
 
 def removed_partitions(seen: LogObservation, positions: Mapping[int, LogPosition]) -> dict[int, Gap]:
-    """Returns the partitions that the topic no longer has since it was created again, with a gap over all that was read
-    of each."""
+    """Returns the partitions that the topic no longer has since it was created again, with a gap over everything that
+    was read of each."""
     return {
         p: Gap(0, position.next_offset, "recreated")
         for p, position in positions.items()
@@ -103,7 +103,7 @@ class LogPosition(NamedTuple):
     stale: bool = False
 
     def restarted(self, topic_id: str, begin: int, gap: Gap) -> LogPosition:
-        """Returns the position in a log that is another one from `gap.from_offset` on: a new generation, read from
+        """Returns the position in a log that differs from `gap.from_offset` on: in a new generation, read from
         `begin`."""
         return LogPosition(topic_id, self.generation + 1, begin, -1, gap.from_offset)
 

@@ -35,7 +35,7 @@ TOO_LATE_MS: Final = 10_000
 
 @dataclass(frozen=True)
 class SampleTask(InputPartition):
-    """The stalled partitions that one Spark task reads. Only the first task has the rows of what was observed
+    """The stalled partitions that one Spark task reads. Only the first task has the rows of the observations
     (`seen`)."""
 
     seen: tuple[pa.RecordBatch, ...]
@@ -45,7 +45,7 @@ class SampleTask(InputPartition):
 
 class PartitionsReader(DataSourceStreamReader):
     """Takes a sample as soon as there is urgent news, and otherwise once a second. Samples without partitions to read
-    go to the driver directly, but for one now and then."""
+    go to the driver directly, except one every THROUGH_SPARK_EVERY_S."""
 
     def __init__(self, options: dict[str, str]) -> None:
         settings = ReaderSettings.model_validate_json(options[OPTION])
@@ -90,7 +90,7 @@ class PartitionsReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if end["sample"] != self._number:
-            raise RuntimeError(f"sample {end['sample']} is not the one at hand ({self._number}): start again")
+            raise RuntimeError(f"sample {end['sample']} is not the newest one ({self._number}): start again")
         seen, now = tuple(seen_to_rows(self._sample.seen)), wall_clock_ms()
         tasks = into_tasks(self._sample.requests, self._cores)
         return [SampleTask(() if i else seen, requests, now) for i, requests in enumerate(tasks)]

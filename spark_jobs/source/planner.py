@@ -1,7 +1,8 @@
-"""Decides what the next micro-batch reads: the driver's half of the source, with a live connection.
+"""Decides which ranges of a log the next micro-batch reads. Runs in the driver's planner process, with an open
+connection to Kafka.
 
-The planner holds the positions while the query runs; the store holds them for good. Spark's own offsets only number the
-plans, because a restart begins at the store's positions, not at Spark's checkpoint (docs/adr/0005).
+The planner holds the positions while the query runs; the store keeps them. Spark's own offsets only number the plans,
+because a restart begins at the store's positions, not at Spark's checkpoint (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _TRY_TIMEOUT_MS = 3_000
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
     """The ranges that one micro-batch reads. Ranges with `lo == hi` only report the log's start and end. `trouble`: why
-    some of the topic could not be asked."""
+    a part of the topic could not be read."""
 
     ranges: tuple[RangeRead, ...]
     trouble: Reason | None
@@ -55,8 +56,8 @@ class BatchPlan:
 
 class LogPlanner:
     """Plans batches over one topic that begin at `positions`. Time comes from `now_ms`. `unreadable`: the partitions
-    that ended an earlier query, and why; they wait until a fetch from them succeeds, and the others do not wait for
-    them."""
+    that ended an earlier query, and why. They are read again after a fetch from them succeeds; the others are read
+    meanwhile."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class LogPlanner:
         return seen
 
     def _why_no_topic(self) -> Reason | None:
-        """Returns why there is no topic; None if it may still be created: it will be read from its start then."""
+        """Returns why there is no topic; None if it may still be created; it is then read from its start."""
         client, now_ms = self._client, self._now_ms()
         assert client is not None
         if not self._has_ids and now_ms - self._listed_at_ms >= LIST_EVERY_MS:
@@ -162,7 +163,7 @@ def _can_fetch(client: KafkaClient, layout: TopicLayout, partition: int, offset:
         (answer,) = fetch(client, leader.node, layout.topic, wanted, _TRY_BYTES, 0, _TRY_TIMEOUT_MS)
     except KafkaFailure:
         return False
-    return answer.error in (errors.NONE, errors.OFFSET_OUT_OF_RANGE)  # the reader goes on behind what was deleted
+    return answer.error in (errors.NONE, errors.OFFSET_OUT_OF_RANGE)  # the reader continues behind deleted records
 
 
 class Followed(NamedTuple):
@@ -181,8 +182,9 @@ def follow(
     *,
     from_start: bool = True,
 ) -> Followed:
-    """Returns the positions after an observation. `find_divergence`: as `log_identity.divergence`. A log that is not
-    the one that was read is read from its start; if not `from_start`, from the offset at which it differs."""
+    """Returns the positions after an observation. `find_divergence`: as `log_identity.divergence`. A log that differs
+    from the one that was read is read again from its start; without `from_start`, from the offset at which it
+    differs."""
     lost = removed_partitions(seen, known)
     positions = {p: position for p, position in known.items() if p not in lost}
     gaps: dict[int, Gap] = {}
@@ -237,7 +239,7 @@ def _range(seen: LogObservation, partition: int, position: LogPosition, hi: int,
 
 
 def end_of(partition: int, position: LogPosition, topic_id: str, asked_at_ms: int, gap: Gap | None) -> RangeRead:
-    """Returns the `RangeRead` that reports that a partition no longer exists. `topic_id`: of the topic that is there
-    instead."""
+    """Returns the `RangeRead` that reports that a partition no longer exists. `topic_id`: of the topic that replaced
+    the old one."""
     generation = position.generation + 1
     return RangeRead(partition, topic_id, generation, 0, 0, NO_LEADER, -1, 0, 0, asked_at_ms, 0, 0, gap, True)

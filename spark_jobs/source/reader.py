@@ -1,7 +1,7 @@
-"""Reads the ranges of one task to their ends, the executors' half of the source: fetch, decode, fold.
+"""Reads the ranges of one task to their ends, in an executor: fetch, decode, fold.
 
-The reader waits out failures that heal, such as a moving leader or a restarting broker. The reader raises a failure
-that does not heal in time; the batch is then planned again from the store's positions.
+The reader waits until a short failure ends, such as a moving leader or a restarting broker. If a failure lasts, the
+reader raises it, and the batch is planned again from the store's positions.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def close_client(settings: ClientSettings) -> None:
 FETCH_BYTES = 8 << 20  # larger responses are slower, not faster, through kafka-python
 PARTITION_BYTES = 4 << 20
 MAX_FETCH_BYTES = 2**31 - 1  # an int32 in the protocol
-FETCH_TIMEOUT_MS = 5_000  # after that another broker may lead; nothing else is read while it lasts
-PATIENCE_S = 20.0  # without any progress
-PATIENCE_AGAIN_S = 1.0  # on a retry of the task by Spark: the first try was patient
-PATIENCE_ERROR_S = 5.0  # with an error that no other leader explains, or a topic that was deleted meanwhile
+FETCH_TIMEOUT_MS = 5_000  # nothing else is read during the wait, and another broker may lead by then
+PATIENCE_S = 20.0  # longest time without any progress
+PATIENCE_AGAIN_S = 1.0  # on Spark's retry of the task, whose first try waited PATIENCE_S
+PATIENCE_ERROR_S = 5.0  # with an error that a change of leaders does not cause, or with a deleted topic
 
 
 def read_ranges(
@@ -65,7 +65,7 @@ def read_ranges(
     *,
     with_decisions: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields rows of `fold.rows` for all of `ranges`. `with_decisions`: also those of `fold.decisions`. Raises
+    """Yields rows of `fold.rows` for all of `ranges`. `with_decisions`: also rows of `fold.decisions`. Raises
     KafkaUnavailable after `PATIENCE_S` without progress."""
     for some in split_by_size(ranges):
         reading = _LogRangeReader(settings, topic, some, history_prefixes, with_decisions=with_decisions)
@@ -133,7 +133,7 @@ class RangeReader(ABC):
 
     def _why_unreadable(self, failure: KafkaUnavailable | None) -> Reason:
         left = tuple(self.unfinished)
-        nothing = ErrorText(f"{self._topic}-{left[0]}: nothing comes from offset {self._next_offsets[left[0]]} on")
+        nothing = ErrorText(f"{self._topic}-{left[0]}: no records arrive from offset {self._next_offsets[left[0]]} on")
         offsets = tuple(self._next_offsets[p] for p in left)
         return PartitionsUnreadable(self._topic, left, offsets, nothing if failure is None else failure.reason)
 
@@ -147,8 +147,8 @@ class RangeReader(ABC):
         return groups
 
     def _handle_answers(self, client: KafkaClient, answers: list[Fetched]) -> None:
-        """Keeps what came. Raises KafkaUnavailable after that for a partition with an error, KafkaRefused (READ on the
-        topic)."""
+        """Keeps the records of the answers, then raises KafkaUnavailable if a partition has an error. Raises
+        KafkaRefused if READ on the topic is denied."""
         chunks = []
         failure: KafkaUnavailable | None = None
         for answer in answers:

@@ -40,8 +40,8 @@ EVERYTHING: Final = WatchedTopics()
 
 
 class ReaderSettings(BaseModel):
-    """The settings of a reader. `full_history_prefixes`: prefixes of ids; of these ids every transition is handed over.
-    `tails`: every batch of the watched topics is read, so the decisions of coordinators are handed over, too."""
+    """The settings of a reader. `full_history_prefixes`: prefixes of ids; of these ids every transition is reported.
+    `tails`: every batch of the watched topics is read, so the decisions of coordinators are reported, too."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

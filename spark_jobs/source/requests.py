@@ -39,7 +39,7 @@ class Listing(NamedTuple):
 
 
 class ClusterRequests(Protocol):
-    """A cluster that can be asked. Every method raises KafkaUnavailable or KafkaRefused."""
+    """The sampler's requests to a cluster. Every method raises KafkaUnavailable or KafkaRefused."""
 
     def topics(self) -> Topics: ...
 
@@ -50,7 +50,7 @@ class ClusterRequests(Protocol):
         ...
 
     def listing(self, topic: str) -> Listing:
-        """Returns the listing of a topic that was listed before."""
+        """Returns the listing of a topic that is no longer among `topics`."""
         ...
 
 

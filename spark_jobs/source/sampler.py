@@ -1,9 +1,9 @@
 """Samples all watched partitions again and again, and decides what the next micro-batch reports and reads.
 
-A partition is reported at once when it becomes stalled, goes on, recovers, ends, or no longer answers. A busy one, with
-transactions that come and go, is not worth a row each time: 10,000 of them, sampled four times a second, would be
-40,000 rows a second without any news. Busy partitions are reported every few seconds, and so is every other change. All
-partitions, changed or not, are reported twice a minute.
+A partition is reported at once when its stall begins, moves or ends, when it is deleted, and when it stops or begins to
+answer. Any other change, such as the offsets of a busy partition, is reported every few seconds: 10,000 busy
+partitions, sampled four times a second, would be 40,000 rows a second without any news. All partitions, changed or not,
+are reported twice a minute.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ the partition."""
 REPORTS_AT_ONCE: Final = 2_000
 READS_AT_ONCE: Final = 2_000
 _CHECKS_AT_ONCE: Final = 20
-"""Topics per refresh that are asked for by name because they are no longer listed. The others follow in later ones."""
+"""Topics per refresh that are asked for by name because they are no longer listed. The others follow in later
+refreshes."""
 
 
 class Sample(NamedTuple):
@@ -141,7 +142,7 @@ class Sampler:
             len(layout.leaders) for layout in covered.values()
         )
         self._remove_missing(covered)
-        if covered == self._layouts:  # of the metadata, only topics and leaders are kept
+        if covered == self._layouts:  # layouts contain topics and leaders only
             return
         for name, layout in covered.items():
             if layout != self._layouts.get(name):
@@ -183,12 +184,12 @@ class Sampler:
                     kept.pop(place, None)
 
     def _apply_ends(self, found: Mapping[Place, Ends], asked_at_ms: int, *, with_start: bool) -> list[WatchedPartition]:
-        """Takes the answers of a round. Returns the partitions that are stalled at an LSO not read so far."""
+        """Applies the answers of a round. Returns the partitions that are stalled at an LSO that was not read yet."""
         stalled = []
         for place, ends in found.items():
             one = self._watched.get(place)
             if one is None:
-                continue  # a partition of the transaction log, which is always asked for, watched or not
+                continue  # a partition of the transaction log, which every round requests, watched or not
             if ends.error:
                 self._note_miss(place, one, one.reason_for(ends.error))
                 continue
@@ -216,7 +217,8 @@ class Sampler:
         return stalled
 
     def _note_log_ends(self, layout: TopicLayout, found: Mapping[Place, Ends]) -> None:
-        """Takes the ends of the transaction log, which order its records and those of partitions without a clock."""
+        """Notes the ends of the transaction log, by which its records and those of data partitions are ordered without
+        a clock."""
         ends = {p: found[LOG, p] for p in layout.leaders if not found[LOG, p].error}
         log_ends = {p: LogEnd(one.high_watermark, layout.leaders[p].epoch) for p, one in ends.items()}
         if log_ends != self._log_ends:

@@ -1,6 +1,7 @@
-"""Reads stalled partitions, the executors' half of the sampler: the writer of the batch at the LSO, and open entries.
+"""Reads stalled partitions, in an executor: the writer of the batch at the LSO, and open entries.
 
-A broker that does not answer is reported, not waited for. The next sample comes soon, and asks the leader at that time.
+A broker that does not answer is reported, without waiting for it: the next sample comes soon, and asks the leader of
+that time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def read_stalled(
     """Yields a read of each of `requests` that still has the same LSO. `window_file`: the file with the windows read
     before."""
     if window_file not in _fetchers:
-        _fetchers.clear()  # windows of a query that is over
+        _fetchers.clear()  # windows of a query that has ended
         _fetchers[window_file] = WindowFetcher(WindowCache(window_file))
     fetcher = _fetchers[window_file]
     anybody_answered = False

@@ -42,7 +42,7 @@ def encoding_failures() -> Iterator[None]:
 
 
 def encoded_reason(text: str) -> Reason | None:
-    """Returns the last carried reason in Spark's message about a query that ended; None if there is none."""
+    """Returns the last encoded reason in Spark's message about a query that ended; None if there is none."""
     found = _ENCODED.findall(text)
     try:
         return decode(found[-1]) if found else None
@@ -67,8 +67,8 @@ class Planner(Protocol[P]):
 
 
 class PlanningReader(DataSourceStreamReader, Generic[P]):
-    """Plans whenever there is something new, and once a heartbeat when there is not. What a heartbeat reports goes to
-    the driver directly, but for one now and then."""
+    """Plans a batch whenever there are new records, and otherwise at each heartbeat. The batches of heartbeats go to
+    the driver directly, except one every THROUGH_SPARK_EVERY_S."""
 
     def __init__(self, options: dict[str, str]) -> None:
         """`options`: `pollms` and `heartbeatms`; `pulse`, the file that is touched at each step, whichever process
@@ -123,7 +123,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
     def current_plan(self, end: dict[str, Any]) -> P:
         """Returns the plan that ends at Spark's offset `end`. Raises RuntimeError if that is not the newest one."""
         if self._plan is None or end["plan"] != self._number:
-            raise RuntimeError(f"plan {end['plan']} is not the one at hand ({self._number}): restart from the store")
+            raise RuntimeError(f"plan {end['plan']} is not the newest one ({self._number}): restart from the store")
         return self._plan
 
     @abstractmethod
@@ -131,7 +131,7 @@ class PlanningReader(DataSourceStreamReader, Generic[P]):
         """Yields the rows of the task `partition`: in a worker, or in the planner if the task has no data to read."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of `read_rows`, and reports its steps as the planner's are reported."""
+        """Yields the rows of `read_rows`, and reports its steps in the same way as the planner's."""
         with heard_by(self._step), encoding_failures():
             yield from self.read_rows(partition)
 

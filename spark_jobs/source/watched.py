@@ -1,6 +1,5 @@
-"""Holds one watched partition: its newest sample, its evidence of when something was written there, and the time its
-stall began.
-"""
+"""Holds one watched partition: its newest sample, the samples that show when its records were written, and the time its
+stall began."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Rounds:
         self.number += 1
 
     def set_ends(self, ends: LogEnds) -> None:
-        """Takes the ends that this round found."""
+        """Stores the ends that this round found."""
         self._ends[self.number] = ends
         self._ends.pop(self.number - _ROUNDS, None)
 
@@ -71,14 +70,14 @@ class Stretch:
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of one partition. The last of `stretches` goes on; _BEFORE older ones are kept. `_closed`: samples of
-    stretches that are over, kept only while a transaction is open on the partition."""
+    """The samples of one partition. The last of `stretches` may still grow; _BEFORE older ones are kept. `_closed`:
+    samples of ended stretches, kept only while a transaction is open on the partition."""
 
     stretches: list[Stretch] = field(default_factory=list)
     _closed: list[Sample] = field(default_factory=list)
 
     def add_round(self, rounds: Rounds, high_watermark: int, leader_epoch: int, last_stable_offset: int) -> None:
-        """Takes what this round found."""
+        """Adds the leader's answer of this round."""
         newest = self.stretches[-1] if self.stretches else None
         if newest is None or (newest.high_watermark, newest.leader_epoch) != (high_watermark, leader_epoch):
             if last_stable_offset < high_watermark:
@@ -108,7 +107,7 @@ class Samples:
 
 
 def _first_relevant(samples: Sequence[Sample], last_stable_offset: int) -> int:
-    """Returns the index of the sample that is _BEFORE places before the newest one without the record at the LSO."""
+    """Returns the index of the sample _BEFORE places before the newest sample that does not reach beyond the LSO."""
     older = [i for i, one in enumerate(samples) if one.high_watermark <= last_stable_offset]
     return max(older[-1] - _BEFORE, 0) if older else 0
 
@@ -206,7 +205,7 @@ class WatchedPartition:
         return ErrorAnswer(broker, "", error)
 
     def note_miss(self, why: Reason) -> None:
-        """Notes a round without an answer. A single one is passed over if the partition has answered before."""
+        """Notes a round without an answer. A single such round is ignored if the partition has answered before."""
         self.misses += 1
         if self.misses >= _MISSES or not self.seen_at_ms:
             self.why = why
@@ -217,8 +216,8 @@ class WatchedPartition:
         return self.since_ms if self.since_ms is not None and self.seen_at_ms - self.since_ms >= STALL_MS else None
 
     def urgency(self, now_ms: int) -> Urgency:
-        """Returns the urgency of what differs from `reported`. A field that is not compared here is reported with other
-        news only, or with all partitions."""
+        """Returns the urgency of what differs from `reported`. A change of a field that is not compared here is
+        reported only with another change, or with the report of all partitions."""
         reported = self.reported
         if reported is None:
             return Urgency.NEXT
@@ -238,7 +237,7 @@ class WatchedPartition:
         )
 
     def observation(self, now_ms: int, rounds: Rounds, *, is_gone: bool = False) -> PartitionObservation:
-        """Returns the observation to report. Without an answer its offsets are -1, and the stall's clock goes on."""
+        """Returns the observation to report. Without an answer its offsets are -1, and the stall continues."""
         is_known = self.why is None and not is_gone
         ends = self.ends if is_known else PartitionEnds(*self.ends[:5])
         return PartitionObservation(

@@ -96,7 +96,7 @@ def _first(header: BatchHeader) -> FirstBatch:
 
 
 MAX_WINDOWS: Final = 20_000
-"""Number of windows that are kept: those that were extended last."""
+"""Maximum number of windows in the file; the ones extended last are kept."""
 
 
 _WAIT_S: Final = 2.0
@@ -155,7 +155,7 @@ class WindowCache:
     def _opened(self) -> sqlite3.Connection:
         if self._file is None:
             self._file = sqlite3.connect(self._path, timeout=_WAIT_S)
-            self._file.execute("PRAGMA synchronous = OFF")  # it need not survive the machine
+            self._file.execute("PRAGMA synchronous = OFF")  # the file need not survive a crash of the machine
             self._file.execute(_CREATE)
         return self._file
 

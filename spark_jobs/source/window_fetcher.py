@@ -20,7 +20,7 @@ LARGE: Final = 8 << 20
 """The same limit where only batches show the open transactions: DescribeProducers failed, is denied, or is not known to
 the broker (before Kafka 2.8)."""
 BUDGET: Final = 32 << 20
-"""Approximate bytes that one task fetches from one leader; the next task goes on from there."""
+"""Approximate bytes that one task fetches from one leader; the next task continues from there."""
 
 _FIRST_ROUNDS: Final = ((16 << 10, 256), (2 << 20, 4), (8 << 20, 1))
 _MORE_ROUNDS: Final = ((256 << 10, 32), (2 << 20, 4), (8 << 20, 1))

@@ -59,7 +59,8 @@ class App(ABC):
         """Leaves a consumer group, closes connections."""
 
     def begin(self, producer: Producer, transactional_id: str, records: Iterable[tuple[Participant, bytes]]) -> None:
-        """Begins a transaction and sends the records. Aborts it and begins another one where a record is refused.
+        """Begins a transaction and sends the records. If a record is refused, aborts the transaction and begins another
+        one.
 
         The broker refuses records (INVALID_TXN_STATE) that arrive while its guard against hanging transactions is
         switched on again (see `verification_off`). Raises KafkaException, Refused, Stopped, Undelivered.

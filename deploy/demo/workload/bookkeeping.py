@@ -1,4 +1,5 @@
-"""The workload's own record of its transactions under every transactional.id: the truth for checks of the product."""
+"""The workload's own record of its transactions under every transactional.id: the expected values for checks of the
+product."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ class Aborts(NamedTuple):
 
 
 class Account(NamedTuple):
-    """The record of one transactional.id. Counted are transactions that have ended, with their markers written.
+    """The record of one transactional.id. Counts only transactions that have ended, with their markers written.
 
     `empty_aborts`: EndTxn(abort) without any partition added (KIP-890). Kafka logs it, but there was no transaction.
-    `participants`: every partition that was ever part of a transaction of the id, sorted.
-    `state`: the state that DescribeTransactions must return now; None while a transaction may be open.
+    `participants`: every partition that was ever part of a transaction of the id, sorted. `state`: the state that
+    DescribeTransactions must return now; None while a transaction may be open.
     """
 
     app: str

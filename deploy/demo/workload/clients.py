@@ -1,4 +1,5 @@
-"""librdkafka's clients as the applications use them: quiet, patient, and sure that what was sent has arrived."""
+"""librdkafka's clients as the applications use them: without logs, with long retries, and with a wait for every
+acknowledgement."""
 
 from __future__ import annotations
 
@@ -95,8 +96,8 @@ def send(open_producer: Producer, records: Iterable[tuple[Participant, bytes]], 
 def retry(stop: threading.Event, call: Callable[..., Any], *arguments: Any) -> Any:
     """Repeats `call`, such as init_transactions, until it succeeds; its last argument is a timeout. Returns its result.
 
-    librdkafka requires the repetition while an error is retriable; the call goes on where it was. A call is also
-    repeated while no broker answers. Raises the KafkaException of any other error, Stopped.
+    librdkafka requires the repetition while an error is retriable; the repeated call continues the former one. A call
+    is also repeated while no broker answers. Raises the KafkaException of any other error, Stopped.
     """
     give_up = time.monotonic() + PATIENCE_S
     while True:

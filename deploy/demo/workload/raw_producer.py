@@ -1,7 +1,7 @@
 """A hand-made transactional producer for the newest protocol, and requests to the coordinator of an id.
 
-librdkafka speaks the old one (TV0) on every cluster; Java's producer speaks TV2 (KIP-890) where `transaction.version`
-is 2: the leader adds partitions by itself (Produce v12) and every EndTxn (v5) ends in a new epoch.
+librdkafka uses the old protocol (TV0) on every cluster. Java's producer uses TV2 (KIP-890) if `transaction.version` is
+2: the leader adds partitions by itself (Produce v12) and every EndTxn (v5) ends in a new epoch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 class Connection:
-    """A connection that outlives restarts of the broker, within the workload's patience. For one thread."""
+    """A connection that survives restarts of the broker, for up to PATIENCE_S. Not thread-safe."""
 
     def __init__(self, bootstrap: str, stop: threading.Event) -> None:
         self.bootstrap = bootstrap

@@ -1,7 +1,7 @@
-"""The databases that can hold a store. Each has a package or module here with its name, which implements
-`service.store.backends.backend.Backend` as `BACKEND`; no other package knows a database.
+"""The databases that can hold a store. Each has a package here with its name, whose `BACKEND` implements
+`service.store.backends.backend.Backend`; no other package depends on a certain database.
 
-Whoever only shows what a URL looks like imports this module alone: it loads no database library.
+This module loads no database library, so that a help text can show the forms of URLs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ URL_FORMS: Final = {
     "sqlite": "sqlite:///FILE",
     "postgresql": "postgresql://HOST/DATABASE",
 }
-"""The form of a store's URL, by the name of the database: the name of its module here, and SQLAlchemy's name of it."""
+"""The form of a store's URL, by the name of the database. Its package here and SQLAlchemy's dialect have the same
+name."""
 
 DEFAULT_URL: Final = "sqlite:///txnscope.db"
 

@@ -1,4 +1,4 @@
-"""What the store asks of a database beyond the SQL that all of them share."""
+"""The interface of a database that can hold a store: everything beyond the SQL that all databases share."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ if TYPE_CHECKING:
     from service.store.many_rows import Upsert
 
 OnConflict: TypeAlias = sqlite.Insert | postgresql.Insert
-"""An INSERT that may have an ON CONFLICT. A database that spells it otherwise has a subclass with a spelling of its
-own."""
+"""An INSERT that may have an ON CONFLICT clause. A database with another syntax needs a subclass that compiles to
+it."""
 
 
 class Lock(Enum):
-    """Work that one transaction of the whole store does at a time."""
+    """Work for which a transaction takes a lock of the whole store."""
 
     MIGRATE = auto()
     BIND_CLUSTER = auto()
     NUMBER_EVENTS = auto()
-    """Numbers are given before they are committed, and listeners ask for what follows a number."""
+    """Gives events their sequence. Without the lock a lower number could be committed after a higher one, and
+    listeners, which read the events after a number, would miss it."""
     AUDIT = auto()
-    """Shared by all who add rows; one who gets it could add a row now."""
+    """Adds rows to `audit`. Writers share this lock; a transaction that has it can add a row."""
 
 
 class SalvagedTable(NamedTuple):
-    """The result for one table of a damaged store. `is_whole` False: rows are missing, and nobody knows how many."""
+    """The result for one table of a damaged store. `is_whole` False: an unknown number of rows is missing."""
 
     table: str
     rows: int
@@ -55,8 +56,8 @@ class SalvagedTable(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """What was brought over into a new store, and where the old file is now. `counts_go_on` False: it is not known what
-    was counted, so counting begins anew."""
+    """The result of a rebuild: the tables of the new store, and the path of the old file. `counts_go_on` False:
+    counters or positions could not be read whole, so counting starts again from 0."""
 
     tables: tuple[SalvagedTable, ...]
     old_file: str
@@ -64,13 +65,13 @@ class Rebuilt(NamedTuple):
 
 
 class Backend(Protocol):
-    """One kind of database. Whatever is not abstract fits a database that has nothing special there."""
+    """One kind of database. Methods that are not abstract do what fits most databases."""
 
     data_version: str
     """A query for a value that stays the same on one connection until the store changes."""
 
     row_id: TypeEngine[int] = BigInteger()
-    """The type of ids that count up."""
+    """The type of row ids that the database numbers."""
 
     name: TypeEngine[str] = String()
     """The type of topic and group names. They are sorted by their bytes."""
@@ -80,7 +81,8 @@ class Backend(Protocol):
 
     @abstractmethod
     def resolve(self, url: URL) -> URL | None:
-        """Returns the URL with its driver; None if it asks for another one. StoreError: there can be no store."""
+        """Returns the URL with its driver; None if the URL names another driver. StoreError: no store can be at this
+        URL."""
 
     @abstractmethod
     def open_writer(self, url: URL, *, may_create: bool, wait_s: float) -> Engine:
@@ -92,7 +94,7 @@ class Backend(Protocol):
 
     @abstractmethod
     def rebuild(self, url: URL, now_ms: int) -> Rebuilt:
-        """Makes a damaged store anew as `service.store.migrate.rebuild` does."""
+        """Rebuilds a damaged store as `service.store.migrate.rebuild` does."""
 
     @abstractmethod
     def insert(self, table: Table) -> OnConflict: ...
@@ -113,22 +115,22 @@ class Backend(Protocol):
         return select(*(table.c[name] for name in columns)).where(table.c.cluster_id == bindparam("cluster"), among)
 
     def lock(self, connection: Connection, work: Lock) -> None:
-        """Waits until nobody else does this work, and keeps others from it until the transaction ends. Not needed where
-        writing transactions are alone anyway."""
+        """Waits for the lock of this work, and holds it until the transaction ends. Does nothing if a writing
+        transaction excludes all others anyway."""
         return
 
     def commit_early(self, connection: Connection) -> None:
-        """Lets the transaction's commit return before the disk has it. A later commit that waits for the disk is never
-        there without this one."""
+        """Lets the transaction's commit return before the disk has it. A later commit that waits for the disk makes
+        this one durable, too."""
         return
 
     def end_stopped_writer(self, engine: Engine, cluster_id: int) -> None:
-        """Ends the session that has written to the cluster's row of `leases` and waits for its client, which was
-        stopped in the middle of the transaction. It would keep the row locked for as long."""
+        """Ends the session that has written to the cluster's row of `leases` and waits for its client. The client was
+        stopped in the middle of a transaction; until it continues, the row would stay locked."""
         return
 
     def check_texts(self, connection: Connection) -> None:
-        """Raises StoreError if the database cannot hold every text."""
+        """Raises StoreError if the database's encoding cannot hold every text."""
         return
 
     def extend_text_index(self, engine: Engine) -> bool:
@@ -136,7 +138,7 @@ class Backend(Protocol):
         return False
 
     def drop_text_index(self, connection: Connection) -> None:
-        """Drops that index, if there is one: a migration may make the table of ids anew."""
+        """Drops the index for searches in texts, if it exists: a migration may recreate the table of ids."""
         return
 
     def find_texts(self, connection: Connection, parts: Iterable[str], most: int) -> ColumnElement[bool] | None:
@@ -146,8 +148,8 @@ class Backend(Protocol):
 
 
 def create(url: URL, arguments: Mapping[str, Any], **options: Any) -> Engine:
-    """Returns SQLAlchemy's engine. `arguments`: of the driver. StoreError: the URL has bad ones."""
-    # SQLAlchemy hides the password before the host where it shows an engine, and shows those behind the question mark
+    """Returns a SQLAlchemy engine. `arguments`: for the driver. StoreError: the URL has invalid arguments."""
+    # where SQLAlchemy prints an engine, it hides the password before the host, but not passwords in the query
     secret = {name: url.normalized_query[name][-1] for name in SECRETS if name in url.query}
     try:
         return create_engine(url.difference_update_query(secret), connect_args={**arguments, **secret}, **options)

@@ -1,4 +1,4 @@
-"""Reads what is known of whole clusters. Every function takes a connection: one transaction sees one state."""
+"""Reads facts about whole clusters: their description, read progress, source statuses, counts and data gaps."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class StateCount(NamedTuple):
 
 
 class GapRow(NamedTuple):
-    """Offsets [from_offset, to_offset) that could not be read as they were; `reason` as in `facts.Gap`."""
+    """A data gap: offsets in [from_offset, to_offset) were gone before they were read. `reason`: as in `facts.Gap`."""
 
     source: str
     topic: str
@@ -134,7 +134,7 @@ _L = log_partitions.c
 
 
 def revision(connection: Connection) -> str | None:
-    """Returns the revision of the tables, which must exist. `service.store.migrate.current` first checks that they do,
+    """Returns the revision of the tables, which must exist. `service.store.migrate.current` also works without tables,
     and is slower."""
     return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()
 
@@ -146,7 +146,7 @@ def all_clusters(connection: Connection) -> list[ClusterRow]:
 
 def find_cluster(connection: Connection, name: str) -> ClusterRow | None:
     if "\0" in name:
-        return None  # no name holds it, and a database may refuse to compare it with one
+        return None  # no name contains NUL, and a database may refuse to compare with it
     row = connection.execute(_CLUSTERS.where(clusters.c.name == name)).one_or_none()
     return None if row is None else ClusterRow(*row)
 
@@ -179,7 +179,7 @@ def lease_state(connection: Connection, cluster_id: int) -> LeaseState | None:
 
 
 def log_as_of_ms(connection: Connection, cluster_id: int) -> int | None:
-    """Returns when the transaction log was last read; None before the first time."""
+    """Returns the time at which the transaction log was last read; None before the first read."""
     status = statuses(connection, cluster_id).get(SourceName.TRANSACTION_LOG)
     return None if status is None else status.as_of_ms
 
@@ -209,8 +209,8 @@ def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[G
 
 
 class FirstRead(NamedTuple):
-    """Progress through the history that was there at the first start: `position` of `end` offsets are read, and
-    `partitions_read` of `partitions`."""
+    """Progress of the first read, of the records that existed at the first start: `position` of `end` offsets are read,
+    and `partitions_read` of `partitions`."""
 
     position: int
     end: int
@@ -224,7 +224,7 @@ class FirstRead(NamedTuple):
 
 
 def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
-    """Returns the progress of the first read; None once it is at its end, and where there was no history."""
+    """Returns the progress of the first read; None if it is complete, or had no records to read."""
     rows = connection.execute(
         select(_L.next_offset, _L.counted_from, _L.log_start).where(
             _L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG
@@ -242,7 +242,7 @@ def first_read(connection: Connection, cluster_id: int) -> FirstRead | None:
 
 class LogRead(NamedTuple):
     """The transaction log as far as the store has read it: `read_to` and `leaders` (broker, epoch) by partition.
-    `hidden`: transactions of any id that the log may have held without showing them. `has_undecodable`: the newest
+    `hidden`: possible transactions of any id whose records were not read or not decoded. `has_undecodable`: the newest
     record of some id cannot be decoded."""
 
     read_to: dict[int, int]
@@ -256,7 +256,7 @@ def log_read(connection: Connection, cluster_id: int) -> LogRead:
     unseen = [HiddenTransactions(row.partition, NO_POSITION, Range(0, row.witnessed_from), ANY_EPOCH) for row in rows]
     is_odd = has_undecodable(connection, cluster_id)
     if is_odd:
-        # such an id may have any producer id
+        # an id with an undecodable record may have any producer id
         unseen += [
             HiddenTransactions(row.partition, NO_POSITION, Range(0, row.next_offset + 1), ANY_EPOCH) for row in rows
         ]

@@ -28,7 +28,7 @@ _BY_HAND: Final = {
     Resolution.FOREIGN_ABORT: ((MarkerType.ABORT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
     Resolution.FOREIGN_COMMIT: ((MarkerType.COMMIT,), Cause(CauseCode.ADMIN, Confidence.LIKELY)),
 }
-"""The markers that are possible, and their cause, by resolution of a hanging transaction that no coordinator ended."""
+"""The possible markers and their cause, by resolution of a hanging transaction that no coordinator ended."""
 
 _PREPARED: Final = {PREPARE_ABORT: MarkerType.ABORT, PREPARE_COMMIT: MarkerType.COMMIT}
 
@@ -43,8 +43,8 @@ class CoordinatorDecisions(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that is, or was, confirmed to hang: of the producer id, from `start_offset` on. `by_hand`: the
-    decisions that ended it, if a person did."""
+    """A transaction of the producer id, from `start_offset` on, that is or was confirmed to hang. `by_hand`: the
+    decisions of a person that may have ended it."""
 
     producer_id: int
     start_offset: int
@@ -76,8 +76,9 @@ def coordinator_decisions(
 
 
 def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | None:
-    """Returns the period of which the store has all decisions: since counting began, as far as history is kept, after
-    the last gap, up to the time to which the transaction log has been read. None: there is no such period."""
+    """Returns the period of which the store has all decisions: it begins at the latest of the start of counting, the
+    oldest stored history and the newest gap, and ends at the time to which the transaction log has been read. None:
+    there is no such period."""
     oldest_ms = connection.scalar(select(func.min(_T.at_ms)).where(_T.cluster_id == cluster.id))
     as_of_ms = clusters.log_as_of_ms(connection, cluster.id)
     if cluster.counted_since_ms is None or oldest_ms is None or as_of_ms is None:
@@ -96,7 +97,7 @@ def known_period(connection: Connection, cluster: ClusterRow) -> KnownPeriod | N
 def hanging_transactions(
     connection: Connection, cluster_id: int, topic: str, partition: int
 ) -> list[HangingTransaction]:
-    """Returns the confirmed transactions that hang on the partition, or did."""
+    """Returns the transactions that were confirmed to hang on the partition, open or resolved."""
     rows = connection.execute(
         select(_F.producer_id, _F.start_offset, _F.status, _F.opened_at_ms, _F.resolved_at_ms, _F.resolution)
         .where(
@@ -175,9 +176,9 @@ def _is_commit(row: Any) -> bool:
 def _from_minutes(
     connection: Connection, cluster_id: int, key: bytes, first_ms: int, last_ms: int
 ) -> Sequence[Decision]:
-    """Returns a decision for each minute with ordinary commits, which have no row of their own: some were complete
-    between the first and the last of the minute, and their markers were written shortly before. Counts do not show
-    the protocol, so these causes are likely at most."""
+    """Returns a decision for each minute with ordinary commits, which have no row of their own. The commits were
+    complete between `first_ms` and `last_ms`, and their markers were written shortly before. Counts do not show the
+    protocol, so the confidence of these causes is at most likely."""
     rows = connection.execute(
         select(_M.first_ms, _M.last_ms).where(
             _M.cluster_id == cluster_id,

@@ -19,8 +19,8 @@ _T = transactional_ids.c
 
 
 class ExpiredRow(NamedTuple):
-    """An expired id. `transactional_id`: the id's key in the store. `expired_at_ms`: of its tombstone; the other values
-    are those of the record before."""
+    """An expired id. `transactional_id`: the id's key in the store. `expired_at_ms`: the time of its tombstone. The
+    other values are those of the record before the tombstone."""
 
     transactional_id: bytes
     display: str
@@ -49,8 +49,8 @@ def count_expired(connection: Connection, cluster_id: int, since_ms: int) -> int
 
 
 def _expired(cluster_id: int, since_ms: int) -> tuple[ColumnElement[bool] | TextClause, ...]:
-    """Returns the conditions for ids that expired since `since_ms`. A number that is no time does not count. Ids
-    without an offset did not expire: their log became another one."""
+    """Returns the conditions for ids that expired since `since_ms`. Excludes numbers that are no valid time, and ids
+    without an offset: those did not expire, their log was replaced."""
     return (
         _T.cluster_id == cluster_id,
         text(HAS_EXPIRED),
@@ -79,7 +79,7 @@ def read_expiring(
     """Returns at most `limit` ids that can expire and were last updated at `until_ms` or before, the longest unused
     first.
 
-    An update at a number that is no time (`service.domain.transaction_log.states`) leads to no expiry, and is left out.
+    Excludes ids whose update is no valid time (`service.domain.transaction_log.states`), because they do not expire.
     """
     found = [full_row(IdRow.of(row)) for row in connection.execute(expiring(cluster_id, until_ms, after, limit + 1))]
     if len(found) <= limit:

@@ -19,7 +19,7 @@ _F = findings.c
 
 
 class FindingSelection(NamedTuple):
-    """The findings that a page is about; a field that is an empty set or None excludes none."""
+    """Filters of a list of findings; an empty set or None does not filter."""
 
     kinds: frozenset[Kind] = frozenset()
     statuses: frozenset[Status] = frozenset()
@@ -45,7 +45,8 @@ class FindingCount(NamedTuple):
 def read_page(
     connection: Connection, cluster_id: int, selection: FindingSelection, after: FindingCursor | None, limit: int
 ) -> tuple[list[Finding], FindingCursor | None]:
-    """Returns at most `limit` findings, the last opened first, and where the next page begins; None: there is none."""
+    """Returns at most `limit` findings, the last opened first, and the cursor of the next page; None: this was the last
+    page."""
     statement = select(findings).where(_F.cluster_id == cluster_id, *_filters(selection))
     if after is not None:
         statement = statement.where(tuple_(_F.opened_at_ms, _F.id) < (after.opened_at_ms, after.id))
@@ -58,8 +59,8 @@ def read_page(
 
 
 def named(connection: Connection, cluster_id: int, selection: FindingSelection) -> FindingSelection:
-    """Returns the selection with the id that its text names: the first of `possible_ids_of` that some finding is about,
-    else the text itself."""
+    """Returns the selection with `transactional_id` replaced by the id that its text names: the first of
+    `possible_ids_of` with a finding, else the text itself."""
     if selection.transactional_id is None:
         return selection
     keys = {id_key(one): one for one in possible_ids_of(selection.transactional_id)}
@@ -70,7 +71,7 @@ def named(connection: Connection, cluster_id: int, selection: FindingSelection) 
 
 
 def with_full_ids(connection: Connection, cluster_id: int, found: Iterable[Finding]) -> list[Finding]:
-    """Returns the findings with the ids themselves: the store holds the keys of ids."""
+    """Returns the findings with whole ids in place of the keys that the store holds."""
     found = list(found)
     keys = {one.subject.transactional_id for one in found if one.subject.transactional_id is not None}
     ids = full_ids(connection, cluster_id, keys)
@@ -112,7 +113,7 @@ def count(connection: Connection, cluster_id: int, selection: FindingSelection) 
 
 
 def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
-    """Returns, by kind, the number of cases without a finding because a bound was reached; kinds without any are
+    """Returns, by kind, the number of findings not opened, or data not read, because of a bound; kinds without any are
     absent."""
     t = findings_truncated.c
     rows = connection.execute(select(t.kind, t.number).where(t.cluster_id == cluster_id).order_by(t.kind))
@@ -120,12 +121,12 @@ def truncated(connection: Connection, cluster_id: int) -> dict[str, int]:
 
 
 def present(connection: Connection, cluster_id: int, finding: Finding) -> Finding:
-    """Returns the finding with its whole id, and with what operators set."""
+    """Returns the finding with its whole id, and with operators' mutes and acknowledgements."""
     return with_full_ids(connection, cluster_id, _with_words_of_people(connection, cluster_id, [finding]))[0]
 
 
 def _with_words_of_people(connection: Connection, cluster_id: int, found: list[Finding]) -> list[Finding]:
-    """Returns the findings with what operators set: mutes and acknowledgements."""
+    """Returns the findings with operators' mutes and acknowledgements."""
     return with_acknowledgements(connection, cluster_id, with_mutes(connection, cluster_id, found))
 
 

@@ -1,4 +1,4 @@
-"""Reads history: the timeline of an id, its minutes, the owners of a producer id."""
+"""Reads history: the timeline of an id, its minutes and its producer ids, and the owners of a producer id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _T, _M, _P = transitions.c, id_minutes.c, producer_ids.c
 _BEFORE = transitions.alias("before").c
 _PLACE = (_T.generation, _T.offset, _T.id)
 
-# when a log is read again, the next generation has the same records; the rows judged first were judged with more known
+# when a log is read again, the next generation has rows for the same records; the first rows are shown, because they
+# were judged with more context
 _IS_REPEATED = exists().where(
     _BEFORE.cluster_id == _T.cluster_id,
     _BEFORE.partition == _T.partition,
@@ -107,7 +108,7 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:
-    """Returns the owner of the producer id at `at_ms`, or else the one seen with it closest to that time.
+    """Returns the owner of the producer id at `at_ms`, or else the owner whose use of it was closest to that time.
 
     `owners` come newest first.
     """
@@ -179,7 +180,7 @@ _ABORTS: ColumnElement[int] = sum((_M[name] for name in ABORTED.values()), start
 
 
 class ProducerRow(NamedTuple):
-    """The times at which an id wrote under a producer id, and the epochs."""
+    """The times and epochs at which an id wrote under a producer id."""
 
     producer_id: int
     first_seen_ms: int
@@ -191,8 +192,8 @@ class ProducerRow(NamedTuple):
 def ended_since(
     connection: Connection, cluster_id: int, transactional_ids: Sequence[bytes], from_ms: int
 ) -> dict[bytes, EndedCounts]:
-    """Returns the ends of a page of ids in the minutes that begin at `from_ms` or later; an id without any is
-    absent."""
+    """Returns, by id, the numbers of transactions that ended in the minutes that begin at `from_ms` or later; an id
+    without any is absent. `transactional_ids`: at most a page."""
     asked = {id_key(transactional_id): transactional_id for transactional_id in transactional_ids}
     rows = connection.execute(
         select(_M.transactional_id, func.sum(_M.commits), func.sum(_ABORTS))

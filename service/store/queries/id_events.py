@@ -1,4 +1,4 @@
-"""Reads the recent events of ids that findings report: at most EVENTS_READ at once."""
+"""Reads the recent events of ids that findings report, at most EVENTS_READ in one call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEWEST = select(func.max(_S.id))
 
 
 def newest_sequence(connection: Connection) -> int:
-    """Returns the highest number of a row in all history (0 for none); rows get rising numbers."""
+    """Returns the highest number of a history row of any cluster; 0 if there are no rows. Numbers rise."""
     return connection.scalar(_NEWEST) or 0
 
 

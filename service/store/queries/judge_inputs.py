@@ -48,7 +48,7 @@ judged."""
 GAPS_READ: Final = 200
 UNDECODED_READ: Final = 100
 WITH_TOPICS: Final = 50
-"""Number of ids, counted from the first, of which the partitions are read too."""
+"""Number of ids, the first ones of a read, whose partitions are read too."""
 
 _LEFT_BEHIND: Final = ("transactional_id", "display", "partition", "offset", "timestamp_ms", "state")
 
@@ -71,7 +71,7 @@ _ID_STATE = [
 _MORE = (_T["client_transaction_version"],)
 _L = left_behind_records.c
 _NEWEST_WRITES: Final = 500
-"""Number of ids of each state, the ones written last, among which those of a log partition are searched."""
+"""Number of most recently updated ids in each state that `newest_writes` reads."""
 _LOG_PROGRESS = select(*(log_partitions.c[name] for name in LogProgress._fields)).where(
     log_partitions.c.cluster_id == bindparam("cluster_id"), log_partitions.c.source == SourceName.TRANSACTION_LOG
 )
@@ -109,8 +109,8 @@ def kafka_id(connection: Connection, cluster_id: int) -> str:
 
 
 def last_uses(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> Uses:
-    """Returns the last uses of those ids that had a transaction; an open id, or one with a newest record that cannot be
-    decoded, counts as in use."""
+    """Returns the last uses of the ids that ever had a transaction. An id with an open transaction, or whose newest
+    record cannot be decoded, is in use."""
     found: dict[bytes, int] = {}
     columns = select(_T.transactional_id, _T.state, _T.last_update_ms, _T.last_outcome)
     for begin in range(0, len(ids), IDS_READ):
@@ -135,8 +135,9 @@ def timed_out_ids(connection: Connection, cluster_id: int, until_ms: int) -> Lim
 
 
 def _ongoing(until_ms: int) -> Select[Any]:
-    """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start that is no time would
-    be the oldest for ever; the first condition names the index."""
+    """Returns the statement for Ongoing transactions that began at `until_ms` or before. A start that is no valid time
+    is excluded, because it would be the oldest forever. The first condition makes the database use the partial
+    index."""
     return (
         select(*_ID_STATE, *_MORE)
         .where(
@@ -182,7 +183,7 @@ def id_states(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> 
 
 
 def idle_ids(connection: Connection, cluster_id: int, state: int, after: bytes, limit: int) -> list[IdState]:
-    """Returns the next ids of a walk through those in a state."""
+    """Returns the next `limit` ids in the state, in the order of ids, after the id `after`."""
     statement = (
         select(*_ID_STATE, *_MORE).where(_T.state == state, _T.transactional_id > after).order_by(_T.transactional_id)
     )
@@ -219,8 +220,7 @@ def _read(
 
 
 def left_open(connection: Connection, cluster_id: int) -> LimitedRead[IdState]:
-    """Returns the Ongoing transactions of ids that were started again in another partition of the log, the oldest
-    first."""
+    """Returns the Ongoing transactions in left-behind records, the oldest first."""
     columns = (*(_L[one.name] for one in _ID_STATE), _L.participants, _L.client_transaction_version)
     statement = select(*columns).where(
         _L.cluster_id == cluster_id, _L.started_at_ms >= FIRST_TIME_MS, _L.state + 0 == ONGOING
@@ -237,7 +237,7 @@ def _left_open(row: Any) -> IdState:
 
 
 def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
-    """Returns the live records, among those that do not count, of ids that were started again elsewhere."""
+    """Returns the numbers of left-behind records that have not expired, and some of these records."""
     columns = [_L[name] for name in _LEFT_BEHIND]
     live = select(*columns).where(_L.cluster_id == cluster_id, _L.state < EXPIRED)
     ids = connection.scalar(select(func.count()).select_from(live.limit(MOST_COUNTED).subquery())) or 0
@@ -248,7 +248,7 @@ def left_behind_ids(connection: Connection, cluster_id: int) -> LeftBehindIds:
 
 
 def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) -> list[LeftBehind]:
-    """Returns the next ids of a walk through all, with the records that count."""
+    """Returns the counting records of the next `limit` ids, in the order of ids, after the id `after`."""
     columns = [_T[name] for name in _LEFT_BEHIND]
     ahead = select(*columns).where(_T.cluster_id == cluster_id, _T.transactional_id > after)
     rows = connection.execute(ahead.order_by(_T.transactional_id).limit(limit))
@@ -256,8 +256,8 @@ def some_ids(connection: Connection, cluster_id: int, after: bytes, limit: int) 
 
 
 def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dict[int, int]:
-    """Returns, by partition of the log, when (the record's timestamp) one of its ids was written last, if that was
-    after `since_ms` and among the newest of the cluster."""
+    """Returns, by partition of the transaction log, the timestamp of the newest record among its ids that were updated
+    after `since_ms`. Only the _NEWEST_WRITES most recently updated ids in each state are read."""
     found: dict[int, int] = {}
     for state in sorted(PERSISTED):
         newest = (
@@ -272,8 +272,8 @@ def newest_writes(connection: Connection, cluster_id: int, since_ms: int) -> dic
 
 
 def undecoded(connection: Connection, cluster_id: int, since_ms: int) -> LimitedRead[Undecoded]:
-    """Returns, by log partition, the ids in state Unknown and the rejects seen since `since_ms`. `unread` is the number
-    of ids or that of rejects, whichever is larger: an id that is unknown has a reject."""
+    """Returns, by log partition, the ids in state Unknown and the rejects seen since `since_ms`. `unread` is the larger
+    of the numbers of unread ids and of unread rejects, because an Unknown id has a reject, too."""
     names: dict[int, list[str]] = {}
     unknown = select(_T.partition, _T.display).where(_T.cluster_id == cluster_id, _T.state == UNKNOWN)
     ids = connection.execute(unknown.order_by(_T.transactional_id).limit(UNDECODED_READ)).all()

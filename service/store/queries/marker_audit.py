@@ -1,5 +1,5 @@
-"""Reads what is compared to find torn transactions: decisions and markers that wait for each other, and how far both
-sides are read."""
+"""Reads the inputs of the marker audit (waiting decisions and markers, and the read progress of the transaction log and
+the tailed partitions), and the torn transactions that it found."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from service.store.schema import (
 )
 
 MOST_WAITING: Final = 100_000
-"""Bound on the decisions, and on the markers, that wait at once."""
+"""Bound on the waiting decisions, and on the waiting markers."""
 
 MOST_ENDED_LOGS: Final = 200
-"""Bound on the logs of deleted topics that wait; of more, nothing is told."""
+"""Bound on the logs of deleted topics that wait; further ones are not compared."""
 
 TORN_READ: Final = 100
 _AT_ONCE: Final = 500
@@ -47,7 +47,7 @@ _E, _P = ended_logs.c, data_partitions.c
 _KINDS_THAT_EXPLAIN: Final = (Kind.HANGING, Kind.ADOPTED)
 
 
-# the sampler asks brokers of its own: a leader that answered for the topic after we had missed it knows better
+# the sampler sends requests of its own: the topic exists if a leader answered for it after its deletion had been seen
 _IS_THERE: Final = exists().where(
     _P.cluster_id == _E.cluster_id,
     _P.topic == _E.topic,
@@ -64,8 +64,8 @@ _ENDED: Final = (
 
 
 class TailView(NamedTuple):
-    """How far a tailed partition is read: below `next_offset`, stored at `read_at_ms`. `end_offset` was its end when it
-    was requested, at `end_asked_at_ms`."""
+    """The read progress of a tailed partition: all below `next_offset`, stored at `read_at_ms`. `end_offset`: its end
+    at the time of the request, `end_asked_at_ms`."""
 
     next_offset: int
     end_offset: int
@@ -88,9 +88,10 @@ class WaitingMarkers(NamedTuple):
 
 
 class AuditInputs(NamedTuple):
-    """One state of the store. `audited`: by partition, the first offset that is compared. `ended`: logs of deleted
-    topics. `completed`: the decisions whose CompleteX was read. `is_cut`: more wait than are read; `is_broken`: since
-    the comparison of some partition began, a part of what was written was not read."""
+    """The inputs of one comparison, from one state of the store. `audited`: by partition, the first offset that is
+    compared. `ended`: logs of deleted topics. `completed`: the decisions whose CompleteX was read. `is_cut`: more
+    decisions or markers wait than are read. `is_broken`: a gap or reject was stored since the comparison of some
+    partition began."""
 
     log: list[LogProgress]
     tails: dict[TopicPartition, TailView]
@@ -167,7 +168,8 @@ def _ended_log(row: Row[Any]) -> EndedLog:
 
 
 def _witness(connection: Connection, cluster_id: int) -> Witness:
-    """A tailed topic that was created again hides nothing of other partitions: its own comparison begins anew."""
+    """Returns the witness, without gaps of recreated tailed topics: these hide nothing of other partitions, and the
+    comparison of their own partitions starts again."""
     g = data_gaps.c
     is_of_one_topic = and_(g.source == SourceName.LEDGER, g.reason == "recreated")
     gap = select(func.max(g.id)).where(g.cluster_id == cluster_id, ~is_of_one_topic)
@@ -176,8 +178,7 @@ def _witness(connection: Connection, cluster_id: int) -> Witness:
 
 
 def _completed(connection: Connection, cluster_id: int, decisions: Sequence[Decision]) -> frozenset[Decision]:
-    """Returns the decisions behind which another record of their id was read: it is their CompleteX, or comes after
-    it."""
+    """Returns the decisions that are followed by another record of their id: their CompleteX, or a later record."""
     ids = sorted({one.transactional_id for one in decisions})
     columns = ("transactional_id", "partition", "offset", "state", "producer_id", "producer_epoch", "started_at_ms")
     newest = {row[0]: row[1:] for row in look_up(connection, transactional_ids, columns, cluster_id, ids)}
@@ -204,7 +205,7 @@ class FirstRecord(NamedTuple):
 
 
 def left_over(connection: Connection, cluster_id: int, records: Collection[FirstRecord]) -> set[FirstRecord]:
-    """Returns those of which a finding says that they were left over from an earlier transaction."""
+    """Returns the records that a finding reports as left over from an earlier transaction."""
     f = findings.c
     found: set[FirstRecord] = set()
     for some in batched(sorted(set(records)), _AT_ONCE):

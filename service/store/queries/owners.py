@@ -1,4 +1,5 @@
-"""Reads the owners of producer ids, which give an open entry on a partition a name, even after the name has expired."""
+"""Reads the owners of producer ids, expired ones too. They name the transactional.id of an open entry on a
+partition."""
 
 from __future__ import annotations
 

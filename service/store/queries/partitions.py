@@ -1,6 +1,5 @@
-"""Reads data partitions, what is open on them, and the consumer groups on stalled ones; of tailed partitions the
-markers and the volume by minute.
-"""
+"""Reads data partitions, their open entries, the consumer groups on stalled ones, and the markers and the volume of
+tailed ones."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ _GROUPS = (
 
 
 def observed_at_ms(connection: Connection, cluster_id: int) -> int | None:
-    """Returns when all partitions were last observed, whether or not each of them answered; None: never."""
+    """Returns the time at which all partitions were last observed, even if some did not answer; None: never."""
     return connection.scalar(_OBSERVED_AT, {"cluster_id": cluster_id})
 
 
@@ -117,7 +116,7 @@ def count_stalled(connection: Connection, cluster_id: int) -> int:
 
 
 def find(connection: Connection, cluster_id: int, topic: str, partition: int) -> PartitionState | None:
-    """Returns the partition; None if it is not known, or gone."""
+    """Returns the partition; None if it is not known or no longer exists."""
     if "\0" in topic:
         return None  # no topic holds it, and a database may refuse to compare it with one
     at = and_(_D.cluster_id == cluster_id, _D.topic == topic, _D.partition == partition, _EXISTS)
@@ -126,7 +125,8 @@ def find(connection: Connection, cluster_id: int, topic: str, partition: int) ->
 
 
 def gone(connection: Connection, cluster_id: int) -> list[PartitionState]:
-    """Returns the partitions that no longer exist: remembered for an hour, or until a topic of that name comes back."""
+    """Returns the partitions that no longer exist. The store keeps them for an hour, longer if they have open findings,
+    or until a topic with their name is created again."""
     return _read(connection, _GONE, {"cluster_id": cluster_id})
 
 
@@ -144,8 +144,8 @@ def page(
     lagging: bool | None = None,
     topic: str | None = None,
 ) -> tuple[list[PartitionState], TopicPartition | None]:
-    """Returns at most `limit` partitions, by topic and partition, and where the next page begins (None: this was the
-    last).
+    """Returns at most `limit` partitions, by topic and partition, and the place after which the next page begins (None:
+    this was the last page).
 
     `lagging`: True for only the stalled partitions, False for only the others.
     """
@@ -222,8 +222,8 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def read_affected_groups(connection: Connection, cluster_id: int) -> list[AffectedGroup]:
-    """Returns the relation of every group on a stalled partition, by group, topic and partition; as many as the watch
-    of groups keeps, a few thousand at most."""
+    """Returns the relation of every group on a stalled partition, by group, topic and partition; at most
+    GROUPS_READ."""
     offsets = groups(connection, cluster_id)
     as_of_ms = observed_at_ms(connection, cluster_id)
     if not offsets or as_of_ms is None:
@@ -277,8 +277,8 @@ def tailed_as_of_ms(connection: Connection, cluster_id: int, topic: str, partiti
 def read_markers(
     connection: Connection, cluster_id: int, topic: str, partition: int, before: tuple[int, int] | None, limit: int
 ) -> tuple[list[Marker], tuple[int, int] | None]:
-    """Returns the newest markers before (generation, offset) `before`, and where the next page begins; None: no
-    more."""
+    """Returns the newest markers before (generation, offset) `before`, and the place before which the next page begins;
+    None: this was the last page."""
     place = (_M.generation, _M.offset)
     statement = (
         select(*(_M[name] for name in Marker._fields[:-1]))
@@ -303,7 +303,7 @@ def read_volume(connection: Connection, cluster_id: int, topic: str, partition: 
 
 
 def counted_since_ms(connection: Connection, cluster_id: int, topic: str, partition: int) -> int | None:
-    """Returns the oldest minute that is kept; None: there is none."""
+    """Returns the oldest stored minute of the partition; None: there is none."""
     oldest: int | None = connection.scalar(
         select(func.min(_V.minute_ms)).where(_V.cluster_id == cluster_id, _V.topic == topic, _V.partition == partition)
     )

@@ -1,7 +1,6 @@
-"""Reads the facts that show how far the stored data can be believed: rejects, partitions that do not answer, the times
-when groups and configs were last asked, and signs of transactions where there is no transaction log. Reads the recent
-activity of the whole cluster.
-"""
+"""Reads the facts that show how far the stored data can be trusted (rejects, partitions that do not answer, the times
+of the last requests for groups and configs, signs of transactions without a transaction log), and the recent activity
+of the whole cluster."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ from service.store.schema.history import SUM
 REJECTS_READ: Final = 20
 
 APPEARS_WITHIN_MS: Final = 10_000
-"""Time after which Apache Kafka lists `__transaction_state` to every client: the coordinator of the first transaction
-needs it before the transaction begins."""
+"""Time (ms) after the start of a first transaction within which brokers of Apache Kafka list `__transaction_state` to
+clients. Its coordinator needs the topic before the transaction begins."""
 
 _E, _L, _R, _S = open_entries.c, log_partitions.c, rejects.c, source_status.c
 
@@ -59,8 +58,8 @@ class RejectRow(NamedTuple):
 
 
 class RequestTimes(NamedTuple):
-    """The times when groups and the brokers' configs were last asked; None: never. `groups`: number of groups at that
-    time."""
+    """The times of the last requests for groups and for the brokers' configs; None: never. `groups`: number of groups
+    at that time."""
 
     groups_ms: int | None
     groups: int
@@ -107,7 +106,8 @@ _D = data_partitions.c
 
 
 class UnansweredTopic(NamedTuple):
-    """The `partitions` of a topic, between `first` and `last`, that gave the same reason `why` instead of an answer."""
+    """The partitions of a topic that do not answer for the same reason `why`: their number `partitions`, the first and
+    the last."""
 
     topic: str
     why: Reason
@@ -117,8 +117,7 @@ class UnansweredTopic(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The partitions' name: `orders-0`, or `orders-0 to -5`; with holes in between the numbers are only the
-        ends."""
+        """The partitions' name: `orders-0`, or `orders-0 to -5`; partitions in between may be missing."""
         return f"{self.topic}-{self.first}" + (f" to -{self.last}" if self.last != self.first else "")
 
 
@@ -146,9 +145,10 @@ def read_unanswered(
 
 
 def without_log(connection: Connection, cluster_id: int, now_ms: int) -> Reason | None:
-    """Returns why there is no transaction log on a cluster whose brokers list none at `now_ms`; None if it may still be
-    created, or was read before. Once a transaction was seen, there has to be a log, also when that transaction has
-    ended. The job that follows the log asks coordinators for transactions; the open ones on partitions count, too."""
+    """Returns the reason NoTransactionLog for a cluster whose brokers list no transaction log at `now_ms` although
+    transactions were seen; None if the log may still be created, or was read before. The job that reads the log stores
+    this reason if coordinators list transactions; entries that are open on a partition are a sign, too. The stored
+    reason stays when those transactions have ended."""
     of_cluster = (_L.cluster_id == cluster_id, _L.source == SourceName.TRANSACTION_LOG)
     if connection.execute(select(_L.partition).where(*of_cluster).limit(1)).first() is not None:
         return None
@@ -178,7 +178,7 @@ class EndedMinute(NamedTuple):
 
 class Medians(NamedTuple):
     """Medians, as upper bounds of buckets: half of the committed transactions were open for at most `open_ms`, and half
-    of all markers took at most `marker_ms`. None where nothing was counted, or the median lies above the last bound."""
+    of all markers took at most `marker_ms`. None: nothing was counted, or the median is above the last bound."""
 
     open_ms: int | None
     marker_ms: int | None
@@ -197,9 +197,8 @@ def ended_minutes(connection: Connection, cluster_id: int, from_ms: int, to_ms: 
 def aborts_by_cause(
     connection: Connection, cluster_id: int, from_ms: int, to_ms: int
 ) -> dict[tuple[int, str], int] | None:
-    """Returns the numbers of aborts that the log decided in [from_ms, to_ms), by minute and the word under which they
-    count; None if there are more than MOST_STEPS. Aborts from before the first start count in no minute and are left
-    out."""
+    """Returns the numbers of aborts that the log decided in [from_ms, to_ms), by minute and cause (`COUNTED_AS`); None
+    if there are more than MOST_STEPS. Aborts from before the first start are not counted."""
     some = (
         select((_T.at_ms - _T.at_ms % MINUTE_MS).label("minute_ms"), _T.cause)
         .where(

@@ -1,4 +1,4 @@
-"""The selection and the order of the ids on a page, and the statements that walk them along the indexes."""
+"""The selection and the order of the ids on a page, and the statements that read them along the indexes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Selection(NamedTuple):
-    """The ids that a page is about. `states`: numbers of `service.domain.transaction_log.states`, at least one.
+    """Filters of a page of ids. `states`: numbers of `service.domain.transaction_log.states`, at least one.
 
     `started_until_ms` selects only open transactions that began at that time or before; `topic` only open ones with a
     partition of the topic. `text` is searched for in the id itself and in its display text, ignoring case.
@@ -31,7 +31,8 @@ class Selection(NamedTuple):
 
 
 class PageCursor(NamedTuple):
-    """The place where a page ended: the last row's segment of the sort, its time there (None: by id alone), its id."""
+    """The place where a page ended: the segment of the sort, and in it the last row's time (None: the segment is sorted
+    by id alone) and id."""
 
     segment: int
     ms: int | None
@@ -145,7 +146,7 @@ def among(
     limit: int,
 ) -> Select[bytes]:
     """Returns the statement for the ids that are in the segment, in its order, following `after`. `may_contain`: a
-    condition that few rows fulfil. Sums keep it from walking along an index instead of looking these up."""
+    condition that few rows fulfil. Sums (`column + 0`) keep the database from using another index instead."""
     states = selection.states
     order: list[ColumnElement[Any]] = [_T.transactional_id]
     place: list[ColumnElement[bool]] = []
@@ -189,8 +190,8 @@ def names_ids(selection: Selection) -> bool:
 
 
 def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Iterable[ColumnElement[bool]]:
-    """Yields the conditions of the selection. `seeks`: an index may find the prefix. Its ids may be half of all, which
-    a database may not know beforehand."""
+    """Yields the conditions of the selection. `seeks`: the database may search an index for the prefix, which takes
+    long if half of all ids begin with it."""
     if selection.prefix:
         kept = selection.prefix[:KEY_ID_BYTES]
         if not seeks:
@@ -199,7 +200,7 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
             yield _T.transactional_id >= kept
             if (end := prefix_end(kept)) is not None:
                 yield _T.transactional_id < end
-        if len(selection.prefix) > KEY_ID_BYTES:  # longer than any key: the id as people see it has to match
+        if len(selection.prefix) > KEY_ID_BYTES:  # longer than any key: the display text has to match
             starts = [one for one in part_displays(selection.prefix) if not one.startswith(" ")]
             yield or_(*(func.substr(_T.display, 1, len(one)) == one for one in starts))
     if selection.started_until_ms is not None:
@@ -222,5 +223,5 @@ def filters(cluster_id: int, selection: Selection, *, seeks: bool = True) -> Ite
 
 
 def wanted_parts(text: bytes) -> list[str]:
-    """Returns the texts of which an id's display has to contain one, for `text` to be found in it."""
+    """Returns texts of which an id's display text has to contain at least one, if the id contains `text`."""
     return list(dict.fromkeys(part for one in possible_ids_of(text) for part in part_displays(one)))

@@ -1,4 +1,5 @@
-"""Reads the rows of ids: one of them, or a page of many. Pages follow the indexes and never count."""
+"""Reads the rows of ids, single ones or pages, and their behaviour for advice. Pages follow the indexes and count no
+rows."""
 
 from __future__ import annotations
 
@@ -39,10 +40,11 @@ _PARTICIPANTS = (
     .order_by(_O.transactional_id, _O.topic, _O.partition)
 )
 _WIDE: Final = 20_000
-"""Number of ids of a prefix from which a page is read in the order of time. Looking up and sorting all of them would
-take longer than passing fifty other ids for each."""
+"""Number of ids with a prefix from which on a page is read along the index by time: to look up and sort that many ids
+takes longer than to skip fifty other ids for each id of the page."""
 _FEW: Final = 2_000
-"""Number of ids up to which those that contain a text are looked up and sorted."""
+"""Maximum number of ids that contain a text and are looked up and sorted; if there are more, the page is read along an
+index."""
 _SAME_START: Final = 200
 """Number of ids with the same first 245 bytes among which the id of a cut label is searched."""
 
@@ -151,8 +153,8 @@ def _narrowed(selection: Selection) -> Selection:
 
 
 def _containing(connection: Connection, selection: Selection) -> ColumnElement[bool] | None:
-    """Returns the condition for ids that may contain the wanted text. None: an index helps more that gives the order,
-    or the ids of a producer id or a topic."""
+    """Returns the condition for ids that may contain the wanted text. None: no text is wanted, the database has no
+    index of texts that helps, or an index by producer id or topic helps more."""
     if not selection.text or selection.producer_id is not None or selection.topic is not None:
         return None
     return backend_of(connection).find_texts(connection, wanted_parts(selection.text), _FEW)
@@ -227,7 +229,8 @@ def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> b
 
 
 HISTORY_READ: Final = 50
-"""Rows of an id's history that are searched for InitProducerIds: with full history, every step has one."""
+"""Number of an id's newest history rows that are searched for InitProducerIds: with full history, every step has a
+row."""
 
 _IDS = select(
     _T.transactional_id,
@@ -244,7 +247,7 @@ _S = transitions.c
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the use of those of the ids that exist. Reads at most HISTORY_READ rows of history of each."""
+    """Returns the behaviour of the ids, as far as they exist. Reads at most HISTORY_READ rows of history of each."""
     found = connection.execute(_IDS.where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids)))
     return [
         Behaviour(

@@ -1,4 +1,5 @@
-"""Converts rows of the tables to values and back, for queries and writers. Pure except for JSON as the driver takes it.
+"""Converts rows of the tables to values and back, for queries and writers. Pure, except that the database's driver
+encodes JSON.
 
 Imported by `store.queries` and `store.writers`.
 """

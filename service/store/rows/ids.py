@@ -1,9 +1,10 @@
-"""The row of an id: how new runs of the id change it, rows of ids that a first read meets, and rows of ids with records
-in several partitions of the log. Pure.
+"""Computes the rows of ids: after new runs of a stored id, for new ids of a first read, and for ids with records in
+several partitions of the transaction log. Pure.
 
-Partitions that are added to the log leave records behind: the coordinator of an id is the leader of the partition to
-which the id hashes now (`service.domain.transaction_log.coordinator_partition`). The row of `transactional_ids` is the
-one that counts, with the counts of all of them; the others are in `left_behind_records`.
+After partitions were added to the transaction log, an id's coordinator is the leader of the partition to which the id
+hashes now (`service.domain.transaction_log.coordinator_partition`), and older records of the id are left behind in its
+former partition. `divide` chooses the record that counts: its row is in `transactional_ids`, with the counts of all
+records of the id. The other records are in `left_behind_records`.
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ _NOTHING_COUNTED: Final = (0, 0, 0, 0, 0, 0, None, None, None, None, None, None,
 
 
 def id_rows(cluster_id: int, generation: int, runs: LoneRuns) -> list[tuple[Any, ...]]:
-    """Returns the rows of `transactional_ids`: for each id what `rows.ids.new_row` returns of its run, and of no stored
-    row."""
+    """Returns the rows of `transactional_ids` for new ids: the rows that `new_row` returns for each run without a
+    stored row."""
     first, last = runs.first, runs.last
     # a tombstone, or a record that cannot be decoded, has no facts about the id
     has_facts = (last.state < states.EXPIRED) | (first.state >= states.EXPIRED)
@@ -212,23 +213,24 @@ Places = tuple[tuple[str, int], ...]
 
 
 class Record(NamedTuple):
-    """The row made of an id's newest record in one partition of the log. `places`: of its open transaction."""
+    """The row made of an id's newest record in one partition of the log. `places`: partitions of its open
+    transaction."""
 
     row: IdRow
     places: Places
 
 
 class Divided(NamedTuple):
-    """The record of an id that counts, with the counts of all, and the others by partition."""
+    """The record of an id that counts, with the counts of all records of the id, and the others by log partition."""
 
     counting: Record
     others: dict[int, Record]
 
 
 def divide(records: Iterable[Record], partition_count: int) -> Divided:
-    """Returns which of an id's records counts, whatever their order: one that is alive before one that has expired;
-    among those the one where a coordinator looks, then the one that was appended last. A row of a log that was replaced
-    by another one (offset below 0) leaves nothing but its counts."""
+    """Chooses the record of an id that counts. A record that has not expired precedes expired ones; then the record in
+    the partition to which the id hashes precedes others; then the one appended last counts. A row of a log that was
+    replaced by another one (offset below 0) is dropped after its counts were added."""
     known = list(records)
     chosen = max(known, key=lambda one: _rank(one.row, partition_count))
     commits = sum(one.row.commits for one in known)

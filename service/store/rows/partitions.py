@@ -19,7 +19,7 @@ from service.domain.partitions.state import ObservedPartition
 
 @dataclass(slots=True)
 class Partitions:
-    """Some partitions as the store has them, and as they are after observations (applied first) and reads.
+    """Stored partitions and their open entries, changed by observations (applied first) and by reads.
 
     `watched_ms`: the time when all of them were last observed, before these observations.
     """
@@ -73,8 +73,8 @@ _KEPT: Final = ("log_start", "last_stable_offset", "high_watermark", "stalled_si
 
 
 def _row(known: ObservedPartition | None, seen: PartitionObservation, watched_ms: int) -> ObservedPartition:
-    """Returns the row after an observation. A partition that does not answer keeps its numbers and its stall: a broker
-    that is away heals nothing."""
+    """Returns the row after an observation. A partition that does not answer keeps its numbers and its stall: an
+    unavailable broker ends no stall."""
     values = observed_values(seen)
     if seen.is_gone:
         return ObservedPartition(**values | {"stalled_since_ms": None})
@@ -89,7 +89,7 @@ def _row(known: ObservedPartition | None, seen: PartitionObservation, watched_ms
     if known is None:
         return ObservedPartition(**values)
     answered_at_ms = known.answered_at_ms
-    if known.why is None:  # no observation of it since: it was unchanged when all were last observed
+    if known.why is None:  # no newer observation: the partition was unchanged when all were last observed
         answered_at_ms = max(known.observed_at_ms, min(watched_ms, seen.observed_at_ms))
     values |= {name: getattr(known, name) for name in _KEPT}
     return ObservedPartition(**values, answered_at_ms=answered_at_ms, read_at_ms=known.read_at_ms)

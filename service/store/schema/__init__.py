@@ -1,7 +1,7 @@
-"""The tables. One row per thing, everything keyed by cluster; times are milliseconds since the epoch.
+"""The store's tables. Nearly all are keyed by cluster; times are milliseconds since the epoch.
 
-Ids are kept as the bytes of the log beside the text people see: an id may hold NUL or invalid UTF-8, and bytes sort
-the same in every database.
+Transactional ids are stored as bytes, beside the text that people see: an id may contain NUL or invalid UTF-8, and
+bytes sort the same in every database.
 """
 
 from service.store.schema.access import acknowledgements, api_keys, audit_events, mutes

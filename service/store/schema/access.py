@@ -1,4 +1,4 @@
-"""Tables of those who use the service: their keys, what they did, and the findings that they muted or acknowledged."""
+"""Tables about the service's users: their keys, their actions, and the findings that they muted or acknowledged."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Index(
     **where("revoked_at_ms IS NULL"),
 )
 
-# What people did, or were refused: service.store.audit_events.AuditEvent. Rows are only added; retention deletes them
-# after more than a year.
+# Actions, done or refused: service.store.audit_events.AuditEvent. Rows are only added; retention deletes them after
+# more than a year.
 audit_events = Table(
     "audit_events",
     metadata,
     Column("id", ROW_ID, primary_key=True),
-    Column("cluster_id", Integer, ForeignKey("clusters.id")),  # null: it is about no cluster
+    Column("cluster_id", Integer, ForeignKey("clusters.id")),  # null: the event concerns no cluster
     Column("at_ms", BigInteger, nullable=False),
     Column("action", String, nullable=False),
     Column("outcome", String, nullable=False),
     Column("who", String, nullable=False),
-    Column("address", String),  # null: the command line, at the store itself
+    Column("address", String),  # null: a command that opened the store itself
     Column("subject", String),
     Column("detail", String),
     Column("times", BigInteger, nullable=False),
@@ -52,7 +52,7 @@ mutes = Table(
     metadata,
     Column("id", ROW_ID, primary_key=True),
     cluster_column(),
-    # one of these says which findings are muted
+    # exactly one of these selects the muted findings
     Column("finding_id", String),
     Column("prefix", String),
     Column("topic", String),
@@ -65,8 +65,8 @@ mutes = Table(
     Index(None, "cluster_id", "until_ms"),
 )
 
-# Acknowledgements of findings that stay until somebody has seen them. `count`: occurrences that the finding had then;
-# one that has had more since is not acknowledged.
+# Acknowledgements of findings that stay until somebody has seen them. `count`: the finding's occurrences at that time;
+# a finding with more occurrences since is not acknowledged.
 acknowledgements = Table(
     "acknowledgements",
     metadata,

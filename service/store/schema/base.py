@@ -20,10 +20,10 @@ metadata = MetaData(
 )
 
 ROW_ID: TypeEngine[int] = BigInteger()
-"""The type of ids that count up."""
+"""The type of row ids that the database numbers."""
 
 NAME: TypeEngine[str] = String()
-"""The type of topic and group names that queries sort by: they are sorted by their bytes."""
+"""The type of topic and group names, which queries sort by their bytes."""
 
 NUMBERS_ONCE: Final[dict[str, Any]] = {}
 """Options of a table that never gives a number twice."""
@@ -35,10 +35,10 @@ for _name, _backend in backends().items():
 
 
 def where(condition: str) -> dict[str, Any]:
-    """Returns the options of an index of the rows that fulfil the condition."""
+    """Returns the options of a partial index, which holds only rows that fulfil the condition."""
     return {f"{name}_where": text(condition) for name in backends()}
 
 
 def cluster_column() -> Column[int]:
-    """Returns the column `cluster_id`, which every such table has: the cluster that a row belongs to."""
+    """Returns the column `cluster_id` of a table whose rows belong to a cluster."""
     return Column("cluster_id", Integer, ForeignKey("clusters.id"), nullable=False)

@@ -1,4 +1,4 @@
-"""Tables of findings (what is wrong or about to be) and of their events."""
+"""Tables of findings and of their events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ findings = Table(
     Column("advice", String, nullable=False),
     Column("evidence", JSON, nullable=False),
     Column("self_heals_at_ms", BigInteger),
-    Column("log_partition", Integer),  # the log partition that it rests on; null: all of them
+    Column("log_partition", Integer),  # partition of the transaction log that it depends on; null: all
     Column("counted_to", BigInteger, nullable=False),
     # remediation
     Column("decision", String),
@@ -58,7 +58,7 @@ findings = Table(
     Column("blocked_groups", JSON, nullable=False),
     Column("possible", JSON, nullable=False),  # the possible worlds, and the proofs against the others
     Column("proofs", JSON, nullable=False),
-    Column("reason", String),  # service.domain.reasons; null: no code needs one
+    Column("reason", String),  # service.domain.reasons; null: the finding has none
     Column("detail", String, nullable=False),  # what follows the title in the summary
     Column("passed_over", JSON, nullable=False),  # sequences below `counted_to` that may yet be counted
     PrimaryKeyConstraint("cluster_id", "id"),
@@ -67,8 +67,8 @@ findings = Table(
     Index(None, "cluster_id", "resolved_at_ms"),
 )
 
-# Numbers, by kind, of cases without a finding because a bound was reached: service.domain.findings.truncation. Kinds
-# without such a case have no row.
+# Numbers, by kind, of findings that were not opened, or data that was not read, because of a bound:
+# service.domain.findings.truncation. A kind without any has no row.
 findings_truncated = Table(
     "findings_truncated",
     metadata,

@@ -1,4 +1,4 @@
-"""Tables of the past: counters, ended transactions by minute, the steps of ids."""
+"""Tables of history: counters, ended transactions by minute, and the steps of ids."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ later.
 """
 
 CONFIRMED: Final = "confirmed"
-"""Label of the only outcome of a detection that is counted."""
+"""Label of the histogram of detection times: only confirmed detections are counted."""
 
-# Ended transactions of the whole cluster by the minute they were read in: rates without scanning ids.
+# Ended transactions of the whole cluster by the minute in which they were read, for rates without a scan of all ids.
 cluster_minutes = Table(
     "cluster_minutes",
     metadata,
@@ -88,7 +88,7 @@ transitions = Table(
     Column("cause", String),
     Column("confidence", String),
     Column("note", String),
-    Column("counted", Boolean, nullable=False),  # it happened after counting had begun: findings may report it
+    Column("counted", Boolean, nullable=False),  # the step happened after counting had begun, so findings may report it
     UniqueConstraint("cluster_id", "partition", "generation", "offset"),
     Index(None, "cluster_id", "transactional_id", "generation", "offset"),
     Index(None, "cluster_id", "at_ms"),

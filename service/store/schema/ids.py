@@ -28,7 +28,8 @@ transactional_ids = Table(
     Column("display", String, nullable=False),
     Column("partition", Integer, nullable=False),  # of __transaction_state: its leader is the coordinator
     Column("generation", Integer, nullable=False),
-    # the newest record, field by field as in service.domain.transaction_log.facts.LogRecord
+    # the newest record, field by field as in service.domain.transaction_log.facts.LogRecord; from producer_id on, of
+    # the newest record that is no tombstone and can be decoded
     Column("offset", BigInteger, nullable=False),
     Column("timestamp_ms", BigInteger, nullable=False),
     Column("leader_epoch", Integer, nullable=False),
@@ -58,7 +59,7 @@ transactional_ids = Table(
     Column("abort_is_open", Boolean),
     Column("abort_completed_ms", BigInteger),
     Column("abort_counts", Boolean),
-    Column("settles_at_ms", BigInteger),  # set while its cause waits for the id's next record
+    Column("settles_at_ms", BigInteger),  # set while the abort's cause waits for the id's next record
     PrimaryKeyConstraint("cluster_id", "transactional_id"),
     # without the id: ties cost a small sort, but the id's bytes here would cost the first read a fifth of its time
     Index(None, "cluster_id", "state", "last_update_ms"),
@@ -92,7 +93,8 @@ Index(
 )
 
 HAS_EXPIRED: Final = f"state = {EXPIRED}"
-"""Queries spell CAN_EXPIRE and HAS_EXPIRED exactly so: a parameter would hide from the database that the index fits."""
+"""Queries contain CAN_EXPIRE and HAS_EXPIRED literally: with parameters, the database would not use the partial
+indexes."""
 Index(
     "ix_transactional_ids_expired",
     transactional_ids.c.cluster_id,
@@ -100,8 +102,9 @@ Index(
     **where(HAS_EXPIRED),
 )
 
-# The newest records of ids in other log partitions than that of their row in `transactional_ids`: partitions were added
-# to the log, and ids were hashed again (service.store.rows.ids). The columns are those of `transactional_ids`.
+# The newest record of an id in each other log partition than that of its row in `transactional_ids`: partitions were
+# added to the log, and the id hashes to another one (service.store.rows.ids). The columns are those of
+# `transactional_ids`.
 left_behind_records = Table(
     "left_behind_records",
     metadata,
@@ -133,8 +136,7 @@ open_participants = Table(
     Index(None, "cluster_id", "transactional_id"),
 )
 
-# The ids that wrote under each producer id, and when: the only way to name the owner of an open entry after its id has
-# expired.
+# The ids that had each producer id, and when: the only way to name the owner of an open entry after the id expired.
 producer_ids = Table(
     "producer_ids",
     metadata,
@@ -155,7 +157,7 @@ producer_ids = Table(
     Index(None, "cluster_id", "producer_id"),
 )
 
-# The number of ids in each state, kept up to date by the writer: counting a million rows for every page is too dear.
+# The number of ids in each state, kept up to date by the writer: counting a million rows for every page takes too long.
 coordinator_states = Table(
     "coordinator_states",
     metadata,

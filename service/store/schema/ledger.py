@@ -1,4 +1,4 @@
-"""Tables of tailed partitions: their volume by minute, the markers in them, and what is compared with decisions."""
+"""Tables of tailed partitions: their volume by minute, their markers, and the data of the marker audit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ partition_minutes = Table(
     Index(None, "cluster_id", "minute_ms"),
 )
 
-# service.domain.partitions.ledger.Marker; offsets begin anew in each generation of a partition.
+# service.domain.partitions.ledger.Marker; each generation of a partition has its own offsets.
 partition_markers = Table(
     "partition_markers",
     metadata,
@@ -52,7 +52,8 @@ partition_markers = Table(
     Index(None, "cluster_id", "at_ms"),
 )
 
-# service.domain.partitions.ledger.Unended: what a marker that is still to come will end. Rows go with it.
+# service.domain.partitions.ledger.Unended: transactional records behind which no marker was read yet. The marker
+# deletes the row.
 unended_records = Table(
     "unended_records",
     metadata,
@@ -67,7 +68,8 @@ unended_records = Table(
 )
 
 # Decisions of coordinators that are not compared with their markers yet:
-# service.domain.partitions.marker_audit.Decision. Rows go within seconds, or are given up.
+# service.domain.partitions.marker_audit.Decision. A row is deleted when it is compared, mostly within seconds, or given
+# up.
 waiting_decisions = Table(
     "waiting_decisions",
     metadata,
@@ -106,7 +108,7 @@ waiting_markers = Table(
     Index(None, "cluster_id", "read_at_ms"),
 )
 
-# Where the comparison of a partition's markers began: of those below it not all decisions are known.
+# The offset from which a partition's markers are compared: not all decisions for markers below it are known.
 audited_partitions = Table(
     "audited_partitions",
     metadata,
@@ -114,13 +116,13 @@ audited_partitions = Table(
     Column("topic", NAME, nullable=False),
     Column("partition", Integer, nullable=False),
     Column("from_offset", BigInteger, nullable=False),
-    Column("gaps", BigInteger, nullable=False),  # newest gap and reject then: another one begins the comparison anew
+    Column("gaps", BigInteger, nullable=False),  # newest gap and reject then: a newer one restarts the comparison
     Column("rejects", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "topic", "partition"),
 )
 
-# service.domain.partitions.marker_audit.EndedLog: what a topic that was deleted had of transactions that were not
-# compared yet. A row goes when they are.
+# service.domain.partitions.marker_audit.EndedLog: markers and unended records of deleted topics, of transactions that
+# are not compared yet. A row is deleted when they are.
 ended_logs = Table(
     "ended_logs",
     metadata,
@@ -131,7 +133,7 @@ ended_logs = Table(
     Column("seen_at_ms", BigInteger, nullable=False),
     Column("markers", JSON, nullable=False),  # [[offset, producer_id, producer_epoch, is_commit, at_ms, ends_from], …]
     Column("unended", JSON, nullable=False),  # [[producer_id, from_offset, seen_at_ms], …]
-    Column("gaps", BigInteger, nullable=False),  # as of audited_partitions
+    Column("gaps", BigInteger, nullable=False),  # as in audited_partitions
     Column("rejects", BigInteger, nullable=False),
     PrimaryKeyConstraint("cluster_id", "topic", "partition", "topic_id"),
     Index(None, "cluster_id", "seen_at_ms"),
@@ -155,5 +157,5 @@ torn_transactions = Table(
     Column("unseen", Integer, nullable=False),
     Column("gone", JSON),  # [[topic, partition, from_offset, seen_at_ms], …]
     Index(None, "cluster_id", "id"),
-    **NUMBERS_ONCE,  # findings count a number once
+    **NUMBERS_ONCE,  # findings count each number once
 )

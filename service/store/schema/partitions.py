@@ -1,5 +1,5 @@
-"""Tables of data partitions as their leaders reported them, with their open entries, consumer groups, and our
-markers."""
+"""Tables of data partitions as their leaders reported them, with their open entries, their consumer groups, and
+operators' attempts to write markers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ partition_watch = Table(
     Column("not_covered", BigInteger, nullable=False),
 )
 
-# Transactions open on a partition: service.domain.partitions.facts.OpenEntry. A producer id has one there at most.
+# Transactions open on a partition: service.domain.partitions.facts.OpenEntry. A producer id has at most one on a
+# partition.
 open_entries = Table(
     "open_entries",
     metadata,
@@ -99,13 +100,13 @@ group_offsets = Table(
     Column("topic", NAME, nullable=False),
     Column("partition", Integer, nullable=False),
     Column("committed_offset", BigInteger, nullable=False),  # -1: none
-    Column("members", Integer),  # null: it could not be asked for
+    Column("members", Integer),  # null: the request for them failed
     Column("is_unstable", Boolean, nullable=False),  # an open transaction contains offsets of the group
     Column("observed_at_ms", BigInteger, nullable=False),
     Column("unchanged_since_ms", BigInteger, nullable=False),
     Column("producer_id", BigInteger),  # of that transaction; null: its batches could not be read
     Column("isolation", String),  # read_committed or read_uncommitted; null: not a share group
-    Column("lso", BigInteger),  # the LSO at which the following was observed; null: not known
+    Column("lso", BigInteger),  # LSO at which the following columns were observed; null: not known
     Column("advances", Integer, nullable=False),
     Column("has_records_ahead", Boolean),  # null: not read
     Column("records_ahead_since_ms", BigInteger),
@@ -113,7 +114,8 @@ group_offsets = Table(
     Index(None, "cluster_id", "topic", "partition"),
 )
 
-# Markers that people had us write, or tried to. Rows are only added; retention deletes them after more than a year.
+# Operators' attempts to write markers: service.store.audit_events.Attempt. Rows are only added; retention deletes them
+# after more than a year.
 audit = Table(
     "audit",
     metadata,

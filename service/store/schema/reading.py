@@ -29,7 +29,7 @@ clusters = Table(
     Column("bound_at_ms", BigInteger, nullable=False),
     Column("counted_since_ms", BigInteger),  # counters and event findings begin here; null before the first start
     Column("described_at_ms", BigInteger),
-    Column("description", JSON),  # brokers, features, effective configs: as the cluster answered
+    Column("description", JSON),  # brokers, features, effective configs, as the cluster reported them
 )
 
 # One driver writes at a time; `epoch` fences a driver that was replaced.

@@ -1,4 +1,4 @@
-"""Stores findings, and for listeners the events of findings. Only the judge writes here."""
+"""Stores findings, and their events for listeners. Only the judge uses this module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from service.store.schema import finding_events, findings, findings_truncated, t
 from service.store.writers.history import count_contradictions, count_detection
 
 EVENTS_KEPT: Final = 10_000
-"""Maximum number of events kept, of all clusters together; a listener that was away for longer begins anew."""
+"""Maximum number of events kept, of all clusters together; a listener that missed more has to read all findings
+again."""
 
 _KEY: Final = ("cluster_id", "id")
 _ROWS = Upsert(findings, replace=[c.name for c in findings.c if c.name not in _KEY])
@@ -59,7 +60,7 @@ class FindingWriter:
                 connection.execute(delete(finding_events).where(finding_events.c.sequence <= newest - EVENTS_KEPT))
 
     def forget_torn(self, sequences: Collection[int]) -> None:
-        """Removes torn transactions that stored findings report."""
+        """Deletes the rows of torn transactions that stored findings report now."""
         t = torn_transactions.c
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -68,7 +69,7 @@ class FindingWriter:
             )
 
     def save_truncated(self, counts: Mapping[Kind, int]) -> None:
-        """Replaces the stored numbers, by kind, of cases without a finding because a bound was reached."""
+        """Replaces the stored numbers, by kind, of findings not opened, or data not read, because of a bound."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -79,8 +80,7 @@ class FindingWriter:
 
 
 def load(connection: Connection, cluster_id: int, now_ms: int) -> dict[Key, Finding]:
-    """Returns the newest episode of every subject that is open, or was resolved so recently that it may open again, by
-    key."""
+    """Returns, by key, the newest episode of each subject that is open or may still reopen."""
     rows = connection.execute(
         select(findings)
         .where(

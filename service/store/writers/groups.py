@@ -1,5 +1,6 @@
-"""Stores committed offsets of consumer groups on stalled partitions: the last one seen, the time since which it is
-unchanged, and how often it moved on above the LSO. The count survives a restart, and starts anew at another LSO."""
+"""Stores committed offsets of consumer groups on stalled partitions: the last offset seen, the time since which it is
+unchanged, and the number of its advances above the LSO. The number survives a restart, and starts again from 0 at
+another LSO."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from service.store.many_rows import Upsert
 from service.store.schema import group_offsets
 
 LONGEST_NAME: Final = 600
-"""Maximum number of characters kept of a group's name: an index of a server holds 2,704 bytes a row, and Kafka allows
-more."""
+"""Maximum number of characters kept of a group's name: an index of a database server holds at most 2,704 bytes a row,
+and Kafka allows longer names."""
 
 _DIGEST: Final = 16
 

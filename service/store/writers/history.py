@@ -1,6 +1,5 @@
-"""Writes the past: counters that never fall, ends by minute, notable transitions, minutes of ids, causes that were
-settled later.
-"""
+"""Writes counters that never fall, ended transactions by minute, rejects, and the history of ids: notable transitions,
+minutes, and causes that were settled later."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from service.store.schema.history import (
 from service.store.writers.id_rows import EndedTotals
 
 KEPT_REJECTS: Final = 10_000
-"""Maximum number of rejects kept of a cluster, the newest ones; DECODE_ERRORS has counted the rest."""
+"""Maximum number of rejects kept of a cluster, the newest ones; the counter DECODE_ERRORS covers all."""
 
 KEPT_RAW_BYTES: Final = 32 << 20
 """Maximum number of bytes of keys and values kept of a cluster's newest rejects; older ones keep their place, reason
@@ -66,7 +65,8 @@ def count_ends(connection: Connection, cluster_id: int, ended: EndedTotals, now_
 def count_durations(
     connection: Connection, cluster_id: int, histograms: Iterable[Durations], ended: EndedTotals
 ) -> None:
-    """Adds to the histograms: the commits that executors folded, and the pairs of records that were judged here."""
+    """Adds durations to the histograms: `histograms` of the commits that executors folded, and those of the pairs of
+    records in `ended`."""
     grown: Counter[tuple[str, str]] = Counter()
     for one in histograms:
         name = f"{one.kind}_ms_commit"
@@ -205,7 +205,7 @@ def revision(row: IdRow, offset: int, cause: Cause) -> dict[str, Any]:
 
 
 def revise(connection: Connection, revisions: Sequence[Mapping[str, Any]]) -> None:
-    """Gives history rows their new causes; rows that are not stored are passed over."""
+    """Gives history rows their new causes; rows that are not stored are ignored."""
     if revisions:
         connection.execute(_REVISE, revisions)
 

@@ -1,6 +1,5 @@
-"""Reads and writes the rows of some ids together: the row that counts, its open partitions, the number of ids in each
-state, and the records of ids that have some in several partitions of the transaction log.
-"""
+"""Reads and writes the rows of some ids together: the row that counts, the partitions of its open transaction, the
+number of ids in each state, and the records left behind in other partitions of the transaction log."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ from service.store.schema import coordinator_states, left_behind_records, open_p
 
 
 class EndedTotals(NamedTuple):
-    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) of the pairs judged here."""
+    """The runs' totals for the cluster's counters. `durations`: (outcome, kind, ms) of the pairs of records that the
+    driver judged."""
 
     commits: int
     aborts: int
@@ -140,7 +140,8 @@ class IdRows:
         return any(row.partition != partition and row.state != EXPIRED for row in self._all(key))
 
     def put(self, row: IdRow, places: Places) -> None:
-        """Takes the row of the id's newest record in its partition, with the partitions of its open transaction."""
+        """Sets the row of the id's newest record in the row's log partition, with the partitions of its open
+        transaction."""
         key = row.transactional_id
         old = self.counting.get(key)
         if (old is None or old.partition == row.partition) and not self._others.get(key):
@@ -152,7 +153,7 @@ class IdRows:
         self._divide(old, divide(others.values(), self.partition_count))
 
     def divide_again(self) -> None:
-        """Decides once more which record of each id counts."""
+        """Chooses again which record of each id counts."""
         for key, others in list(self._others.items()):
             old = self.counting.get(key)
             records = [*others.values(), *([] if old is None else [Record(old, self._places_of(old))])]
@@ -212,15 +213,15 @@ class IdRows:
 
 
 def places_of(participants: Iterable[Participants]) -> Places:
-    """Returns the partitions as they are stored."""
+    """Returns the partitions in their stored form."""
     return tuple(
         (printable(topic)[:_LONGEST_TOPIC], partition) for topic, partitions in participants for partition in partitions
     )
 
 
 def divide_all_again(connection: Connection, cluster_id: int, partition_count: int) -> None:
-    """Decides once more which record counts of every id that has several: partitions were added to the log, or the log
-    of one was replaced."""
+    """Chooses again, for every id with several records, which one counts. Needed after partitions were added to the
+    transaction log, or the log of a partition was replaced."""
     ids = select(_L.transactional_id).where(_L.cluster_id == cluster_id).distinct().order_by(_L.transactional_id)
     for some in batched(connection.scalars(ids).all(), IDS_AT_ONCE):
         rows = IdRows.read(connection, cluster_id, some, partition_count)
@@ -229,10 +230,10 @@ def divide_all_again(connection: Connection, cluster_id: int, partition_count: i
 
 
 def delete_others(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Deletes the records that do not count of a partition whose log was replaced by another one."""
+    """Deletes the left-behind records of a partition whose log was replaced by another one."""
     connection.execute(delete(left_behind_records).where(_L.cluster_id == cluster_id, _L.partition == partition))
 
 
 def _has_others(connection: Connection, cluster_id: int) -> bool:
-    """Returns whether any id of the cluster has a record that does not count: in most clusters none ever has."""
+    """Returns whether the cluster has left-behind records. Most clusters never have any."""
     return connection.execute(_OTHERS_OF_CLUSTER, {"cluster": cluster_id}).first() is not None

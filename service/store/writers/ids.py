@@ -42,8 +42,8 @@ _NOWHERE = -1  # the offset of an id that has no record in the log as it is now
 
 @dataclass(frozen=True, slots=True)
 class IdWriter:
-    """Writes what is read of ids. For ids that begin with one of `full_history_prefixes`, every step becomes a row of
-    history.
+    """Writes the rows and the history of ids. For ids that begin with one of `full_history_prefixes`, every step
+    becomes a row of history.
 
     History older than `history_ms` is not written.
     """
@@ -92,8 +92,8 @@ class IdWriter:
         return ended
 
     def write_new(self, connection: Connection, generation: int, runs: LoneRuns) -> None:
-        """Writes runs of ids that the store does not have; raises IntegrityError if it has one, or one of their
-        producer ids."""
+        """Writes runs of new ids. IntegrityError: the store has one of the ids, or one of their producer ids with its
+        id."""
         _NEW_IDS.write(connection, ids.id_rows(self.cluster_id, generation, runs))
         opened = zip(runs.transactional_id, runs.participants, strict=True)
         rows = ((self.cluster_id, *place, key) for key, participants in opened for place in places_of(participants))
@@ -126,8 +126,8 @@ def _added(ended: EndedTotals, delta: IdDelta) -> EndedTotals:
 
 
 def expire_partition_ids(connection: Connection, cluster_id: int, partition: int) -> None:
-    """Marks the partition's ids as expired, because another log took its place. An id comes back once it is read in
-    that log.
+    """Marks the partition's ids as expired, because the partition's log was replaced. An id that is read in the new log
+    is alive again.
 
     Counts and producer ids of the ids stay: the counts span all lives of an id, and the producer ids are dated history.
     """

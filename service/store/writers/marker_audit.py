@@ -1,5 +1,5 @@
-"""Writes what the comparison of markers with decisions needs and finds. The sources add what waits; the audit removes
-what is compared, counts it, and hands torn transactions to the judge."""
+"""Writes the input and the results of the marker audit, which compares markers with decisions. The sources add
+decisions and markers; the audit deletes compared ones, counts them, and stores torn transactions for the judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ MOST_TORN: Final = 1_000
 """Bound on the torn transactions that wait for the judge; the counter counts all of them."""
 
 MOST_KEPT: Final = 1_000
-"""Bound on the markers of a log that ended, and on its producer ids with records. One with more is not compared."""
+"""Bound on the markers, and on the producer ids with unended records, of a deleted topic's partition. A partition with
+more is not compared."""
 
 _AT_ONCE: Final = 500
 _INTERNAL: Final = "__"
@@ -57,7 +58,7 @@ _DELETE_MARKER = delete(waiting_markers).where(
 
 
 class Torn(NamedTuple):
-    """A torn transaction as it is found. `unseen`: number of its partitions of which no marker is known."""
+    """A torn transaction. `unseen`: number of its partitions of which no marker is known."""
 
     decision: Decision
     otherwise: tuple[SeenMarker, ...]
@@ -127,8 +128,8 @@ def keep_markers(
     steps: Mapping[int, RangeStep],
     now_ms: int,
 ) -> None:
-    """Adds the markers, each with the first record that it ended, also where an earlier batch had that. `steps`: by
-    partition, the ranges that hold them."""
+    """Adds the markers, each with the offset of the first record that it ends, even if an earlier batch read that
+    record. `steps`: by partition, the ranges that hold the markers."""
     begun = [partition for partition, step in steps.items() if step.begins_generation or step.read.is_gone]
     _keep_ended(connection, cluster_id, topic, steps, now_ms)
     if begun:
@@ -199,7 +200,8 @@ def _keep_ended(
 
 
 def forget_untailed(connection: Connection, cluster_id: int, tails: Callable[[str], bool]) -> None:
-    """Deletes the ended logs of topics that are tailed no longer: decisions about them are not kept any more."""
+    """Deletes the ended logs of topics that are no longer tailed, because decisions about these topics are no longer
+    stored."""
     topics = connection.scalars(select(_E.topic).where(_E.cluster_id == cluster_id).distinct()).all()
     for topic in topics:
         if not tails(topic):
@@ -233,7 +235,7 @@ class MarkerAuditWriter:
         self._engine, self._lease = engine, lease
 
     def settle(self, settled: Settled, witness: Witness) -> None:
-        """Counts the results and removes what was compared, all or nothing."""
+        """Counts the results and deletes the compared decisions and markers, all or nothing."""
         cluster_id = self._lease.cluster_id
         with self._engine.begin() as connection:
             check(connection, self._lease)
@@ -244,7 +246,8 @@ class MarkerAuditWriter:
             _AUDITED.write(connection, begun)
 
     def begin_anew(self, given_up: Collection[Decision]) -> None:
-        """Gives up everything that waits: what is missing on either side is not known. Counts it as unseen."""
+        """Deletes all waiting decisions and markers, because some are missing and it is not known which. Counts the
+        decisions `given_up` as unseen."""
         with self._engine.begin() as connection:
             check(connection, self._lease)
             cluster_id = self._lease.cluster_id

@@ -36,8 +36,8 @@ ALL_FROM: Final = 500
 """Number of partitions from which all rows are read at once, and not each by its key."""
 
 GONE_KEPT_MS: Final = 3_600_000
-"""Time (ms) for which a partition that is gone is remembered, because the judge has to learn of it. While there are
-open findings about the partition, it is remembered for longer."""
+"""Time (ms) for which the row of a deleted partition is kept, so that the judge learns of the deletion. While the
+partition has open findings, its row is kept longer."""
 
 _OBSERVED = tuple(c.name for c in data_partitions.c if c.name in (*OBSERVED, "answered_at_ms"))
 _OBSERVED_VALUES = attrgetter(*_OBSERVED)
@@ -73,7 +73,8 @@ _DROP_ENTRY = delete(open_entries).where(_at(open_entries), open_entries.c.produ
 
 
 class Written(NamedTuple):
-    """The numbers of observations and reads of a batch that were news; the others were older than what is stored."""
+    """The numbers of observations and reads of a batch that were applied; the others were older than the stored
+    ones."""
 
     observations: int
     reads: int
@@ -85,8 +86,8 @@ class PartitionWriter(SourceWriter):
     source = SourceName.PARTITIONS
 
     def apply(self, batch: PartitionsBatch, now_ms: int, before_ms: int | None = None) -> Written:
-        """Writes all news of the batch in one transaction; if an error is raised, nothing is written. `before_ms`:
-        duration of the previous batch, which is counted.
+        """Writes everything new of the batch in one transaction; if an error is raised, nothing is written.
+        `before_ms`: duration of the previous batch, which is counted.
 
         LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -203,7 +204,7 @@ class AppliedRanges(NamedTuple):
 
 
 class LedgerWriter(SourceWriter):
-    """Counts what is read of tailed partitions."""
+    """Stores the volumes and markers of tailed partitions."""
 
     source = SourceName.LEDGER
 

@@ -1,6 +1,5 @@
-"""The base of every writer of a source: transactions under the lease, the status, the progress after a batch, and which
-ranges of a batch apply to that progress.
-"""
+"""The base of every writer of a source: the plan of which ranges of a batch apply to the stored progress, transactions
+under the lease, the source's status, and the progress after a batch."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class RangeStep(NamedTuple):
     """A range to apply. `counts`: it lies at or above `counted_from`; `begins_generation`: it begins another
     generation.
 
-    Where `read.is_gone`, there is nothing to apply but the end of the partition.
+    If `read.is_gone`, the step only ends the partition.
     """
 
     read: RangeRead
@@ -42,7 +41,7 @@ class RangeStep(NamedTuple):
 
 class RangePlan(NamedTuple):
     """The steps by partition, and the number of ranges that are skipped because they were applied before.
-    `partition_count`: of the log, with these ranges; `has_grown`: it had fewer before."""
+    `partition_count`: number of the topic's partitions after these ranges; `has_grown`: the topic had fewer before."""
 
     steps: dict[int, RangeStep]
     skipped: int
@@ -60,7 +59,7 @@ def plan(
 ) -> RangePlan:
     """Returns the plan for all ranges; raises OutOfSequence if one neither follows nor repeats what the store has.
 
-    `partitions_with_facts`: the partitions that the batch has facts of.
+    `partitions_with_facts`: the partitions about which the batch has facts.
     """
     steps: dict[int, RangeStep] = {}
     seen: set[int] = set()
@@ -69,7 +68,7 @@ def plan(
     for read in read_now:
         (there.discard if read.is_gone else there.add)(read.partition)
         if read.partition in seen:
-            raise OutOfSequence(f"partition {read.partition} is twice in one batch")
+            raise OutOfSequence(f"partition {read.partition} occurs twice in one batch")
         seen.add(read.partition)
         step = _step(positions.get(read.partition), read)
         if step is not None:
@@ -97,7 +96,7 @@ def _step(before: Position | None, read: RangeRead) -> RangeStep | None:
         return _end(before, read)
     if before is None or read.generation > before.generation:
         gap, begins_at = read.gap, read.lo
-        # the part that the new generation shares with the log that was read (facts.Gap) was counted then
+        # the records that the new generation shares with the old log (facts.Gap) are counted already
         counted_from = gap.from_offset if gap is not None and gap.reason in ("diverged", "away") else 0
     else:
         if (read.generation, read.topic_id) != (before.generation, before.topic_id):
@@ -131,8 +130,8 @@ def _end(before: Position | None, read: RangeRead) -> RangeStep | None:
 
 
 def _new_gap(before: Position, read: RangeRead) -> Gap | None:
-    """Returns the gap if it begins at the store's position; others were recorded when met, or when their generation
-    began."""
+    """Returns the range's gap if it begins at the store's position. Other gaps were stored when they were met, or when
+    their generation began."""
     gap = read.gap
     if gap is None or gap.reason != "retention" or gap.to_offset <= before.next_offset:
         return None
@@ -188,8 +187,8 @@ class SourceWriter:
             yield connection
 
     def _save_status(self, connection: Connection, as_of_ms: int, trouble: Reason | None) -> None:
-        """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble. A
-        log that does not exist is as current as it can be: both are written."""
+        """Writes that the source was read without trouble as of `as_of_ms`; with `trouble`, writes only the trouble. If
+        the trouble is that the log does not exist, writes both: the status is as current as it can be."""
         if trouble is None or is_log_absent(trouble):
             _WELL.write(connection, [(self._cluster_id, self.source, as_of_ms, encode_if(trouble))])
         else:
@@ -199,7 +198,8 @@ class SourceWriter:
 def begin_generations(
     connection: Connection, cluster_id: int, source: str, topic: str, steps: Iterable[RangeStep], now_ms: int
 ) -> None:
-    """Moves the positions to where new generations begin. The caller voids what is known of the earlier generations."""
+    """Moves the positions to the start of new generations. The caller has to expire what was read of earlier
+    generations."""
     begun = []
     for step in steps:
         if step.before is not None and step.begins_generation:

@@ -1,4 +1,5 @@
-"""Applies what was read of the transaction log to the store, exactly once."""
+"""Applies batches read from the transaction log to the store, exactly once, and settles the causes of aborts that
+waited."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ from service.store.writers.source import (
 )
 
 RUNS_AT_ONCE: Final = 10_000
-"""Maximum number of runs (about as many ids) that the first read writes in one transaction: it locks for a quarter
-second."""
+"""Maximum number of runs (about as many ids) that the first read writes in one transaction: the transaction locks the
+store for a quarter of a second."""
 
 
 class Applied(NamedTuple):
@@ -62,7 +63,7 @@ class Applied(NamedTuple):
 
 
 class TransactionLogWriter(SourceWriter):
-    """Stores and counts what is read of ids."""
+    """Stores and counts the records of transactional.ids."""
 
     source = SourceName.TRANSACTION_LOG
 
@@ -87,10 +88,10 @@ class TransactionLogWriter(SourceWriter):
     def apply(self, batch: LogBatch, now_ms: int, before_ms: int | None = None) -> Applied:
         """Writes the batch. If an error is raised, nothing that counts is written.
 
-        A batch goes into one transaction, together with the progress it makes. The first read of a long log would hold
-        the write lock for too long, so the runs that do not count are written ahead in short transactions, without
-        progress. After a crash between them the same ranges come again and find their rows written. `before_ms`:
-        duration of the previous batch, which is counted.
+        A batch and its progress are written in one transaction. In the first read of a long log, that would hold the
+        write lock for too long, so runs that do not count are written before, in short transactions without progress.
+        After a crash in between, the same ranges are read again, and runs that are stored already are skipped.
+        `before_ms`: duration of the previous batch, which is counted.
 
         OutOfSequence: start again at the store's progress. LeaseLost: stop. StoreUnavailable: try again.
         """
@@ -215,11 +216,11 @@ _SETTLE = (
 
 
 def settle_causes(connection: Connection, cluster_id: int, reads: Iterable[RangeRead], ended: EndedTotals) -> None:
-    """Settles the causes that wait in the logs of `reads`, if the log was read to an end that was requested late
-    enough; adds them to `ended`.
+    """Settles the causes of aborts that wait for the id's next record, if their log partition was read to an end that
+    was requested at or after `settles_at_ms`; adds them to `ended`.
 
-    The end of the log, not our clock, proves that no record followed in time: after an outage the next record may lie
-    there unread.
+    The end of the log, not our clock, proves that no record followed in time: after an outage the next record may still
+    be unread.
     """
     proven = {read.partition: read.end_asked_at_ms for read in reads if read.hi >= read.end_offset}
     if not proven:

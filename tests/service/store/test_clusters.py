@@ -21,7 +21,7 @@ from tests.service.store.logs import NOW_MS, batch, everything, read, transactio
 def test_a_name_is_bound_at_first_use(engine: Engine) -> None:
     first = clusters.bind(engine, "prod", "abc", NOW_MS)
     assert clusters.bind(engine, "prod", "abc", NOW_MS + 1) == first
-    with pytest.raises(ClusterMismatch, match="'prod' belongs to Kafka cluster 'abc'; these brokers are 'xyz'"):
+    with pytest.raises(ClusterMismatch, match="'prod' belongs to Kafka cluster 'abc'; these brokers belong to 'xyz'"):
         clusters.bind(engine, "prod", "xyz", NOW_MS)
     assert clusters.bind(engine, "other", "xyz", NOW_MS) != first
 
@@ -131,7 +131,7 @@ def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> N
     assert taken is not None
     before = everything(cluster.engine, cluster.id)
     for stale in (batch(second, read(3, 6)), batch(first, read(0, 3)), batch([], read(3, 3))):
-        with pytest.raises(LeaseLost, match="'driver' at epoch 1 was lost; it is 'standby' at epoch 2"):
+        with pytest.raises(LeaseLost, match="'driver' at epoch 1 was lost; the newest holder is 'standby' at epoch 2"):
             cluster.writer.apply(stale, later_ms)
     with pytest.raises(LeaseLost):
         cluster.writer.report_trouble(UnresponsiveBroker(1))
@@ -144,7 +144,7 @@ def test_the_driver_that_was_replaced_writes_nothing_more(cluster: Cluster) -> N
 
 def test_the_message_names_host_and_process(cluster: Cluster) -> None:
     assert take_over(cluster.engine, cluster.id, "b:7:1:0123456789ab") is not None
-    with pytest.raises(LeaseLost, match=r"it is 'b:7' at epoch 2$"):
+    with pytest.raises(LeaseLost, match=r"the newest holder is 'b:7' at epoch 2$"):
         lease.renew(cluster.engine, cluster.lease, NOW_MS)
 
 

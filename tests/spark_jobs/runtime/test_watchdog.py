@@ -77,7 +77,7 @@ def test_a_part_without_progress_ends_the_process_and_its_jvm() -> None:
     )
     assert code == 1
     pid, line = said.splitlines()
-    assert re.fullmatch(r"ERROR no progress of partitions for \d+ s: ending, to begin again", line)
+    assert re.fullmatch(r"ERROR no progress of partitions for \d+ s: ending, to be started again", line)
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the JVM")
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: a server, where writers lock rows."""
+"""The backend for PostgreSQL: a server, where writers lock rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _END_STOPPED_WRITER: Final = text(
 
 class Postgresql(Backend):
     data_version = "SELECT pg_current_snapshot()::text"
-    """Any transaction of the server that writes changes it."""
+    """Changes with every writing transaction of the server."""
     name = String(collation="C")
 
     def resolve(self, url: URL) -> URL | None:
@@ -73,8 +73,8 @@ class Postgresql(Backend):
         return copy_in.options(upsert, connection.dialect, rows)
 
     def select_ids(self, table: Table, columns: Sequence[str]) -> Select[Any]:
-        # PostgreSQL's statistics say little about a table that grew by 100,000 rows since they were made, and it would
-        # rather read the whole table. OFFSET keeps the inner query as it is: one step through the index for each id.
+        # PostgreSQL would read the whole table if it grew by 100,000 rows since its statistics were made. OFFSET keeps
+        # PostgreSQL from merging the inner query, which searches the index once for each id.
         ids = bindparam("ids", type_=postgresql.ARRAY(LargeBinary))
         wanted = func.unnest(ids).table_valued("id").render_derived(name="wanted")
         of_one = table.c.cluster_id == bindparam("cluster"), table.c.transactional_id == wanted.c.id

@@ -1,7 +1,6 @@
 """Writes many rows by PostgreSQL's COPY instead of an INSERT for each.
 
-For SQLAlchemy such a write is an executemany, too, so it handles errors, transactions and lost connections as for any
-other.
+SQLAlchemy treats the COPY as an executemany, so it handles errors, transactions and lost connections as usual.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _DRIVERS_NAMES: Final = {"FLOAT": "float8"}
 
 
 def options(upsert: Upsert, dialect: Dialect, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    """Returns the execution options of the INSERT of these rows. A single INSERT … SELECT cannot change one row
-    twice."""
+    """Returns the execution options of the INSERT of these rows. Rows with a repeated key are not copied, because one
+    INSERT … SELECT cannot change a row twice."""
     copies = len(rows) >= COPIES_FROM and not upsert.repeats(rows)
     return {_COPY_IN: _copy_in(upsert, dialect)} if copies else {}
 
@@ -50,14 +49,14 @@ def _copy_in(upsert: Upsert, dialect: Dialect) -> CopyIn:
 
 
 class CopyIn:
-    """Copies rows of `columns` into `table` by way of a temporary table. `insert` takes the rows from
-    `_source_name(table)`. Without it the rows go straight into the table."""
+    """Copies rows of `columns` into the temporary table `_source_name(table)`, from which the statement `insert` moves
+    them to `table`. Without `insert` the rows are copied directly into `table`."""
 
     def __init__(self, dialect: Dialect, table: Table, columns: Sequence[Column[Any]], insert: str | None) -> None:
         quote = dialect.identifier_preparer.quote
         incoming = quote(table.name) if insert is None else _source_name(table)
         names = ", ".join(quote(column.name) for column in columns)
-        # once for each connection: tables that come and go with every transaction would swell the catalogue
+        # once for each connection: a temporary table for each transaction would bloat the system catalogue
         create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} AS TABLE {quote(table.name)} WITH NO DATA"
         self._before = () if insert is None else (create,)
         self._copy = f"COPY {incoming} ({names}) FROM STDIN (FORMAT BINARY)"
@@ -78,8 +77,8 @@ class CopyIn:
 
 
 def _source_name(table: Table) -> str:
-    """Returns the name of the temporary table for rows on their way into `table`; it has the table's columns, and none
-    of its constraints."""
+    """Returns the name of the temporary table for rows on their way into `table`. The temporary table has the columns
+    of `table`, and none of its constraints."""
     return f"incoming_{table.name}"
 
 

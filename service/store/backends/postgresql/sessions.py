@@ -1,4 +1,4 @@
-"""PostgreSQL's sessions: limits, servers that only read, and one line for each error."""
+"""PostgreSQL's sessions: timeouts, the refusal of read-only servers, and the translation of errors to one line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from service.store.errors import StoreDamaged, StoreError, StoreUnavailable, in_one_line, redact_url
 
 REMEDY: Final = "restore a backup of the database, or give --store a new one: the transaction log is read again"
-"""The advice where pages of the database are damaged."""
+"""The advice for a database with damaged pages."""
 
 _LONGEST_READ_S: Final = 30.0
-"""Time after which PostgreSQL ends a statement of a reader: each reads a bounded number of rows."""
+"""Timeout (s) of a reader's statement. Each statement reads a bounded number of rows."""
 
 # a host that died without closing its connections is noticed after some 20 s, not after libpq's two hours
 _GONE_AFTER: Final[dict[str, str | int]] = {
@@ -33,27 +33,28 @@ _DAMAGED_STATES: Final = frozenset({"XX001", "XX002"})
 
 
 def writer_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
-    """Returns libpq's settings for a session that waits so long (s) for a lock, without those that the URL sets."""
+    """Returns libpq's settings for a session that waits at most `wait_s` for a lock, except those that the URL sets."""
     return _arguments(url, options=f"-c lock_timeout={wait_s:.0f}s")
 
 
 def reader_arguments(url: URL, *, wait_s: float) -> dict[str, str | int]:
     """Returns libpq's settings for a session that reads: as `writer_arguments`, and its statements are bounded."""
-    # a generic plan (one for all values) expects every page to be a tenth of the table, and sorts rows that an index
-    # has in order
+    # for a generic plan (one for all values) PostgreSQL estimates a page of rows at a tenth of the table, and sorts
+    # rows that an index has in order
     limits = f"-c statement_timeout={_LONGEST_READ_S:.0f}s -c lock_timeout={wait_s:.0f}s"
     return _arguments(url, options=f"-c plan_cache_mode=force_custom_plan {limits}")
 
 
 def prepare_writer(engine: Engine) -> None:
-    """Leaves a server that has become read-only for another."""
+    """Translates the engine's errors. If the server has become read-only, the engine connects again, perhaps to another
+    server."""
     event.listen(engine, "handle_error", _translate)
     event.listen(engine, "handle_error", _translate_read_only)
 
 
 def prepare_reader(engine: Engine) -> None:
-    """Keeps the engine from writing, and from servers that are read-only, unless its URL says which servers it wants: a
-    primary that was demoted shows a past that nobody brings up to date."""
+    """Makes the engine read-only and translates its errors. The engine refuses read-only servers unless its URL sets
+    `target_session_attrs`, because a demoted primary is not updated any more."""
     event.listen(engine, "handle_error", _translate)
     event.listen(engine, "begin", _read_only)
     if _SESSION_ATTRS not in engine.url.query:
@@ -70,7 +71,8 @@ def _read_only(connection: Connection) -> None:
 
 
 def _check_primary(connection: Connection) -> None:
-    """Raises StoreUnavailable if the server became read-only. Servers from 14 on report that by themselves."""
+    """Raises StoreUnavailable if the server became read-only, which servers from PostgreSQL 14 on report to the
+    client."""
     info = connection.connection.dbapi_connection.info  # type: ignore[union-attr]
     if "on" in map(info.parameter_status, ("default_transaction_read_only", "in_hot_standby")):
         url = redact_url(connection.engine.url)
@@ -81,7 +83,7 @@ def _check_primary(connection: Connection) -> None:
 def _translate(context: ExceptionContext) -> StoreError | None:
     """Returns the exception to raise instead of PostgreSQL's or the pool's, or None to keep it.
 
-    psycopg's OperationalError covers the classes 08, 40, 53, 55, 57 and 58, and all of these may pass.
+    psycopg's OperationalError covers the classes 08, 40, 53, 55, 57 and 58, which are all temporary.
     """
     if context.is_pre_ping:
         return None  # the pool connects again
@@ -93,7 +95,8 @@ def _translate(context: ExceptionContext) -> StoreError | None:
 
 
 def _translate_read_only(context: ExceptionContext) -> StoreUnavailable | None:
-    """Returns the exception for a writer whose server has become read-only; its next connection may find another."""
+    """Returns the exception for a writer whose server has become read-only. The next connection may find another
+    server."""
     error = context.original_exception
     if getattr(error, "sqlstate", None) != _READ_ONLY_STATE:
         return None

@@ -1,4 +1,5 @@
-"""SQLite: one file, one writer at a time. Its transactions are alone from their begin on, so nothing needs a lock."""
+"""The backend for SQLite: one file, one writer at a time. A writing transaction excludes all others from its beginning,
+so `lock` does nothing."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ _ROW_ID: Final[ColumnElement[int]] = literal_column("transactional_ids.rowid")
 class Sqlite(Backend):
     data_version = "PRAGMA data_version"
     row_id = Integer()
-    """SQLite counts up only a column that is exactly INTEGER."""
+    """SQLite numbers rows only in a column whose type is exactly INTEGER."""
     numbers_once = {"sqlite_autoincrement": True}  # noqa: RUF012 - nobody changes it
 
     def resolve(self, url: URL) -> URL | None:
         if url.drivername != "sqlite":
             return None
         if url.database in (None, "", ":memory:"):
-            raise StoreError(f"store {redact_url(url)}: needs a file, it is shared by two processes")
+            raise StoreError(f"store {redact_url(url)}: needs a file, because several processes share the store")
         _check_folder(url)
         return url
 

@@ -1,8 +1,7 @@
-"""Knows the file behind a SQLite store: whether it is still the one that a connection has open, and whether it is
-damaged.
+"""Detects that the file of a SQLite store was deleted, replaced or damaged.
 
-SQLite itself reads and writes on in a file that was deleted or replaced, and nobody sees what it writes there. Two
-calls of stat (1.5 µs) at the begin of every transaction notice it.
+SQLite itself continues to use a deleted or replaced file, and everything that it writes there is lost. Two calls of
+stat (1.5 µs) at the beginning of every transaction detect this.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ _WAL: Final = "-wal"
 _SEEN: Final = "txnscope_file"
 
 DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-"""Primary result codes for a file whose pages do not fit together."""
+"""SQLite's primary result codes for a damaged file."""
 
 
 class FileSeen(NamedTuple):
-    """The identities (device, inode) of a store's file and of its write-ahead log; None: it is not there."""
+    """The identities (device, inode) of a store's file and of its write-ahead log; None: the file does not exist."""
 
     main: tuple[int, int] | None
     wal: tuple[int, int] | None
 
 
 class StoreFile:
-    """The file of one store, shared by all engines of this process. `damage`: the error that showed that it is damaged,
-    until another file takes its place, or the place of its log: without its log a sound file looks damaged, too."""
+    """The file of one store, shared by all engines of this process. A noted damage is valid until the file or its
+    write-ahead log is replaced: without its log a sound file looks damaged, too."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -39,12 +38,12 @@ class StoreFile:
         self._damage = ""
 
     def uri(self, *, may_create: bool) -> str:
-        """Returns the URI with which SQLite opens the file; without `may_create` it never makes a new one."""
+        """Returns the URI with which SQLite opens the file; without `may_create`, SQLite never creates it."""
         return f"file:{quote(self.path)}?mode={'rwc' if may_create else 'rw'}"
 
     def create(self) -> None:
-        """Creates the file, if it is missing, for its owner alone: SQLite would let everybody read it. Its -wal and
-        -shm get the same mode. Errors are left to SQLite, which reports them."""
+        """Creates a missing file with access for its owner only: SQLite would let everybody read it. SQLite gives -wal
+        and -shm the same mode. Errors are ignored, because SQLite reports them when it opens the file."""
         with suppress(OSError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
@@ -52,7 +51,8 @@ class StoreFile:
         return _identity(self.path) is not None
 
     def note_opened(self, info: dict[Any, Any]) -> FileSeen:
-        """Remembers in `info`, a dictionary of the connection, which file it has just opened; returns it."""
+        """Stores the identity of the file that a connection has just opened in `info`, the connection's dictionary;
+        returns it."""
         seen = FileSeen(_identity(self.path), None)
         info[_SEEN] = seen
         return seen
@@ -77,11 +77,12 @@ class StoreFile:
         if before is not None:
             os.close(before)
         with suppress(OSError):  # the file is gone already
-            # keeps its inode from being given to a new file; unlike others, such a descriptor takes no lock with it
+            # keeps the inode from being given to a new file. To close an O_PATH descriptor, unlike others, releases no
+            # lock of this process
             self._damaged = os.open(self.path, os.O_PATH | os.O_CLOEXEC)
 
     def damage(self) -> str | None:
-        """Returns the error that showed that the present file is damaged; None: no such error came yet."""
+        """Returns the error that showed that the present file is damaged; None if no such error occurred."""
         if self._damaged is None or self._log_then != _identity(self.path + _WAL):
             return None
         damaged = os.fstat(self._damaged)
@@ -95,7 +96,7 @@ def store_file(path: str) -> StoreFile:
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Returns whether SQLite's error means that the file is damaged, or no database."""
+    """Returns whether SQLite's error means that the file is damaged or is no database."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in DAMAGED
 

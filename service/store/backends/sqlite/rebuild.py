@@ -1,5 +1,5 @@
-"""Makes a damaged store anew. The transaction log is the truth: the job reads it again from its start. What the log
-does not hold any more (the audit, findings, history, counts) is brought over as far as it can be read."""
+"""Rebuilds a damaged store. The job then reads the transaction log again from its start. What the log does not contain
+(the audit, findings, history, counts) is copied as far as it can be read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COUNTED: Final = (
     "open_participants",
     _POSITIONS,
 )
-"""Tables that begin anew where it is not known what was counted, or how far the log was."""
+"""Tables that are emptied if the counters, or the positions up to which the log was counted, cannot be read whole."""
 
 _LARGEST_CLUSTER_ID: Final = 10_000
 """A larger number comes from a damaged page."""
@@ -50,8 +50,8 @@ def _is_counted(tables: Sequence[SalvagedTable]) -> bool:
 
 
 def rebuild(url: URL, now_ms: int) -> Rebuilt:
-    """Makes a new file from what can be read of the old one, puts it in the old one's place, and keeps the old one.
-    Errors as `service.store.migrate.rebuild`."""
+    """Copies the readable rows to a new file, moves the new file to the old file's path, and keeps the old file under
+    another name. Errors as `service.store.migrate.rebuild`."""
     name, path = redact_url(url), url.database or ""
     if not Path(path).is_file():
         raise StoreUnavailable(f"store {name}: there is no such file; `txnscope migrate` creates it")
@@ -84,13 +84,13 @@ def _bring_over(old: DamagedFile, fresh: str, name: str, now_ms: int) -> tuple[S
         migrate.upgrade(engine)
         return tables
     finally:
-        engine.dispose()  # the last connection moves the whole log into the file
+        engine.dispose()  # closing the last connection moves the whole write-ahead log into the file
 
 
 def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[SalvagedTable]:
     named = new.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> ?", (_REVISIONS,)).fetchall()
     for (table,) in named:
-        if table == _SEQUENCES:  # of the numbers that were given; rows that are copied raise it, deleted ones do not
+        if table == _SEQUENCES:  # highest numbers ever given, of deleted rows too: copied rows do not restore those
             new.execute(f"DELETE FROM {_SEQUENCES}")  # noqa: S608
         columns = [one for one in old.columns(table) if one in columns_of(new, table)]
         yield _copy_table(old, new, table, columns) if columns else SalvagedTable(table, 0, is_whole=False)
@@ -98,7 +98,7 @@ def _copy(old: DamagedFile, new: sqlite3.Connection) -> Iterator[SalvagedTable]:
 
 
 def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: Sequence[str]) -> SalvagedTable:
-    """Copies the rows. Rows that break a rule of the table are left out: they come from damaged pages."""
+    """Copies the rows. Rows that violate a constraint are left out: they come from damaged pages."""
     names, marks = ", ".join(f'"{one}"' for one in columns), ", ".join("?" * len(columns))
     insert = f'INSERT OR IGNORE INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - names of our own schema
     reading = old.rows(table, columns)
@@ -107,8 +107,8 @@ def _copy_table(old: DamagedFile, new: sqlite3.Connection, table: str, columns: 
 
 
 def _prepare_reading(new: sqlite3.Connection, tables: Sequence[SalvagedTable]) -> None:
-    """Has the job read the log again from its start: what was counted is not counted again. Ends every lease, because
-    what its holder knows of the store is not true any more."""
+    """Makes the job read the transaction log again from its start, without counting records again that were counted.
+    Ends every lease, because its holder knows the old store."""
     new.execute("UPDATE leases SET epoch = epoch + 1, released = 1")
     if _is_counted(tables):
         new.execute(f"UPDATE {_POSITIONS} SET read_at_ms = 0 WHERE source = ?", (SourceName.TRANSACTION_LOG,))  # noqa: S608
@@ -135,8 +135,8 @@ def _name_lost_clusters(new: sqlite3.Connection, now_ms: int) -> None:
 
 
 def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
-    """Moves the old file aside with its log, and the new one to its place, for the same users. Returns where the old
-    one is."""
+    """Renames the old file and its write-ahead log, and moves the new file, with the same owner and mode, to the old
+    path. Returns the old file's new path."""
     _copy_owner(path, fresh)
     aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_ms / 1000))}"
     Path(path).rename(aside)
@@ -145,7 +145,7 @@ def _take_place(fresh: str, path: str, now_ms: int, name: str) -> str:
             Path(path + suffix).rename(aside + suffix)
     if Path(path).exists():
         raise StoreError(
-            f"store {name}: another process created it anew meanwhile: stop it, and rename {aside} to try again"
+            f"store {name}: another process created a new file meanwhile: stop it, and rename {aside} back"
         )
     Path(fresh).rename(path)
     return aside

@@ -12,20 +12,21 @@ from service.store.backends.sqlite.file import is_damaged, store_file
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 _MOST_PROBES: Final = 20_000
-"""Number of attempts to read on behind damage in one table. A damaged page costs two for each bit of a row id."""
+"""Maximum number of queries for one table. A damaged page costs two queries for each bit of a row id."""
 
 
 class DamagedFile:
     """A SQLite file that may be damaged, opened so that SQLite reads as much of it as it can."""
 
     def __init__(self, path: str, wait_s: float) -> None:
-        """Takes the write lock if the file still has one, so that nobody writes what would be left behind.
+        """Takes the write lock, if the damage lets SQLite lock the file, so that no process writes rows that would not
+        be copied.
 
         sqlite3.OperationalError: another process holds the lock for longer than `wait_s`.
         """
         self._raw = sqlite3.connect(store_file(path).uri(may_create=False), wait_s, uri=True, isolation_level=None)
         try:
-            for statement in ("PRAGMA writable_schema = ON", "BEGIN IMMEDIATE"):  # ON: reads a file that was cut, too
+            for statement in ("PRAGMA writable_schema = ON", "BEGIN IMMEDIATE"):  # ON: reads a truncated file, too
                 self._raw.execute(statement)
         except sqlite3.DatabaseError as error:
             if not is_damaged(error):
@@ -55,7 +56,7 @@ class DamagedFile:
 
 
 class Reading:
-    """The rows of one table that can be read, in no certain order. `is_whole` is known once all were taken."""
+    """The readable rows of one table, in no certain order. `is_whole` is valid after the iteration."""
 
     def __init__(self, raw: sqlite3.Connection, table: str, columns: Sequence[str]) -> None:
         names = ", ".join(f'"{name}"' for name in columns)
@@ -65,7 +66,8 @@ class Reading:
         self.is_whole = True
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Reads from both ends up to the damage, then does the same on both sides of the middle between them."""
+        """Reads a range from both ends up to the damage, then halves the range in between and reads each half in the
+        same way."""
         open_ranges = [(_FIRST, _LAST)]
         while open_ranges and self._probes < _MOST_PROBES:
             first, last = open_ranges.pop()
@@ -91,7 +93,7 @@ class Reading:
             with closing(self._raw.execute(self._query + order, (first, last))) as cursor:
                 yield from cursor
             self._ended_well = True
-        except sqlite3.DatabaseError:  # whatever SQLite calls it: this part cannot be read
+        except sqlite3.DatabaseError:  # whatever the error: this part cannot be read
             return
 
 

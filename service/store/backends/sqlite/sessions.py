@@ -1,4 +1,4 @@
-"""SQLite's sessions: pragmas, transactions that begin at once, and a look at the file before each of them."""
+"""SQLite's sessions: pragmas, explicit BEGINs, a check of the file at each BEGIN, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _READER_PRAGMAS = (
 )
 
 _REMEDY: Final = (
-    "`txnscope migrate --rebuild` makes the store anew: what can be read is saved, and"
-    " the transaction log is read again"
+    "`txnscope migrate --rebuild` makes a new store: it keeps all readable data, and the transaction log is read again"
 )
 
-# primary result codes of SQLite that may pass by themselves or when room is made; all others are mistakes
+# primary result codes of SQLite for errors that may end by themselves or when disk space is freed; all others are
+# errors of the program
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -58,25 +58,25 @@ def arguments(url: URL, *, wait_s: float) -> dict[str, float]:
 
 
 def prepare_writer(engine: Engine, *, may_create: bool) -> None:
-    """Has every transaction of the engine take the write lock at once, and keeps the engine to the file that its first
-    connection opens. `may_create`: that connection creates a missing file."""
+    """Makes every transaction of the engine begin with the write lock, and ties the engine to the file that its first
+    connection opens. `may_create`: the first connection creates a missing file."""
     _Sessions(engine, _WRITER_PRAGMAS, "BEGIN IMMEDIATE", may_create=may_create, keeps_file=True)
 
 
 def prepare_reader(engine: Engine) -> None:
-    """Keeps the engine from writing. It opens a file that takes the place of the one it had, and never creates one."""
+    """Makes the engine read-only. The engine opens a file that replaced the former one, and never creates a file."""
     _Sessions(engine, _READER_PRAGMAS, "BEGIN", may_create=False, keeps_file=False)
 
 
 class _Sessions:
-    """Sets the pragmas of an engine's connections, and begins each transaction when SQLAlchemy does: Python's driver
-    begins one late, when it takes a statement for a write. Every transaction begins with a look at the file."""
+    """Sets the pragmas of an engine's connections, and sends BEGIN when SQLAlchemy begins a transaction: Python's
+    driver would wait for the first writing statement. Checks the file at each BEGIN."""
 
     def __init__(
         self, engine: Engine, pragmas: tuple[str, ...], begin: str, *, may_create: bool, keeps_file: bool
     ) -> None:
-        """`may_create`: the first connection creates a missing file. `keeps_file`: no connection opens another file
-        than the first one did."""
+        """`may_create`: the first connection creates a missing file. `keeps_file`: all connections must open the file
+        that the first connection opened."""
         self._name, self._file = redact_url(engine.url), store_file(engine.url.database or "")
         self._pragmas, self._begin_with = pragmas, begin
         self._may_create, self._keeps_file = may_create, keeps_file

@@ -1,10 +1,10 @@
-"""An index of the three-letter pieces of ids' texts, for searches in them.
+"""The trigram index of ids' display texts, for searches in them.
 
-The job that reads the log extends it behind its batches, so that a first read does not wait for it, and a batch without
-new ids does not pay for it. Searches see every id at any time: those that the index does not hold yet count as found.
+The job that reads the transaction log extends the index after its batches, so that the first read does not wait for it.
+In a search, ids above the last indexed row id are always candidates.
 
-On PostgreSQL it would cost a new id a quarter of its time, and a search without it takes half a second with a million
-ids. Who wants it creates it there (docs/running.md), and the same queries use it.
+PostgreSQL gets no such index by default: it makes a new id 29 % dearer to write (docs/benchmarks.md), and a search of a
+million ids without it takes half a second. Operators can create one (docs/running.md), which the same queries use.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 _END: Final = "transactional_ids_trigrams_end"
-"""The table of the last row id that is in the index. New ids have ever higher row ids: none is ever deleted."""
+"""The table that holds the last row id in the index. A new id gets the row id after the highest present one."""
 
 _CREATE: Final = (
-    # without the texts and the places in them: what is found has to be compared with the text still
+    # stores neither the texts nor positions in them: a match still has to be compared with the text
     "CREATE VIRTUAL TABLE transactional_ids_trigrams USING fts5"
     "(display, content='transactional_ids', detail=none, columnsize=0, tokenize='trigram')",
     "CREATE TABLE transactional_ids_trigrams_end (last_row INTEGER NOT NULL)",
@@ -44,7 +44,7 @@ _FIND: Final = (
 _LENGTH: Final = 3
 _MOST_PIECES: Final = 8
 _AT_ONCE: Final = 100_000
-"""Number of ids that are added in one transaction; for so many, writers wait a quarter of a second."""
+"""Maximum number of ids added in one transaction, for which writers wait a quarter of a second."""
 
 
 def extend(engine: Engine) -> bool:
@@ -65,13 +65,13 @@ def extend(engine: Engine) -> bool:
 
 
 def drop(connection: Connection) -> None:
-    """Drops the index, if it is there. Needed before the table of ids is made anew, because its row ids change."""
+    """Drops the index, if it is there. Needed before the table of ids is recreated, because its row ids change."""
     _execute(connection, _DROP)
 
 
 def find(connection: Connection, parts: Iterable[str], most: int) -> list[int] | None:
-    """Returns the row ids of all texts that may contain one of `parts`, ignoring case. None: the index does not help,
-    because it is not there, a part is shorter than its pieces, or more than `most` texts fit."""
+    """Returns the row ids of all texts that may contain one of `parts`, ignoring case. None: the index does not exist,
+    a part is shorter than a trigram, or more than `most` texts fit."""
     wanted = [_pieces(part) for part in parts]
     if not all(wanted) or not _is_there(connection):
         return None
@@ -91,7 +91,8 @@ def _is_possible(connection: Connection) -> bool:
 
 
 def _pieces(part: str) -> list[str]:
-    """Returns some pieces of the text, quoted; none for a short text. Not all pieces: each is a long list to read."""
+    """Returns some trigrams of the text, quoted; none for a shorter text. Not all trigrams, because each one is a long
+    list to read."""
     last = len(part) - _LENGTH
     starts = [last, *range(0, last, _LENGTH)][:_MOST_PIECES] if last >= 0 else []
     return ['"' + part[start : start + _LENGTH].replace('"', '""') + '"' for start in starts]
