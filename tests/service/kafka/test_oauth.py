@@ -115,7 +115,7 @@ class TestCommand:
         program.write_text("#!/bin/sh\nsleep 600\n")
         program.chmod(0o755)
         began = time.monotonic()
-        with pytest.raises(KafkaUnavailable, match=r"^no token from giver: no end within 0 s$"):
+        with pytest.raises(KafkaUnavailable, match=r"^no token from giver: it did not end within 0 s$"):
             TokenCommand((str(program),)).fetch(0)
         assert time.monotonic() - began < 60
 

@@ -156,7 +156,7 @@ def test_servers_of_the_file_are_used_where_the_flag_names_none(tmp_path: Path) 
         ClientSettings.load(None, file)
     file.write_text("")
     with pytest.raises(
-        BadClientConfig, match=r"--bootstrap-servers is missing, and bootstrap\.servers in .*properties:"
+        BadClientConfig, match=r"--bootstrap-servers is missing, and .*properties has no bootstrap\.servers:"
     ):
         ClientSettings.load(None, file)
 
@@ -169,9 +169,9 @@ def test_what_has_no_effect_is_told(tmp_path: Path) -> None:
     )
     name = f"client properties {tmp_path}/client.properties"
     assert settings.notes("SSL://a:1,b:2") == (
-        f"{name}: ignored, for only Java clients need them: max.poll.records, sasl.kerberos.kinit.cmd, ssl.provider",
-        f"{name}: not used, for security.protocol is PLAINTEXT (the default): sasl.mechanism, ssl.truststore.location",
-        f"{name}: the scheme of SSL://a:1 does not count: security.protocol is PLAINTEXT (the default)",
+        f"{name}: ignored (only Java clients need them): max.poll.records, sasl.kerberos.kinit.cmd, ssl.provider",
+        f"{name}: not used while security.protocol is PLAINTEXT (the default): sasl.mechanism, ssl.truststore.location",
+        f"{name}: the scheme of SSL://a:1 has no effect: security.protocol is PLAINTEXT (the default)",
     )
 
 
