@@ -65,10 +65,11 @@ def create_app(
 
     Raises StoreError if the URL is no store. Requests answer 503 if the store does not answer or is not at head. The
     few requests that need Kafka also answer 503 if `kafka` is None and the cluster is none of `clusters`, which have
-    brokers of their own. `remediation`: the clients that write markers; None: as those that ask. `access`: who may
-    ask, and as which host; None: whoever reaches the service may read. `operators`: keys by name of those who may
-    change things in all clusters. `now_ms`: the clock for the ages on pages, and for the sources that REST reports as
-    stalled. `beat` is called once a second while requests are answered.
+    brokers of their own. `remediation`: the clients that write markers; None: the clients of `kafka` and `clusters`.
+    `access`: who may send requests, and under which host names; None: anyone who reaches the service may read.
+    `operators`: the keys, by name, of operators who may change things in all clusters. `now_ms`: the clock for the ages
+    on pages, and for the sources that REST reports as stalled. `beat` is called once a second while the event loop
+    runs.
     """
     engine, watching = open_reader(store_url), open_reader(store_url)
     data_versions = DataVersions(engine)
@@ -101,7 +102,7 @@ def create_app(
 
 @cache
 def _routes() -> list[BaseRoute]:
-    """Returns the routes of every application of this process: to describe their bodies to pydantic takes 0.3 s of
+    """Returns the routes, which all applications of this process share: building their pydantic schemas takes 0.3 s of
     CPU."""
     everything = APIRouter()
     for room in (
@@ -147,7 +148,7 @@ def _application(
         title="txnscope",
         summary="Shows what every Kafka transaction is doing, and how it ended.",
         version=version,
-        docs_url=None,  # the framework's pages load their scripts from elsewhere
+        docs_url=None,  # the framework's pages load scripts from other hosts
         redoc_url=None,
         routes=_routes(),
         lifespan=lifespan,
@@ -164,8 +165,8 @@ async def _beats(beat: Callable[[], None]) -> None:
 
 
 def _describe(app: FastAPI) -> None:
-    """Adds to the OpenAPI document what the framework leaves out: the Problem that the routes name, and what an absent
-    parameter means."""
+    """Adds to the OpenAPI document what the framework leaves out: the schema of Problem, the meaning of an absent
+    parameter, and the access that each route needs."""
     describe_routes = app.openapi
 
     def openapi() -> dict[str, Any]:

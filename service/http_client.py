@@ -1,6 +1,6 @@
-"""HTTP requests with limits: of time, of the bytes of an answer, and of redirects.
+"""Sends HTTP requests with limits on time, on the size of the answer, and on redirects.
 
-A redirect never gets the credentials of the request. Proxies of the environment are used only where a caller says so.
+A redirected request has no credentials. The proxies that the environment names are used only if the caller allows it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import httpx2
 
 MOST_BYTES: Final = 1 << 20
 _NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For requests without TLS: to load the system's certificates takes longer than such a request. Trusts nobody."""
+"""For requests without TLS, because loading the system's certificates takes longer than such a request. Trusts no
+certificate."""
 
-logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each URL, with what may be secret in it
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it would log each URL, which may contain a secret
 
 
 class NoAnswer(Exception):
@@ -64,7 +65,7 @@ def send(
             with (
                 httpx2.Client(verify=context, trust_env=False, timeout=timeout_s, proxy=proxy) as client,
                 _ending(request, timeout_s) if is_timed_as_a_whole else nullcontext(),
-                # not with the credentials that the URL may contain
+                # Auth() keeps the library from sending credentials in the URL
                 closing(client.send(request, stream=True, auth=httpx2.Auth())) as response,
             ):
                 for part in response.iter_raw():
@@ -82,7 +83,7 @@ def send(
 
 @contextmanager
 def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
-    """Ends a request that takes too long from its first byte on: a timeout of a socket begins anew with every byte."""
+    """Ends a request `within_s` after its first byte was sent: a socket's timeout starts anew with every byte."""
     streams: list[Any] = []
     was_cut = threading.Event()
 
@@ -108,13 +109,13 @@ def _ending(request: httpx2.Request, within_s: float) -> Iterator[None]:
             raise
     finally:
         timer.cancel()
-    if was_cut.is_set():  # an answer without a length seems to have ended
-        raise httpx2.ReadTimeout(f"no end of its answer within {within_s:g} s")
+    if was_cut.is_set():  # without a Content-Length, an answer that was cut off looks complete
+        raise httpx2.ReadTimeout(f"its answer did not end within {within_s:g} s")
 
 
 def _proxy_of(url: str) -> str | None:
-    """Returns the proxy that the environment has for a URL, by the rules of the standard library."""
-    from urllib.request import getproxies, proxy_bypass  # here, because most processes need no proxy
+    """Returns the proxy that the environment names for a URL, by the rules of the standard library."""
+    from urllib.request import getproxies, proxy_bypass  # imported here, because most processes need no proxy
 
     parts = urlsplit(url)
     proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
@@ -122,7 +123,7 @@ def _proxy_of(url: str) -> str | None:
 
 
 def _no_answer(error: BaseException) -> NoAnswer:
-    """Returns the failure with the words of the operating system, or of TLS, where these are the cause."""
+    """Returns the failure with the text of the operating system or of TLS, if one of them is the cause."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__

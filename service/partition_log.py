@@ -1,4 +1,4 @@
-"""Turns bytes of a partition's log, and of records about its transactions, into what explanations are made of."""
+"""Decodes what explanations of offsets need: batches of a partition's log, and an owner's transactions in the store."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def walk_through(walk: SpanBuilder, data: bytes, lo: int) -> int | None:
     """Hands the batches of `data` to the walk until it is done. Returns the offset at which reading continues: after
     the last whole batch (`lo` if there is none). Returns None if no batch can be found after a damaged place.
 
-    `lo` lies in the first batch or before it. At a batch that cannot be decoded, the walk loses the fate of every
-    transaction that still waits for its marker (`SpanBuilder.add_unreadable`). At zeros at the end of a file it does
-    not: they are preallocated and not written yet.
+    `lo` lies in the first batch or before it. A batch that cannot be decoded may hold the marker of any transaction, so
+    the outcome of every transaction without a marker so far becomes unknown (`SpanBuilder.add_unreadable`). Zeros at
+    the end of a file have no such effect: they are preallocated space.
     """
     position = lo
     for one in read_batches(data, lo):
@@ -67,8 +67,8 @@ def piece_of(batch: Batch) -> BatchOffsets:
 
 
 def logged_transactions(owner: Owner, producer_id: int, place: TopicPartition) -> list[LoggedTransaction]:
-    """Returns what is kept of the owner's transactions under the producer id: the last one that was decided, and the
-    one that is open."""
+    """Returns the owner's transactions under the producer id that the store still has: the last one that was decided,
+    and the open one."""
     found = []
     if owner.ended_value is not None:
         try:

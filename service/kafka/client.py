@@ -1,6 +1,7 @@
 """One connection pool to a cluster: finds the first broker that answers, sends requests, returns responses or failures.
 
-Only this module sends requests with kafka-python's client; the others of this package use its request classes alone.
+Only this module sends requests with kafka-python's client; the other modules here use only the library's request
+classes.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from service.kafka.errors import BadClientConfig, KafkaFailure, KafkaRefused, Ka
 from service.kafka.settings import ClientSettings
 from service.processes import waiting
 
-# the library logs every retry as an error; what matters is raised as a KafkaFailure and reported once, by us
+# the library logs every retry as an error; a failure that matters is raised as a KafkaFailure and reported once
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 MAX_RESPONSE_BYTES = 96 << 20  # the library's default (1 MB) refuses most Fetch responses
 REQUEST_TIMEOUT_MS = 15_000
 STEP_EVERY_S = 1.0
 RECONNECT_MS = 20  # time that `ask_all` waits for connections to brokers that did not answer before
-RECONNECT_BACKOFF_MS = 1_000  # at most, as in Kafka's own clients; the library's default leaves a broker alone for 30 s
+RECONNECT_BACKOFF_MS = 1_000  # longest pause before a new attempt, as in Java clients; the library's default is 30 s
 
 
 class KafkaClient:
@@ -95,11 +96,11 @@ class KafkaClient:
     def ask_all(
         self, requests: Mapping[int, Sequence[Any]], timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> dict[int, list[Any] | KafkaFailure]:
-        """Sends each broker its requests, one after the other and to all brokers at once; waits `timeout_ms` for all.
-        Returns each broker's responses in order, or the failure if they did not all arrive.
+        """Sends each broker its requests in order, to all brokers at once; waits at most `timeout_ms` in total. Returns
+        each broker's responses in order, or the failure if they did not all arrive.
 
-        If a broker failed here, the next calls ask it again as soon as it is connected, and do not wait for it until
-        then. Send at most four requests to a broker: the library allows no more than five in flight.
+        After a broker has failed, later calls return its failure until the broker is connected again. Send at most four
+        requests to a broker: the library allows no more than five in flight.
         """
         waiting.step()
         give_up = time.monotonic() + timeout_ms / 1000
@@ -145,8 +146,8 @@ class KafkaClient:
         self._client.close()
 
     def _connected(self, nodes: Collection[int]) -> set[int]:
-        """Returns those of the brokers that are connected. Begins to connect to the others; waits for that at most
-        RECONNECT_MS, and not at all for a broker that refused a connection a moment ago.
+        """Returns the brokers of `nodes` that are connected. Starts to connect to the others and waits for them at most
+        RECONNECT_MS, but not for a broker to which a connection failed a moment ago.
         """
         give_up = time.monotonic() + RECONNECT_MS / 1000
         while True:
@@ -159,7 +160,7 @@ class KafkaClient:
             self._client.poll(timeout_ms=left_s * 1000)
 
     def _has_connection(self, node: int) -> bool:
-        """Returns True if there is a connection, or one is being made; begins to make one if needed."""
+        """Returns True if the broker has a connection, or one is being made. Starts one if there is none."""
         try:
             self._client._manager.get_connection(node)
         except Exception as e:
@@ -168,8 +169,8 @@ class KafkaClient:
         return True
 
     def _wait_for(self, future: Any, give_up: float) -> None:
-        """Waits at most until `give_up`, on the monotonic clock. Every second is a step: a wait with an end is not
-        stuck."""
+        """Waits for the future until `give_up` (monotonic clock). Reports progress every second, because a wait with a
+        time limit is not stuck."""
         while True:
             left_s = max(give_up - time.monotonic(), 0)
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000, future=future)
@@ -178,7 +179,8 @@ class KafkaClient:
                 return
 
     def _wait_while_held_back(self, node: int, give_up: float) -> None:
-        """Waits as `_wait_for`."""
+        """Waits until `give_up` while the library holds back requests to the broker; reports progress as
+        `_wait_for`."""
         while self._is_held_back(node) and (left_s := give_up - time.monotonic()) > 0:
             self._client.poll(timeout_ms=min(left_s, STEP_EVERY_S) * 1000)
             waiting.step()
@@ -190,15 +192,15 @@ class KafkaClient:
 
     def _request_failure(self, e: Exception, node: int) -> KafkaFailure:
         if isinstance(e, kafka.errors.UnknownBrokerIdError):
-            self._client.cluster.request_update()  # it came, or came back, after the last Metadata answer
-        if isinstance(e, kafka.errors.NodeNotReadyError):  # a moment ago it could not be reached
+            self._client.cluster.request_update()  # the broker started after the last Metadata answer
+        if isinstance(e, kafka.errors.NodeNotReadyError):  # the last attempt to connect failed
             e = self._client._manager.failures.get(node, e)
         broker = self._client.cluster.broker_metadata(node)
         return self._failure(e, f"broker {node}" if broker is None else f"broker {node} ({broker.host}:{broker.port})")
 
     @staticmethod
     def _why(future: Any, timeout_ms: int) -> Exception:
-        """Returns the failure of a request; one without an answer is late."""
+        """Returns the failure of a request: the library's, or a timeout if there was no answer."""
         found = future.exception or kafka.errors.KafkaTimeoutError(f"no answer within {timeout_ms} ms")
         assert isinstance(found, Exception)
         return found
@@ -211,7 +213,7 @@ class KafkaClient:
 
     @staticmethod
     def _failure(e: Exception, peer: str, where: str = "") -> KafkaFailure:
-        if isinstance(e, KafkaFailure):  # of a token, or of the file with the credentials
+        if isinstance(e, KafkaFailure):  # raised when a token or the credentials could not be read
             return e
         text = where + (_CLASS_NAMES.sub("", " ".join(str(e).split()))[:300] or type(e).__name__)
         if isinstance(e, kafka.errors.KafkaConfigurationError):
@@ -222,7 +224,7 @@ class KafkaClient:
 
 
 _CLASS_NAMES: Final = re.compile(r"^(?:\[Error \d+\] )?(?:\w+Error: )+")
-"""The names in front of a text of the library's: people need the text."""
+"""Error number and class names in front of the library's error texts: they are not shown."""
 
 CONNECT_TIMEOUT_MS: Final = 5_000
 NEXT_SERVER_AFTER_MS: Final = 1_500
@@ -236,7 +238,7 @@ def bootstrap_client(
 ) -> KafkaNetClient:
     """Returns a client that knows the brokers. `latest`: as for `connected_client`. Raises ServerFailure.
 
-    One frozen broker must not take the whole timeout. So a few servers are tried one after another with a short
+    One frozen broker must not use up the whole timeout. So a few servers are tried one after another with a short
     timeout, then all together with a longer one.
     """
     if len(servers) > 1:

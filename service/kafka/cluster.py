@@ -15,14 +15,14 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.errors import KafkaFailure, KafkaUnavailable
 
-TIMEOUT_MS = 5_000  # for a broker that may be frozen: another one is asked then
+TIMEOUT_MS = 5_000  # the broker may be frozen: callers then ask another one
 _TOPIC_IDS = 12  # the last Metadata version that finds topics by name and shows their ids
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Broker that leads a partition, and its epoch; `node` is -1 while there is none. Leaders are compared, also as
-    different brokers report them (`leader_check`); what brokers may report differently belongs into TopicLayout."""
+    """The broker that leads a partition, and the leader epoch; `node` is -1 if there is no leader. The answers of
+    different brokers are compared (`leader_check`), so fields in which brokers may differ belong in TopicLayout."""
 
     node: int
     epoch: int
@@ -54,7 +54,7 @@ def topic_layout(client: KafkaClient, topic: str, ask: int | None = None) -> Top
 
 
 def layouts_request(topics: Iterable[str] | None) -> Any:
-    """Returns a Metadata request for these topics, or for all; it creates none."""
+    """Returns a Metadata request for these topics, or for all if None. The request creates no topic."""
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, max_version=_TOPIC_IDS)
 
@@ -67,7 +67,7 @@ def layout_of(found: Any) -> TopicLayout:
 
 class Topics(NamedTuple):
     """All topics of a cluster. `layouts`: by topic; `denied`: topics that the broker names without their partitions,
-    with the error code; `brokers`: ids of those alive.
+    with the error code; `brokers`: ids of the live brokers.
     """
 
     layouts: dict[str, TopicLayout]
@@ -106,8 +106,9 @@ def describe(client: KafkaClient) -> dict[str, Any]:
     """Returns `{"brokers": [{"id", "host", "port", "newest_metadata_version"}], "features": {name: level}, "configs":
     {name: {"value", "source"}}}`.
 
-    `newest_metadata_version` is None if the broker does not report it or does not answer. `source` is "broker" or
-    "assumed" (no permission to read configs: DESCRIBE_CONFIGS on the cluster). Raises KafkaUnavailable.
+    `newest_metadata_version` is None if the broker does not report it or does not answer. `source` is "broker", or
+    "assumed" if the broker did not return the config (needs DESCRIBE_CONFIGS on the cluster): `value` is then Kafka's
+    default. Raises KafkaUnavailable.
     """
     brokers = _brokers(client)
     versions = _versions(client, [broker.node_id for broker in brokers])
@@ -128,7 +129,7 @@ def describe(client: KafkaClient) -> dict[str, Any]:
 
 
 def broker_ids(client: KafkaClient) -> list[int]:
-    """Returns the ids of the brokers that are there now. Raises KafkaUnavailable."""
+    """Returns the ids of the live brokers. Raises KafkaUnavailable."""
     return [broker.node_id for broker in _brokers(client)]
 
 

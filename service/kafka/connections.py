@@ -1,8 +1,8 @@
 """The library's connections with limits: on memory, on every wait, and on what a misbehaving server can cause.
 
-kafka-python 3.0.12 reads from a socket for as long as bytes come, waits for a TLS handshake without an end, drops the
-reason of a failed connection, and logs in with the credentials of its start. The classes here change that and nothing
-else.
+kafka-python 3.0.12 reads from a socket for as long as bytes come, waits for a TLS handshake without a time limit,
+accepts a pause of any length from a broker, drops the reason of a failed connection, logs in with the credentials of
+its start, and does not escape SCRAM names. The classes here change only that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READ_AT_ONCE: Final = 1 << 20
 """Bytes read from a socket before they are parsed and before timeouts are checked."""
 
 LONGEST_PAUSE_S: Final = 15.0
-"""Longest pause that a broker may demand: the window of its quotas is 11 s by default. A wrong one could be 24 days."""
+"""Longest pause that a broker may demand: the window of its quotas is 11 s by default. The field allows 24 days."""
 
 REFUSALS: Final = (
     kafka.errors.AuthorizationError,
@@ -38,7 +38,7 @@ REFUSALS: Final = (
     kafka.errors.UnsupportedSaslMechanismError,
     kafka.errors.IllegalSaslStateError,
 )
-"""Errors of the library with which a broker refuses: to try again at once would change nothing."""
+"""The library's errors for a broker that refuses: an immediate retry would be refused, too."""
 
 _CHUNK: Final = 1 << 16
 _IDENTITY: Final = {
@@ -50,7 +50,7 @@ _FOREIGN: Final = {0x48545450: "an HTTP server", 0x15030100: "a TLS listener", 0
 
 
 class ServerFailure(Exception):
-    """No bootstrap server answered. `cause`: why not the last one that was asked, `server` (HOST:PORT)."""
+    """No bootstrap server answered. `cause`: the most telling failure; `server`: where it occurred (HOST:PORT)."""
 
     def __init__(self, server: str, cause: Exception) -> None:
         super().__init__(server, cause)
@@ -58,8 +58,8 @@ class ServerFailure(Exception):
 
 
 def connected_client(config: Mapping[str, Any], latest: Callable[[], Mapping[str, Any]]) -> KafkaNetClient:
-    """Returns the library's client over the connections of this module; it connects later. `latest`: returns the
-    configuration with the credentials of the moment, for each new connection."""
+    """Returns the library's client over the connections of this module, not connected yet. `latest` returns the
+    configuration with the present credentials; each new connection calls it."""
     net = NetworkSelector(**config)
     return KafkaNetClient(net=net, manager=Connections(net, latest, **config))
 
@@ -71,11 +71,11 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
         super().__init__(net, **config)
         self._latest = latest
         self.failures: dict[Any, Exception] = {}
-        """By node, why the last attempt to connect failed; a node that is connected is not there."""
+        """By node, the failure of the last attempt to connect. Connected nodes are absent."""
 
     async def _do_bootstrap(self, deadline: float) -> bool:
-        """Learns the brokers from the first server that answers. Raises ServerFailure; at once for what asking again
-        would not change."""
+        """Learns the brokers from the first server that answers. Raises ServerFailure, without another attempt if the
+        failure would be the same again."""
         failure: ServerFailure | None = None
         while not self.closed and (left_s := deadline - time.monotonic()) > 0:
             server = random.choice(self.cluster.bootstrap_brokers())  # noqa: S311  # no secret
@@ -90,7 +90,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
                 failure = failure or ServerFailure(f"{server.host}:{server.port}", late)
             except Exception as e:
                 is_lasting = _is_lasting(e)
-                if failure is None or is_lasting or time.monotonic() < deadline:  # what we cut off tells less
+                if failure is None or is_lasting or time.monotonic() < deadline:  # our own cut-off explains less
                     failure = ServerFailure(f"{server.host}:{server.port}", e)
                 if is_lasting:
                     break
@@ -164,8 +164,8 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]  # the library 
 
 
 class PlainTransport(KafkaTCPTransport):  # type: ignore[misc]
-    """A connection without TLS. It reads READ_AT_ONCE bytes, hands them on, and goes on after other work: a server that
-    never stops to send neither fills the memory nor keeps a timeout from its turn."""
+    """A connection without TLS. It reads about READ_AT_ONCE bytes, hands them on, and lets other work run before it
+    continues: a server that never stops sending can neither fill the memory nor delay timeouts."""
 
     async def _read_from_sock(self) -> None:
         while self._read and not self._closed:
@@ -195,11 +195,11 @@ class PlainTransport(KafkaTCPTransport):  # type: ignore[misc]
         except OSError as e:
             return bytes(received), None if received else kafka.errors.KafkaConnectionError(tls_text(e))
         if received:
-            return bytes(received), None  # the end of the stream shows again at the next read
+            return bytes(received), None  # the next read finds the end of the stream again
         return b"", kafka.errors.KafkaConnectionError("it closed the connection")
 
     def _decrypted(self) -> int:
-        """Returns the bytes that wait in the process: the kernel does not report them as readable."""
+        """Returns the number of decrypted bytes not read yet: the kernel does not report them as readable."""
         return 0
 
 
@@ -222,7 +222,7 @@ class TlsTransport(PlainTransport, KafkaSSLTransport):  # type: ignore[misc]
 
 
 def _is_lasting(e: Exception) -> bool:
-    """Returns True for a refusal, a certificate that is not trusted, and a token that is not there."""
+    """Returns True for a refusal, an untrusted certificate, and a token or credentials that could not be read."""
     return isinstance(e, (*REFUSALS, KafkaFailure)) or isinstance(e.__cause__, ssl.SSLCertVerificationError)
 
 
@@ -235,11 +235,12 @@ def _limit_pause(connection: KafkaConnection) -> None:
 
 
 def _unreadable(e: Exception) -> kafka.errors.KafkaProtocolError:
-    """Returns the failure for bytes that are no answer. It is a new one, because the stack of `e` holds the frame."""
+    """Returns the failure for bytes that are no answer: a new exception, because the traceback of `e` keeps the bytes
+    in memory."""
     if isinstance(e, kafka.errors.InvalidReceiveError):
         size = int(str(e).rpartition(" ")[2])
         known = _FOREIGN.get(size)
-        text = f"it answers as {known}, not as a Kafka broker" if known else f"{size} bytes are no frame of Kafka's"
+        text = f"it answers as {known}, not as a Kafka broker" if known else f"{size} bytes are not a Kafka frame"
     elif isinstance(e, kafka.errors.KafkaError):
         text = str(e.args[0]) if e.args else "its answer cannot be decoded"
     else:
@@ -269,7 +270,7 @@ def tls_text(e: BaseException) -> str:
     if isinstance(e, ssl.SSLError) and e.reason:
         return e.reason.lower().replace("_", " ")
     if isinstance(e, TimeoutError | kafka.errors.KafkaTimeoutError):
-        return "no end of the handshake in time"
+        return "the handshake did not end in time"
     if isinstance(e, OSError) and e.strerror:
         return f"{e.filename}: {e.strerror}" if e.filename else e.strerror
     return str(e)

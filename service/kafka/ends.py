@@ -1,4 +1,4 @@
-"""Requests log start, LSO and high watermark of very many partitions many times a minute: ListOffsets v4, v5 as bytes.
+"""Requests log start, LSO and high watermark of very many partitions many times a minute, with ListOffsets v4 and v5.
 
 | answer  | bytes                                                                          |
 |---------|--------------------------------------------------------------------------------|
@@ -220,8 +220,8 @@ class AnswerReader:
 
 
 def _count(field: struct.Struct, body: bytes, at: int) -> int:
-    """Returns a number of things that follow. Raises ValueError if the body has no room for so many."""
+    """Reads the number of elements that follow. Raises ValueError if the body is too short for so many."""
     (count,) = field.unpack_from(body, at)
     if not 0 <= count <= len(body):
-        raise ValueError(f"{count} of something in {len(body)} bytes")
+        raise ValueError(f"{count} elements in {len(body)} bytes")
     return int(count)

@@ -1,4 +1,4 @@
-"""Reads the facts for a verdict on an open entry: its batches, the markers before it, and its id's transactions."""
+"""Reads the facts for a verdict on an open entry: its batches, the markers before it, and its owner's transactions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from service.kafka.log_range import BatchesRead, DataBatch, batches_between
 from service.kafka.offsets import offset_at_time
 
 _LOG_MARGIN: Final = 5_000
-"""Transaction-log records read before the proof of absence, because a transaction may have been open then."""
+"""Number of transaction-log records read from before the entry's absence was observed: a transaction may have been open
+at that time."""
 _RECORDS_BACK: Final = 300
-"""Number of the id's newest records, some hundred transactions, over which markers are searched."""
+"""Number of the owner's newest records (some hundred transactions) whose markers are searched for."""
 _TIME_MARGIN_MS: Final = 60_000
-"""Allowance for clocks that differ. The point from which markers are searched is a hint, never a proof."""
+"""Allowance for clocks that differ. The offset at which the search for markers begins is a hint, never a proof."""
 _OFFSETS_BACK: Final = 10_000
 """A deep read covers at least this many offsets before the entry: a short partition is read whole and proves more."""
 
@@ -99,7 +100,7 @@ def _batches(
     is_whole: bool,
 ) -> Batches:
     if not is_whole or not data:
-        # the leader refuses records below the epoch of the last marker, and has seen none above the producer's
+        # the leader refuses records with an epoch below the last marker's, and has seen none above the producer's
         lowest = max((one.producer_epoch for one in markers), default=0)
         return Batches(query.start_offset, query.start_offset, Epochs(lowest, query.producer_epoch), first, -1, False)
     epochs = [one.producer_epoch for one in data]

@@ -13,7 +13,7 @@ from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 from service.kafka.cluster import Leader
 from service.kafka.errors import KafkaRefused, KafkaUnavailable, PartitionUnavailable
 
-_BY_NAME = 12  # the last Fetch version with topic names; later ones want topic ids
+_BY_NAME = 12  # the last Fetch version with topic names; later versions have topic ids
 _PIECE_TIMEOUT_MS = 3_000
 
 

@@ -9,12 +9,12 @@ The library has classes only for groups of the classic protocol. The answers abo
 | . error            | int16                    | int16                 | int16                      |
 | . message, id, state | 3 strings              | 3 strings             | 3 strings                  |
 | . group epoch, assignment epoch | 2 int32     | 2 int32               | 2 int32                    |
-| . behind that      | assignor: string         | assignor: string      | topology: nullable struct  |
+| . next field       | assignor: string         | assignor: string      | topology: nullable struct  |
 | . members          | array                    | array                 | array                      |
 | . allowed operations | int32                  | int32                 | int32                      |
 
-All arrays and strings are compact, and each struct ends with tagged fields. A member of a streams group has tasks: a
-subtopology and numbers of partitions, which are those of all topics that the subtopology reads.
+All arrays and strings are compact, and each struct ends with tagged fields. A member of a streams group has tasks. Each
+task is a subtopology and numbers of partitions, which apply to every topic that the subtopology reads.
 
 Source: ConsumerGroupDescribeResponse.json, ShareGroupDescribeResponse.json, StreamsGroupDescribeResponse.json,
 ConsumerProtocolAssignment.json, Kafka 4.1 to 4.3.
@@ -39,7 +39,7 @@ SHARE_GROUP_DESCRIBE: Final = 77
 STREAMS_GROUP_DESCRIBE: Final = 89
 
 _CONSUMER: Final = "consumer"  # protocol type; members of others, such as Connect's, assign something else
-_SHARE_VERSION: Final = 1  # version 0 was an early access of Kafka 4.0
+_SHARE_VERSION: Final = 1  # version 0 was early access in Kafka 4.0
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def describe_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> di
     if not groups:
         return found
     for one in client.ask(DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False), node).groups:
-        if not one.error_code and one.group_state != "Dead":  # "Dead" is also how a group of another kind is answered
+        if not one.error_code and one.group_state != "Dead":  # a group of another kind is reported as "Dead", too
             of_consumers = one.members if one.protocol_type == _CONSUMER else ()
             assigned = {place for member in of_consumers for place in _classic_assignment(member.member_assignment)}
             found[one.group_id] = GroupMembers(len(one.members), frozenset(assigned))
@@ -136,7 +136,7 @@ def _described(
         read.skip(4)  # throttle time
         return {group: one for group, one in read_array(read, read_group) if group in groups}
     except DecodeError as e:
-        log.debug("broker %d answers %d with something else: %s", node, api_key, e)
+        log.debug("broker %d: its answer to API %d cannot be decoded: %s", node, api_key, e)
         return {}
 
 
@@ -178,7 +178,7 @@ def _read_member(read: Cursor) -> list[TopicPartition]:
     read_array(read, read_text)  # subscribed topics
     read_text(read)  # subscribed pattern
     assigned = _read_assignment(read)
-    _read_assignment(read)  # the one that it will get
+    _read_assignment(read)  # target assignment
     skip_tags(read)
     return assigned
 
@@ -226,9 +226,9 @@ def _read_topology(read: Cursor) -> _Topology:
 def _read_subtopology(read: Cursor) -> tuple[str, list[str]]:
     name = read_text(read)
     topics = read_array(read, read_text)
-    read_array(read, read_text)  # topics that it writes to repartition
-    read_array(read, _read_topic)  # changelogs of its state
-    topics += read_array(read, _read_topic)  # repartitioned ones
+    read_array(read, read_text)  # repartition sink topics
+    read_array(read, _read_topic)  # state changelog topics
+    topics += read_array(read, _read_topic)  # repartition source topics
     skip_tags(read)
     return name, topics
 
@@ -262,8 +262,8 @@ def _read_streams_member(read: Cursor, topology: _Topology) -> list[TopicPartiti
     for _ in range(2):  # offsets of tasks, end offsets of tasks
         read_array(read, _read_task_offset)
     active = _read_tasks(read)
-    _read_tasks(read)  # those that it will get
-    read.skip(1)  # is it of the classic protocol?
+    _read_tasks(read)  # target assignment
+    read.skip(1)  # uses the classic protocol
     skip_tags(read)
     return [
         (topic, partition)
@@ -280,7 +280,7 @@ def _read_task_offset(read: Cursor) -> None:
 
 
 def _read_tasks(read: Cursor) -> list[tuple[str, list[int]]]:
-    """Returns the active ones; standby and warmup tasks read no source topics."""
+    """Returns the active tasks; standby and warmup tasks read no source topics."""
     active, _, _ = (read_array(read, _read_task) for _ in range(3))
     skip_tags(read)
     return active
@@ -293,8 +293,8 @@ def _read_task(read: Cursor) -> tuple[str, list[int]]:
 
 
 def _classic_assignment(data: bytes | None) -> list[TopicPartition]:
-    """Decodes a member's assignment (ConsumerProtocolAssignment.json): int16 version, int32 number of topics; of each
-    an int16 size, its name, int32 number of partitions, and these as int32."""
+    """Decodes a member's assignment (ConsumerProtocolAssignment.json): int16 version, int32 number of topics; for each
+    topic its name with an int16 size, int32 number of partitions, and the partitions as int32."""
     if not data:
         return []
     read = Cursor(bytes(data), MalformedValue)

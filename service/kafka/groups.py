@@ -18,7 +18,7 @@ UNSTABLE_OFFSET_COMMIT: Final = 88
 _GROUP_KEY = 0  # FindCoordinator: a group, not a transactional id
 _BATCHED_COORDINATORS = 4  # the first FindCoordinator version with many keys
 _BATCHED_OFFSETS = 8  # the first OffsetFetch version with many groups
-_BY_NAME = 9  # the last one with topic names; later ones want topic ids
+_BY_NAME = 9  # the last OffsetFetch version with topic names; later versions have topic ids
 
 
 class ListedGroup(NamedTuple):
@@ -44,9 +44,9 @@ class GroupOffsets(NamedTuple):
 
 
 def list_groups(client: KafkaClient, node: int) -> list[ListedGroup]:
-    """Returns the groups that broker `node` coordinates. Without DESCRIBE on the cluster, Kafka leaves out groups
-    without DESCRIBE on the group, and gives no error. Raises KafkaUnavailable (also while the broker loads groups) or
-    KafkaRefused.
+    """Returns the groups that broker `node` coordinates. Kafka leaves out groups that the principal may not describe
+    (DESCRIBE on the cluster or the group), without an error. Raises KafkaUnavailable (also while the broker loads
+    groups) or KafkaRefused.
     """
     answer = client.ask(ListGroupsRequest(states_filter=[], types_filter=[]), node)
     if answer.error_code:
@@ -115,9 +115,7 @@ def _topics(group: Any, places: Collection[tuple[str, int]] | None) -> list[Any]
 def _committed_by_one(
     client: KafkaClient, node: int, group: str, require_stable: bool, places: Collection[tuple[str, int]] | None
 ) -> GroupOffsets:
-    """Returns the offsets of one group, with a request of its own: brokers before Kafka 3.0 take only one group at
-    once.
-    """
+    """Returns the offsets of one group. Brokers before Kafka 3.0 accept only one group per request."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places or ():
         by_topic.setdefault(topic, []).append(partition)

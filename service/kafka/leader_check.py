@@ -21,14 +21,14 @@ from service.kafka.producers import ActiveProducer, Producers, describe_producer
 
 TIMEOUT_MS: Final = 2_000
 SKIPPED_FOR_MS: Final = 10_000
-"""Time for which a broker that did not answer in time is not asked again, so that the others need not wait."""
+"""Time for which a broker that did not answer in time is not asked again, so that it does not delay the others."""
 
 BROKERS_ASKED: Final = 3
 
 
 class CheckedPartition(NamedTuple):
-    """An observation of a partition between `asked_at_ms` and the answer. `described`: True if `open` has all
-    transactions open on it, False if the principal may not ask for them (READ on the topic)."""
+    """An observation of a partition between `asked_at_ms` and the answer. `described`: True if `open` has all open
+    transactions of the partition; False if they cannot be read (no READ on the topic, or a broker before 2.8)."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class _Witness(NamedTuple):
 
 
 class LeaderCheck:
-    """Checks the leaders before and after each request. One client, one thread. `now_ms`: clock of all its times."""
+    """Checks the leaders before and after each request. For one thread. `now_ms`: the clock of all times here."""
 
     def __init__(self, client: KafkaClient, now_ms: Callable[[], int]) -> None:
         self._client, self._now_ms = client, now_ms
@@ -68,8 +68,8 @@ class LeaderCheck:
         """Last time at which a broker did not answer; None: never."""
 
     def end_offsets(self, topic: str, partitions: Collection[int]) -> LogEnds:
-        """Returns the end offsets of those partitions that kept their leader. Records that wait for a frozen replica
-        count: they will be part of the log once that replica is given up. Raises KafkaFailure."""
+        """Returns the end offsets of the partitions that kept their leader, records above the high watermark included:
+        these become readable once a frozen replica leaves the ISR. Raises KafkaFailure."""
         before = self._leaders({topic})
         asked_at_ms = self._now_ms()
         layout = TopicLayout(topic, "", {})
@@ -106,8 +106,8 @@ class LeaderCheck:
         return checked
 
     def _leaders(self, topics: set[str]) -> dict[TopicPartition, tuple[str, Leader]]:
-        """Returns (topic id, leader) of each partition, as reported by a broker that is not its leader, if there is
-        another. If brokers disagree about a partition, it is left out: it has no leader to rely on."""
+        """Returns (topic id, leader) of each partition, as reported by brokers other than its leader (a cluster of one
+        broker reports its own). Leaves out a partition if brokers disagree about its leader."""
         by_broker = self._ask_layouts(topics)
         led: dict[TopicPartition, tuple[str, Leader]] = {}
         doubtful: set[TopicPartition] = set()

@@ -38,8 +38,8 @@ def id_history(
     """Returns the records of the id in [lo, hi) of a log partition; its `listing` names those that list
     `place`.
 
-    Holes are the offsets below `lo`, those more than MAX_RECORDS before `hi`, and those without a record. Raises
-    KafkaUnavailable, KafkaRefused (READ on the transaction log).
+    `missing` has the offsets below `lo`, the offsets more than MAX_RECORDS before `hi`, and the offsets without a
+    record. Raises KafkaUnavailable, KafkaRefused (READ on the transaction log).
     """
     at = max(lo, hi - MAX_RECORDS)
     missing = [Range(0, at)] if at > 0 else []
@@ -54,7 +54,7 @@ def id_history(
         if data is None:
             start = list_offsets(client, TopicLayout(TOPIC, "", {partition: leader}), EARLIEST).found.get(partition, at)
             if start <= at:
-                break  # the log ends before `at`: it is another leader's log
+                break  # the log ends before `at`: another broker leads by now
             missing.append(Range(at, start))
             at = start
             continue

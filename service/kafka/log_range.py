@@ -25,8 +25,8 @@ class LogRange:
     """The batches that begin in [lo, hi) of a partition. `batches` may be called once.
 
     `reached`: the offset up to which the range was read; `read_bytes`: bytes fetched; `damaged`: batches that could
-    not be read. `is_whole`: nothing was damaged, nothing was gone, and no bound ended the reading. `unbroken_from`: no
-    offset is missing from there to `reached` (compaction removes offsets).
+    not be read. `is_whole`: no batch was damaged, no offset was outside the log, and no bound ended the reading.
+    `unbroken_from`: no offset is missing from there to `reached` (compaction removes offsets).
     """
 
     def __init__(
@@ -164,9 +164,9 @@ MOST_S: Final = 0.5
 def has_records_ahead(
     client: KafkaClient, topic: str, partition: int, leader: Leader, offset: int, lso: int, hi: int
 ) -> bool | None:
-    """Returns whether a group with this committed offset has a record to read: below the LSO, a committed one before
-    the LSO; above it, any one before `hi` (the high watermark). None: not known within MOST_BYTES and MOST_S, or
-    because the offset is not in the log any more, or a batch is damaged.
+    """Returns whether a group with this committed offset has a record to read. From an offset below the LSO, only a
+    committed record below the LSO counts; from any other offset, any record below `hi` (the high watermark). None: not
+    known within MOST_BYTES and MOST_S, or because the offset is not in the log any more, or a batch is damaged.
 
     Raises KafkaUnavailable, or KafkaRefused (READ on the topic).
     """

@@ -11,7 +11,7 @@ from service.kafka.client import KafkaClient
 NEEDS: Final = "ALTER or CLUSTER_ACTION on the cluster"
 """Permission to write a marker; CLUSTER_ACTION before Kafka 3.8 (KAFKA-16513)."""
 
-_LEGACY = 1  # later versions carry the transaction version; Kafka takes it as 0 here, and then allows the same epoch
+_LEGACY = 1  # has no transaction version: Kafka assumes 0, and then accepts a marker with the producer's own epoch
 
 
 def write_marker(
@@ -30,8 +30,8 @@ def write_marker(
     TRANSACTION_COORDINATOR_FENCED (`coordinator_epoch` lower than the last marker's), 31 CLUSTER_AUTHORIZATION_FAILED
     (see NEEDS), 3, 6.
 
-    The coordinator is not asked and never learns of the marker. A marker in a transaction that the coordinator still
-    knows ends it on this partition alone. `coordinator_epoch`: the one from DescribeProducers, 0 if that is -1 (as
+    The coordinator never learns of the marker. If the coordinator still knows the transaction, the marker ends the
+    transaction on this partition alone. `coordinator_epoch`: as DescribeProducers reports it, 0 if that is -1 (as
     Kafka's own tool does). Raises KafkaUnavailable (then the marker may or may not be written) or KafkaRefused.
     """
     marker = WriteTxnMarkersRequest.WritableTxnMarker

@@ -1,7 +1,7 @@
-"""Tokens for SASL/OAUTHBEARER: where they come from, and one that is kept until it runs out.
+"""Fetches tokens for SASL/OAUTHBEARER from a server, a file or a command, and keeps each for most of its life.
 
 The keys are those of Kafka's Java clients (`SaslConfigs`, `OAuthBearerLoginCallbackHandler`); COMMAND is our own,
-for clouds whose tokens Java clients take from a class of their own (`sasl.login.callback.handler.class`).
+for clouds that give Java clients a class of their own to fetch tokens (`sasl.login.callback.handler.class`).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ COMMAND_TIMEOUT_S: Final = 10.0
 ENDPOINT_TIMEOUT_S: Final = 10.0
 """Longest time for the connection, for the handshake of TLS, and from the request to the last byte of the answer."""
 REFRESH_AFTER: Final = 0.8
-"""Part of a token's life after which a new one is requested, as `sasl.login.refresh.window.factor` has it in Java."""
+"""Part of a token's life after which a new one is requested, as with Java's `sasl.login.refresh.window.factor`."""
 UNKNOWN_LIFE_MS: Final = 60_000
-"""Time for which a token is used that does not show when it expires, as those for MSK."""
+"""Life that is assumed for a token that does not show when it expires, such as a token for MSK."""
 
 _MOST_BYTES: Final = 1 << 20
 _EXTENSION: Final = "extension_"
@@ -51,7 +51,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, 2.1
 
 
 class Token(NamedTuple):
-    """A token. `expires_at_ms`: on the issuer's clock; None if the token does not show it."""
+    """A token. `expires_at_ms`: by the issuer's clock; None if the token does not show when it expires."""
 
     text: str
     expires_at_ms: int | None
@@ -63,8 +63,8 @@ class Token(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
     """An OAuth server that gives tokens for a client id and its secret (RFC 6749, 4.4). `trusted`: PEM file of the
-    authorities that its certificate is checked against; None: those of the system. `url_encodes`: id and secret are
-    encoded as in a form before they go into the header (RFC 6749, 2.3.1).
+    authorities that may sign the server's certificate; None: those of the system. `url_encodes`: id and secret are
+    form-encoded before they go into the header (RFC 6749, 2.3.1).
 
     The `fetch` of every source returns a new token, or raises KafkaUnavailable naming the place, but neither token nor
     secret."""
@@ -86,7 +86,7 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file in which something else, such as Kubernetes, keeps a valid token."""
+    """A file in which another program, such as Kubernetes, keeps a valid token."""
 
     path: Path
 
@@ -100,8 +100,8 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class TokenCommand:
-    """A command that prints a token: bare, or as the JSON of an OAuth server (`access_token`, `expires_in`). No shell
-    reads `words`."""
+    """A command that prints a token: bare, or as the JSON of an OAuth server (`access_token`, `expires_in`). It runs
+    without a shell."""
 
     words: tuple[str, ...] = field(repr=False)
 
@@ -121,8 +121,8 @@ class TokenCommand:
             try:
                 out, complaint = running.communicate(timeout=COMMAND_TIMEOUT_S)
             except subprocess.TimeoutExpired as e:
-                os.killpg(running.pid, signal.SIGKILL)  # the processes that it started hold its pipes, too
-                raise KafkaUnavailable(f"no token from {name}: no end within {COMMAND_TIMEOUT_S:.0f} s") from e
+                os.killpg(running.pid, signal.SIGKILL)  # its child processes hold the pipes open, too
+                raise KafkaUnavailable(f"no token from {name}: it did not end within {COMMAND_TIMEOUT_S:.0f} s") from e
         if running.returncode:
             lines = complaint.decode(errors="replace").strip().splitlines()
             last = f": {lines[-1]}" if lines else ""
@@ -134,8 +134,8 @@ TokenSource = ClientCredentials | TokenFile | TokenCommand
 
 
 def source_of(properties: Mapping[str, str], options: Mapping[str, str]) -> TokenSource:
-    """Returns the source that client properties name. `options`: of the JAAS login. Raises ValueError with the keys
-    that are missing or wrong."""
+    """Returns the source that client properties name. `options`: the options of the JAAS login. Raises ValueError with
+    the keys that are missing or wrong."""
     if command := properties.get(COMMAND):
         try:
             words = tuple(shlex.split(command))
@@ -166,8 +166,8 @@ def extensions_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
-    """Gives kafka-python tokens, and keeps one until REFRESH_AFTER of its life is over. A source that fails later does
-    no harm as long as the token is valid."""
+    """Gives kafka-python a token, and fetches a new one after REFRESH_AFTER of its life. If that fails, the old token
+    is used until it expires."""
 
     def __init__(
         self,
@@ -211,14 +211,14 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # the library
 
 @cache
 def provider(source: TokenSource, extensions: tuple[tuple[str, str], ...]) -> TokenProvider:
-    """Returns this process's provider for a source: all connections share its token."""
+    """Returns this process's provider for a source. All connections share its token."""
     return TokenProvider(source, extensions)
 
 
 def _ask_endpoint(url: str, client_id: str, client_secret: str, scope: str | None, trusted: str | None) -> bytes:
     """Returns the body of the answer to a request for client credentials, with the header that Kafka's Java client
-    sends. Follows no redirect: it would take the secret. Raises KafkaUnavailable naming the server."""
-    # here, because Spark's workers, and most clusters, ask no OAuth server
+    sends. Follows no redirect, so that no other server gets the secret. Raises KafkaUnavailable naming the server."""
+    # imported here, because Spark's workers, and most clusters, ask no OAuth server
     from service.http_client import NoAnswer, send
 
     place = urlsplit(url).netloc.rpartition("@")[2]
@@ -247,7 +247,7 @@ def _ask_endpoint(url: str, client_id: str, client_secret: str, scope: str | Non
 
 
 def _error_in(body: bytes) -> str:
-    """Returns the error code of RFC 6749, 5.2, as `: invalid_client`; nothing if there is none."""
+    """Returns the error code of RFC 6749, 5.2, as `: invalid_client`; an empty text if the body has none."""
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):
@@ -274,7 +274,7 @@ def _token_of(answer: bytes, now_ms: int, place: str) -> Token:
 
 
 def _expiry_of_jwt(text: str) -> int | None:
-    """Returns the `exp` of a JSON Web Token in ms; None if the token is none, or has none."""
+    """Returns the `exp` of a JSON Web Token in ms; None for another kind of token, or one without `exp`."""
     parts = text.split(".")
     if len(parts) != 3:
         return None

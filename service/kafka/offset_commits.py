@@ -1,7 +1,7 @@
 """Reads which offsets open transactions commit, from their own batches on a partition of `__consumer_offsets`.
 
-Kafka's answers name a group with pending offsets only where the group has committed that partition before. The keys of
-these records are the only payload that txnscope decodes, and only those of transactions that hold back an LSO.
+Kafka reports a group's pending offset only for a partition for which the group has committed an offset before. The keys
+of these records are the only payload that txnscope decodes, and only for transactions that hold back an LSO.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def read_commits(
             one.has_newest |= header.max_timestamp_ms == searches[header.producer_id].newest_ms
             _collect(one, batch)
         elif header.max_timestamp_ms > newest_ms and all(each.has_newest for each in found.values()):
-            break  # several batches may have one timestamp: coordinators stamp them
+            break  # not sooner: several batches may have the newest timestamp, which the group coordinator sets
     return CommitsRead(found, part.reached, part.read_bytes, part.damaged)
 
 
@@ -92,5 +92,5 @@ def _collect(one: OffsetCommits, batch: Batch) -> None:
         except DecodeError as error:
             one.undecodable[error.reason] += 1
             continue
-        if key is not None and record.value is not None:  # a tombstone takes an offset away
+        if key is not None and record.value is not None:  # a tombstone deletes an offset
             one.offsets.add(key)

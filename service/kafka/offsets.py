@@ -12,13 +12,13 @@ from service.kafka import errors
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import Leader, TopicLayout
 
-EARLIEST: Final = -2  # the log's start
-LATEST: Final = -1  # its end: the high watermark (read uncommitted)
+EARLIEST: Final = -2  # the start of the log
+LATEST: Final = -1  # the end of the log: the high watermark (read uncommitted)
 TIMEOUT_MS: Final = 3_000
-"""Time to wait for all leaders together: one that is frozen must not delay the answers of the others."""
+"""Time to wait for all leaders together: a frozen leader must not delay the answers of the others."""
 
 _CONSUMER, _DEBUGGING = -1, -2  # replica ids (ListOffsetsRequest.java)
-_BY_NAME = 9  # versions above are not needed; this one is older than Kafka 3.7
+_BY_NAME = 9  # later versions are not needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ def list_offsets(client: KafkaClient, layout: TopicLayout, which: int, *, unrepl
     """Returns an offset of every partition of the layout (ListOffsets); sends one request per leader, all at once.
 
     Requests carry the leader epoch. So a broker that no longer leads, or a leader that does not know its high watermark
-    yet, refuses (PART.fetchOffsetForTimestamp). Raises KafkaUnavailable if no leader at all answers.
+    yet, refuses (Partition.fetchOffsetForTimestamp). Raises KafkaUnavailable if no leader at all answers.
 
-    `unreplicated`: makes LATEST the very end of the log, records that wait for replicas included (Kafka returns it to a
-    debugging replica, ReplicaManager.fetchOffset).
+    `unreplicated`: makes LATEST the log end offset, above the high watermark (Kafka returns it to a debugging replica,
+    ReplicaManager.fetchOffset).
     """
     topic = ListOffsetsRequest.ListOffsetsTopic
     partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
@@ -113,7 +113,7 @@ def offset_at_time(client: KafkaClient, topic: str, partition: int, leader: Lead
 
 
 def epoch_end_offset(client: KafkaClient, topic: str, partition: int, leader: Leader, epoch: int) -> int | None:
-    """Returns the end offset of the records written in `epoch` (or the last one before it); None if none are left.
+    """Returns the end offset of the records written in `epoch` (or the last epoch before it); None if none are left.
 
     An end below the offset already read means that the log diverged there (KIP-101, KIP-320). Raises KafkaUnavailable.
     """

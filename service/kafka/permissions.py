@@ -1,4 +1,6 @@
-"""Finds out what the principal may do without writing or creating anything: asks by name, also for invented names."""
+"""Finds out what the principal may do, without writing or creating anything: requests name topics, ids and groups,
+among them invented ones.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,8 @@ class Versions(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """A cluster. `operations`: those allowed on it; None if the broker does not report them, as without DESCRIBE
-    (KIP-430). `reports_operations`: the broker speaks DescribeCluster.
+    """A cluster. `operations`: the operations allowed on it; None if the broker does not report them, for example
+    without DESCRIBE (KIP-430). `reports_operations`: the broker supports DescribeCluster.
     """
 
     cluster_id: str | None
@@ -165,8 +167,8 @@ def readable_configs(client: KafkaClient, node: int, names: Sequence[str]) -> se
 
 
 def has_authorizer(client: KafkaClient, node: int) -> bool | None:
-    """Returns True if the brokers check permissions, False if they do not; None if the broker gives no answer that
-    shows it.
+    """Returns True if the brokers check permissions, False if they do not; None if the broker does not answer, or its
+    answer does not show it.
     """
     request = DescribeAclsRequest(
         resource_type_filter=_ANY,
@@ -185,8 +187,8 @@ def has_authorizer(client: KafkaClient, node: int) -> bool | None:
 
 
 def controller_clock(client: KafkaClient, node: int) -> ControllerClock | None:
-    """Returns the time by the active controller's clock: its answer contains its present time as the time at which it
-    was last caught up (DescribeQuorumResponse.json).
+    """Returns the time by the active controller's clock. The controller reports its present time as the time at which
+    it was last caught up itself (DescribeQuorumResponse.json).
 
     None without DESCRIBE on the cluster, or if the broker does not answer that request.
     """

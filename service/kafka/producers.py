@@ -16,7 +16,7 @@ from service.kafka.client import REQUEST_TIMEOUT_MS, KafkaClient
 from service.kafka.transactions import TransactionDescription, describe_transactions, list_transactions
 
 AT_ONCE: Final = 500
-"""Partitions per request, as in Kafka's own tool (`TransactionsCommand`): an answer has every producer of each."""
+"""Partitions per request, as in Kafka's own tool (`TransactionsCommand`): an answer lists all producers of each."""
 
 TIMEOUT_MS: Final = 2_000
 
@@ -79,12 +79,12 @@ def _topic_requests(places: Sequence[tuple[str, int]]) -> Iterator[DescribeProdu
 
 
 def describe_owners(client: KafkaClient, producer_ids: Sequence[int]) -> dict[int, DescribedOwner]:
-    """Returns the owner of each producer id. A missing one proves nothing: Kafka hides ids without permission (DESCRIBE
-    on the id).
+    """Returns the owner of each producer id. A missing owner proves nothing: Kafka hides ids without permission
+    (DESCRIBE on the id).
 
-    Every broker has to answer, and only one may list a producer id, because a broker that lost the lead and does not
-    know it answers convincingly. Raises KafkaUnavailable (also while any broker loads a part of the transaction log) or
-    KafkaRefused (before Kafka 3.0).
+    Every broker has to answer, because a broker that lost the lead and does not know it yet answers convincingly. The
+    owner is left out if two brokers list the producer id. Raises KafkaUnavailable (also while any broker loads a part
+    of the transaction log) or KafkaRefused (before Kafka 3.0).
     """
     brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout_ms=TIMEOUT_MS).brokers
     listed: dict[int, list[tuple[int, str]]] = defaultdict(list)

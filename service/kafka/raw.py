@@ -43,8 +43,8 @@ class RawRequest:
 
 
 class RawAnswer:
-    """An answer as bytes. `body`: everything after the header. `throttle_time_ms`: its first field, in every API
-    that is sent raw."""
+    """An answer as bytes. `body`: everything after the header. `throttle_time_ms`: the first field of the body in every
+    API that is sent raw."""
 
     __slots__ = ("body", "throttle_time_ms")
 

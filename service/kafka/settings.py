@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(
 )
 _LAST_PORT: Final = 65_535
 _TRIMMED: Final = "".join(map(chr, range(33)))
-"""What `String.trim` of Java removes at both ends of a value."""
+"""The characters that Java's `String.trim` removes at both ends of a value."""
 
 _SECRETS: Final = (stores.KEY_PASSWORD, f"{stores.KEY_STORE}.password", stores.KEY, oauth.CLIENT_SECRET)
 _SECRET_OPTION: Final = re.compile(r"""(?i)(?:password|secret)\s*=(?!\s*(?:""|''))""")
@@ -41,8 +41,8 @@ class ClientSettings:
 
     @classmethod
     def load(cls, bootstrap_servers: str | None, properties_file: Path | None) -> ClientSettings:
-        """Reads the flags of the command line; without the first, the servers are those of the file. Checks the whole
-        file. Raises BadClientConfig naming the file and the key, or the address."""
+        """Reads the flags of the command line; without `bootstrap_servers`, the file names the servers. Checks the
+        whole file. Raises BadClientConfig naming the file and the key, or the address."""
         settings = cls((), file=properties_file and properties_file.absolute()).latest()
         if bootstrap_servers is not None:
             try:
@@ -76,7 +76,7 @@ class ClientSettings:
 
     @property
     def provider_files(self) -> tuple[Path, ...]:
-        """The files that config providers take values from. Raises BadClientConfig."""
+        """The files from which config providers take values. Raises BadClientConfig."""
         with self._named():
             return reading.resolve(dict(self.properties)).files
 
@@ -88,7 +88,7 @@ class ClientSettings:
         return tuple(Path(value) for key in stores.FILES if (value := properties.get(key)))
 
     def notes(self, bootstrap_servers: str | None) -> tuple[str, ...]:
-        """Returns a text for each thing in the file, or in the flag of the servers, that has no effect. Raises
+        """Returns notes on the keys of the file, and on the schemes in server addresses, that have no effect. Raises
         BadClientConfig."""
         with self._named():
             properties = self._resolved()
@@ -96,8 +96,8 @@ class ClientSettings:
         return tuple(f"{self._name}: {note}" for note in _notes(properties, servers))
 
     def portable(self) -> ClientSettings:
-        """Returns the same settings for other machines: without names of files, and with the values of config
-        providers. Raises BadClientConfig."""
+        """Returns the same settings for other machines: with the contents of files and the values of config providers
+        instead of their names. Raises BadClientConfig."""
         with self._named():
             properties = self._resolved()
             if _uses_tls(properties):
@@ -132,7 +132,7 @@ class ClientSettings:
                     return _addresses(given)
                 except ValueError as e:
                     raise ValueError(f"{keys.SERVERS}: {e}") from e
-        also = f", and {keys.SERVERS} in {self.file}" if self.file else ""
+        also = f", and {self.file} has no {keys.SERVERS}" if self.file else ""
         raise BadClientConfig(f"{FLAG} is missing{also}: give HOST:PORT[,…]")
 
     def _resolved(self) -> dict[str, str]:
@@ -145,7 +145,7 @@ class ClientSettings:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Raises BadClientConfig for a mistake, with the name of the file, and with no value of a config provider."""
+        """Turns a ValueError into BadClientConfig, with the name of the file and no value of a config provider."""
         try:
             yield
         except ValueError as e:
@@ -166,7 +166,7 @@ class Clients(NamedTuple):
 
 
 def _addresses(text: str) -> tuple[str, ...]:
-    """Returns addresses as HOST:PORT. A scheme in front says nothing, as in Java: `security.protocol` counts. Raises
+    """Returns addresses as HOST:PORT. A scheme in front has no effect, as in Java: `security.protocol` decides. Raises
     ValueError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
@@ -188,7 +188,7 @@ def _notes(properties: Mapping[str, str], servers: str) -> Iterator[str]:
     protocol = properties.get(keys.PROTOCOL, "").upper() or "PLAINTEXT"
     shown = f"{keys.PROTOCOL} is {protocol}" + ("" if keys.PROTOCOL in properties else " (the default)")
     if names := keys.ignored(properties):
-        yield f"ignored, for only Java clients need them: {', '.join(sorted(names))}"
+        yield f"ignored (only Java clients need them): {', '.join(sorted(names))}"
     unused = [
         key
         for key in properties
@@ -196,8 +196,8 @@ def _notes(properties: Mapping[str, str], servers: str) -> Iterator[str]:
         or (key.startswith("sasl.") and not protocol.startswith("SASL"))
     ]
     if unused := sorted(set(unused) - set(names)):
-        yield f"not used, for {shown}: {', '.join(unused)}"
+        yield f"not used while {shown}: {', '.join(unused)}"
     for part in servers.split(","):
         found = _ADDRESS.fullmatch(part.strip())
         if found is not None and found["scheme"] and found["scheme"].upper() != protocol:
-            yield f"the scheme of {part.strip()} does not count: {shown}"
+            yield f"the scheme of {part.strip()} has no effect: {shown}"

@@ -1,4 +1,4 @@
-"""The TLS of connections: whom they trust, who they are, and the protocols and ciphers that client.properties allow."""
+"""Makes the TLS context of connections: trusted certificates, own certificate, and allowed protocols and ciphers."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def _origin(properties: Mapping[str, str], store: str, of_text: str) -> str:
 
 
 def _narrow(made: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    """Leaves the protocols and cipher suites that are allowed. Python cannot choose among the suites of TLSv1.3: either
-    all of them are allowed, or the protocol is not."""
+    """Restricts the context to the allowed protocols and cipher suites. Python cannot choose among the suites of
+    TLSv1.3: either all of them are allowed, or the protocol is not."""
     suites = _words(properties.get(CIPHERS, ""))
     older = [name for suite in suites if (name := _openssl_name(suite)) is not None and _is_known(name)]
     allowed = set(_words(properties.get(ENABLED, "")) or VERSIONS) & VERSIONS.keys()
@@ -92,8 +92,8 @@ def _words(value: str) -> list[str]:
 
 
 def _openssl_name(suite: str) -> str | None:
-    """Returns OpenSSL's name of a suite of TLSv1.2, such as ECDHE-RSA-AES256-GCM-SHA384; None for one that is of
-    another protocol, or that no broker should accept."""
+    """Returns OpenSSL's name of a suite of TLSv1.2, such as ECDHE-RSA-AES256-GCM-SHA384; None for a suite of another
+    protocol, and for a suite that no broker should accept."""
     found = _SUITE.fullmatch(suite)
     if found is None:
         return None

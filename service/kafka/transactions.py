@@ -16,7 +16,7 @@ from service.kafka.cluster import topic_layout
 
 TRANSACTIONAL_ID_NOT_FOUND: Final = 105
 _DOES_NOT_KNOW: Final = (errors.NONE, TRANSACTIONAL_ID_NOT_FOUND)
-"""Codes of a coordinator that answers about another producer id of the id, or does not find the id."""
+"""Error codes of a broker that has the id under another producer id (NONE), or does not find the id."""
 
 
 class TransactionDescription(NamedTuple):
@@ -83,14 +83,14 @@ def describe_transactions(
 def no_coordinator_knows(
     client: KafkaClient, transactional_id: str, producer_id: int, timeout_ms: int = REQUEST_TIMEOUT_MS
 ) -> bool | None:
-    """Returns whether no coordinator will end a transaction whose id hashes to another partition of the log than its
-    record lies in (partitions were added). None if that cannot be said now.
+    """Returns whether no coordinator will end a transaction whose record lies in a partition of the transaction log to
+    which its id does not hash any more (partitions were added). None if that is not known now.
 
-    A broker that has not restarted since then still ends the transaction: it answers with its producer id. So every
-    broker has to answer that it is not the coordinator, does not find the id, or has it under another producer id; the
-    leader of the partition to which the id hashes, that it does not find it or has it under another one. A broker that
-    starts later reads the present number of partitions; one that has not restarted loads no further partition
-    (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
+    A broker that has not restarted since partitions were added still ends the transaction, and reports `producer_id`.
+    So every broker has to answer that it is not the coordinator, does not find the id, or has the id under another
+    producer id. The leader of the partition to which the id hashes now has to give one of the last two answers. A
+    broker that starts later reads the present number of partitions; one that has not restarted loads no further
+    partition (`TransactionStateManager.validateTransactionTopicPartitionCountIsStable`).
 
     Raises KafkaUnavailable or KafkaRefused.
     """
@@ -119,8 +119,8 @@ def describe_request(ids: Sequence[str]) -> Any:
 
 
 def descriptions_in(answer: Any) -> dict[str, TransactionDescription]:
-    """Returns the descriptions in a coordinator's answer. Leaves out ids that it cannot describe now: no permission
-    (DESCRIBE on the id), not the coordinator any more, still loading.
+    """Returns the descriptions in a coordinator's answer. Leaves out ids that the broker cannot describe now: no
+    permission (DESCRIBE on the id), not the coordinator any more, still loading.
     """
     found = {}
     for one in answer.transaction_states:

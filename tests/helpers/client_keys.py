@@ -104,7 +104,7 @@ def outcome(key: str, value: str) -> Outcome:
         except BadClientConfig as e:
             assert key in str(e)  # noqa: PT017  # not of a test
             return "refused"
-    ignored = [note for note in settings.notes(None) if "ignored, " in note]
+    ignored = [note for note in settings.notes(None) if "ignored (" in note]
     return "ignored" if any(re.search(rf"[ ,]{re.escape(key)}(,|$)", note) for note in ignored) else "honoured"
 
 

@@ -1,7 +1,7 @@
-"""The keys of client.properties: which of them are honoured, which are ignored with a word, and which are refused.
+"""The keys of client.properties: which of them are honoured, which are ignored with a note, and which are refused.
 
-A key without a prefix of security (buffer sizes, retries, groups) concerns Java clients, and is ignored. A key of
-security is in one of the tables here, or it is refused: what it asks for might be a part of the identity or the trust.
+A key without a security prefix (buffer sizes, retries, groups) concerns Java clients, and is ignored. A security key
+that is in none of the tables here is refused: ignoring it might change who logs in, or which brokers are trusted.
 `tests/service/kafka/test_client_keys.py` asserts the outcome for every key of Kafka's own clients.
 """
 
@@ -91,7 +91,7 @@ IGNORED: Final = frozenset(
 )
 
 REFUSED_PREFIX: Final = "sasl.oauthbearer.assertion."
-"""Keys that make a signed assertion, which takes the place of a secret (KIP-1139)."""
+"""Prefix of the keys for a signed assertion, which replaces the client secret (KIP-1139)."""
 
 CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     "sasl.client.callback.handler.class": (
@@ -110,11 +110,11 @@ CLASSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "ssl.engine.factory.class": (f"{_KAFKA}.ssl.DefaultSslEngineFactory",),
 }
-"""Keys that name a Java class: those of Kafka's own that do what txnscope does."""
+"""Keys that name a Java class, with the classes of Kafka that do the same as txnscope."""
 
 
 class _Choice(NamedTuple):
-    """A closed set of values. `folds`: lower case will do, too; `many`: a list of them, with commas."""
+    """A closed set of values. `folds`: case does not matter; `many`: a comma-separated list of the values."""
 
     values: tuple[str, ...]
     folds: bool = True
@@ -147,7 +147,7 @@ _CHOICES: Final[Mapping[str, _Choice]] = {
     "ssl.keymanager.algorithm": _MANAGERS,
     "ssl.trustmanager.algorithm": _MANAGERS,
     oauth.URL_ENCODES: _Choice(_BOOLEANS),
-    # closed sets of Java clients, whose own tools refuse the file for another value
+    # Kafka's own tools refuse a file with any other value of these keys
     "client.dns.lookup": _Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), folds=False),
     "metadata.recovery.strategy": _Choice(("rebootstrap", "none")),
     "metrics.recording.level": _Choice(("INFO", "DEBUG", "TRACE"), folds=False),
@@ -155,8 +155,8 @@ _CHOICES: Final[Mapping[str, _Choice]] = {
 
 
 def mistakes(properties: Mapping[str, str]) -> Iterator[str]:
-    """Yields a text for each key that is refused, and each value that is not of its closed set. `properties`: with the
-    values of config providers."""
+    """Yields a text for each refused key, and for each value outside its closed set. `properties`: with the values of
+    config providers."""
     has_command = oauth.COMMAND in properties
     for key, value in properties.items():
         if key in CLASSES:

@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NAMED: Final = ("username", "password")
-"""Options that errors name. Any other word may be a piece of a password that lacks its quotes."""
+"""Options that error messages may name. Any other word may be part of a password without quotes."""
 
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
@@ -62,7 +62,7 @@ def parse(text: str) -> Login:
         raise ValueError("no login module in it")
     if next(tokens, _END).word.lower() not in _FLAGS:
         named = module.word if module.word.endswith("LoginModule") else "the first word"
-        raise ValueError(f"no control flag (required) behind {named}")
+        raise ValueError(f"no control flag (required) after {named}")
     options: dict[str, str] = {}
     for name in tokens:
         if name == _Token(";", is_mark=True):
@@ -97,8 +97,8 @@ _MODULES: Final = {
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": (OAUTHBEARER,),
     "security.auth.module.Krb5LoginModule": (GSSAPI,),
 }
-"""The mechanisms that a login module of JAAS serves. The first three may be shaded, with a package in front; the last
-one is com.sun's or com.ibm's. What the options of any other module mean is not known: `password` may be no password."""
+"""The mechanisms that each JAAS login module serves. The first three may be shaded, with a package in front; the last
+one belongs to com.sun or com.ibm. Any other module is refused, because the meaning of its options is unknown."""
 
 _DEFAULT_HANDLER: Final = "org.apache.kafka.common.security.authenticator.AbstractLogin$DefaultLoginCallbackHandler"
 
@@ -131,7 +131,8 @@ def arguments(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _options(text: str, mechanism: str, shown: str) -> dict[str, str]:
-    """Returns the options of the login module: of those for passwords, at least `username` and `password`."""
+    """Returns the options of the login module. The options of a module for passwords include `username` and
+    `password`."""
     try:
         login = parse(text)
     except ValueError as e:
@@ -151,7 +152,7 @@ def _options(text: str, mechanism: str, shown: str) -> dict[str, str]:
 
 
 def _check_handler(mechanism: str, properties: Mapping[str, str]) -> None:
-    """Raises ValueError for a class of others that would supply the login."""
+    """Raises ValueError for a callback handler that is not Kafka's own, because it would supply the login."""
     handler = properties.get(LOGIN_HANDLER, "")
     if not handler or oauth.COMMAND in properties:
         return

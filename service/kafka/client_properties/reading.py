@@ -1,9 +1,9 @@
 """Reads client.properties as java.util.Properties does, and the values that it takes from elsewhere:
 `${file:/run/secrets/kafka.properties:password}` (KIP-297).
 
-Providers: FileConfigProvider, DirectoryConfigProvider (KIP-421) and EnvVarConfigProvider (KIP-887) of Kafka's clients;
-the syntax is that of ConfigTransformer.java. Java leaves a variable as it is if its key is missing, and then sends it
-as a password. Here every variable of a declared provider gets a value, or the file is refused.
+Providers (KIP-297): FileConfigProvider, DirectoryConfigProvider (KIP-421) and EnvVarConfigProvider (KIP-887) of Kafka's
+clients; the syntax is that of ConfigTransformer.java. Java leaves a variable whose key is missing as it is, and sends
+the variable as the password. Here every variable of a declared provider gets a value, or the file is refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import javaproperties
 
 
 def read(path: Path) -> dict[str, str]:
-    """Returns the keys and values of a file; of a key that is there twice, the last value. Raises ValueError with a
-    text that names the file.
+    """Returns the keys and values of a file; if a key occurs twice, its last value. Raises ValueError with a text that
+    names the file.
 
-    Text may also be UTF-8, with or without a byte order mark. Java takes it for ISO 8859-1.
+    The file is UTF-8, with or without a byte order mark, or ISO 8859-1, the only encoding that Java reads.
     """
     try:
         raw = path.read_bytes()
@@ -53,8 +53,8 @@ _Lookup = Callable[[str, str], str]
 
 
 class Resolved(NamedTuple):
-    """Properties with the values in place of the variables, and without the providers. `files`: those that values were
-    read from; `values`: each variable with its value."""
+    """Properties with the values in place of the variables, and without the providers. `files`: the files from which
+    values were read; `values`: each variable with its value."""
 
     properties: dict[str, str]
     files: tuple[Path, ...]
@@ -64,7 +64,7 @@ class Resolved(NamedTuple):
         return f"Resolved({len(self.properties)} properties)"
 
     def masked(self, text: str) -> str:
-        """Returns a text with variables in place of their values: a password may stand where it does not belong."""
+        """Returns a text with variables in place of their values, because a password may be under a wrong key."""
         for variable, value in self.values:
             if len(value.strip()) >= _SHORTEST_SECRET:
                 text = text.replace(value.strip(), variable)
@@ -76,7 +76,7 @@ def is_of_provider(key: str) -> bool:
 
 
 def without_variables(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties with nothing in place of the variables of declared providers."""
+    """Returns the properties without the variables of declared providers: an empty text replaces each of them."""
     names = _names(properties)
     return {
         key: _VARIABLE.sub(lambda found: "" if found[1] in names else found[0], value)
@@ -88,7 +88,7 @@ def resolve(properties: Mapping[str, str], environment: Mapping[str, str] = os.e
     """Reads the value of every variable, anew at each call. Raises ValueError naming the key, and the provider's class,
     file or key that is at fault, but no value.
 
-    Without a declared provider of its name, a `${…}` is text like any other.
+    A `${…}` that names no declared provider is plain text.
     """
     files: list[Path] = []
     found: list[tuple[str, str]] = []
@@ -184,7 +184,7 @@ def _of_file(path: Path, key: str) -> tuple[Path, str]:
 
 
 def _of_directory(path: Path, key: str) -> tuple[Path, str]:
-    """Returns the file with the name `key` and its whole text. A path in place of a name leads nowhere."""
+    """Returns the file with the name `key` and its whole text. Refuses a `key` that is a path."""
     file = path / key
     try:
         if key in (".", "..") or "/" in key or not file.is_file():

@@ -1,4 +1,5 @@
-"""Key stores and trust stores: PEM as text or file (KIP-651), and PKCS12. For JKS, the one command that converts it.
+"""Reads key stores and trust stores: PEM as text or file (KIP-651), and PKCS12. The error for JKS names the command
+that converts the store.
 
 Java loads a PKCS12 store under the name JKS and the reverse (`keystore.type.compat`), and so do these functions.
 """
@@ -48,10 +49,10 @@ def _trust_store(properties: Mapping[str, str]) -> dict[str, str]:
     if _is_pem(raw):
         return {TRUSTED: raw.decode("utf-8", errors="replace")}
     store = _pkcs12(raw, properties, TRUST_STORE, properties.get(f"{TRUST_STORE}.password"))
-    if store.key is not None:  # which of its certificates are trusted shows in an attribute that only Java reads
+    if store.key is not None:  # only Java reads the attribute that marks trusted certificates
         raise ValueError(
             f"{TRUST_STORE}.location: {properties[f'{TRUST_STORE}.location']} has a private key: give a store with"
-            " nothing but the trusted certificates"
+            " only the trusted certificates"
         )
     return {TRUSTED: _pem_of(one.certificate for one in store.additional_certs)}
 
@@ -71,7 +72,7 @@ def _key_store(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _key(store: PKCS12KeyAndCertificates, password: str | None) -> dict[str, str]:
-    """Returns the key, encrypted as it was in the store."""
+    """Returns the key, encrypted with the same password as in the store."""
     from cryptography.hazmat.primitives import serialization
 
     locked: serialization.KeySerializationEncryption = serialization.NoEncryption()
@@ -83,8 +84,8 @@ def _key(store: PKCS12KeyAndCertificates, password: str | None) -> dict[str, str
 
 
 def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | None:
-    """Returns the bytes of a store; None if there is none. Raises ValueError for a store of a format that its type does
-    not allow."""
+    """Returns the bytes of a store; None if the properties name none. Raises ValueError if the store does not have the
+    format of its type."""
     location, given = properties.get(f"{store}.location"), properties.get(f"{store}.type", "").upper()
     if not location:
         return None
@@ -104,7 +105,7 @@ def _raw(properties: Mapping[str, str], store: str, of_text: str) -> bytes | Non
 
 
 def _conversion(location: str, store_type: str) -> str:
-    """Returns the command that makes a PKCS12 store of one that only Java reads."""
+    """Returns the command that converts a store that only Java reads to PKCS12."""
     new = shlex.quote(str(Path(location).with_suffix(".p12")))
     return (
         f"convert it: keytool -importkeystore -srckeystore {shlex.quote(location)} -srcstoretype {store_type}"

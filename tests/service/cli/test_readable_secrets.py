@@ -166,8 +166,8 @@ def test_what_has_no_effect_in_client_properties_is_a_note_once(
     lines = capfd.readouterr().err.splitlines()
     name = f"txnscope doctor: note: client properties {file}: "
     assert lines[:2] == [
-        f"{name}ignored, for only Java clients need them: acks, ssl.provider",
-        f"{name}the scheme of SSL://127.0.0.1:1 does not count: security.protocol is PLAINTEXT (the default)",
+        f"{name}ignored (only Java clients need them): acks, ssl.provider",
+        f"{name}the scheme of SSL://127.0.0.1:1 has no effect: security.protocol is PLAINTEXT (the default)",
     ]
     assert len(lines) == 3
     monkeypatch.setenv("TXNSCOPE_LIFELINE", "7")

@@ -62,8 +62,8 @@ class TestFirstContact:
         [
             (Served(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "it answers as an HTTP server, not as a Kafka broker"),
             (Served(b"\x15\x03\x03\x00\x02\x02\x0a"), "it answers as a TLS listener, not as a Kafka broker"),
-            (Served(struct.pack(">i", 2**31 - 1)), r"2147483647 bytes are no frame of Kafka's"),
-            (Served(struct.pack(">i", -5)), r"-5 bytes are no frame of Kafka's"),
+            (Served(struct.pack(">i", 2**31 - 1)), r"2147483647 bytes are not a Kafka frame"),
+            (Served(struct.pack(">i", -5)), r"-5 bytes are not a Kafka frame"),
             (Served(struct.pack(">ii", 40, 1) + bytes(range(90, 126))), "Unable to decode response|its answer .*"),
             (Served(struct.pack(">ii", 8, 77) + bytes(4)), "Correlation IDs do not match: sent 1, recv 77"),
             (Served(), "it closed the connection"),
@@ -85,7 +85,7 @@ class TestFirstContact:
         with serving(Served(is_silent=True)) as address, bounded(), pytest.raises(KafkaUnavailable) as failure:
             KafkaClient(ClientSettings.load(address, tls(tmp_path)))
         assert re.fullmatch(
-            f"{address} does not answer: (no answer in time|TLS: no end of the handshake in time)", str(failure.value)
+            f"{address} does not answer: (no answer in time|TLS: the handshake did not end in time)", str(failure.value)
         )
 
     def test_an_expired_certificate_is_named(self, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class TestCommand:
         program.write_text("#!/bin/sh\nsleep 600\n")
         program.chmod(0o755)
         began = time.monotonic()
-        with pytest.raises(KafkaUnavailable, match=r"^no token from giver: no end within 0 s$"):
+        with pytest.raises(KafkaUnavailable, match=r"^no token from giver: it did not end within 0 s$"):
             TokenCommand((str(program),)).fetch(0)
         assert time.monotonic() - began < 60
 
@@ -241,8 +241,8 @@ def test_the_module_and_all_options() -> None:
     [
         ("", "no login module in it"),
         ("= required;", "no login module in it"),
-        (f'{PLAIN} username="u";', f"no control flag (required) behind {PLAIN}"),
-        ("only-a-secret", "no control flag (required) behind the first word"),
+        (f'{PLAIN} username="u";', f"no control flag (required) after {PLAIN}"),
+        ("only-a-secret", "no control flag (required) after the first word"),
         (f'{PLAIN} required username="u" password="secret"', "no semicolon at its end"),
         (f'{PLAIN} required username password="secret";', "no value for username"),
         (f'{PLAIN} required password="secret;', "no value for password"),

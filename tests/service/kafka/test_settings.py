@@ -151,9 +151,9 @@ def test_lines_without_effect_are_noted(tmp_path: Path) -> None:
     )
     name = f"client properties {tmp_path}/client.properties"
     assert settings.notes("SSL://a:1,b:2") == (
-        f"{name}: ignored, for only Java clients need them: max.poll.records, sasl.kerberos.kinit.cmd, ssl.provider",
-        f"{name}: not used, for security.protocol is PLAINTEXT (the default): sasl.mechanism, ssl.truststore.location",
-        f"{name}: the scheme of SSL://a:1 does not count: security.protocol is PLAINTEXT (the default)",
+        f"{name}: ignored (only Java clients need them): max.poll.records, sasl.kerberos.kinit.cmd, ssl.provider",
+        f"{name}: not used while security.protocol is PLAINTEXT (the default): sasl.mechanism, ssl.truststore.location",
+        f"{name}: the scheme of SSL://a:1 has no effect: security.protocol is PLAINTEXT (the default)",
     )
 
 

@@ -90,7 +90,7 @@ def test_what_is_wrong_with_a_store_is_named_without_its_password(
     keyless = (f"ssl.keystore.location={trusted}", f"ssl.keystore.password={STORE_PASSWORD}")
     assert refusal(tmp_path, *keyless) == f"ssl.keystore.location: {trusted} has no private key"
     both = (f"ssl.truststore.location={own}", f"ssl.truststore.password={STORE_PASSWORD}")
-    assert "has a private key: give a store with nothing but the trusted" in refusal(tmp_path, *both)
+    assert "has a private key: give a store with only the trusted" in refusal(tmp_path, *both)
 
 
 @pytest.mark.parametrize(("magic", "store_type"), [("feedfeed", "JKS"), ("cececece", "JCEKS")])

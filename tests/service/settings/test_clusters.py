@@ -75,7 +75,7 @@ def test_a_cluster_whose_brokers_are_in_its_file() -> None:
         assert clients.by_name["orders"].bootstrap_servers == ("orders-1:9092",)
     Path("orders.properties").write_text("")
     with pytest.raises(
-        CommandFailed, match=r"--bootstrap-servers is missing, and bootstrap\.servers in .*orders\.prop"
+        CommandFailed, match=r"--bootstrap-servers is missing, and .*orders\.properties has no bootstrap\.servers"
     ):
         service_clients(reported)
 
