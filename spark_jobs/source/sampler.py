@@ -186,8 +186,9 @@ class Sampler:
     def _apply_ends(self, found: Mapping[Place, Ends], asked_at_ms: int, *, with_start: bool) -> list[WatchedPartition]:
         """Applies the answers of a round. Returns the partitions that are stalled at an LSO that was not read yet."""
         stalled = []
+        number, watched = self._rounds.number, self._watched
         for place, ends in found.items():
-            one = self._watched.get(place)
+            one = watched.get(place)
             if one is None:
                 continue  # a partition of the transaction log, which every round requests, watched or not
             if ends.error:
@@ -199,11 +200,11 @@ class Sampler:
                 and ends.high_watermark == known.high_watermark
                 and one.since_ms is None
                 and not one.misses
-                and known.leader_epoch == one.samples.stretches[-1].leader_epoch
+                and known.leader_epoch == (stretch := one.samples.stretches[-1]).leader_epoch
                 and (not with_start or ends.log_start == known.log_start)
             ):
                 one.seen_at_ms = asked_at_ms  # most partitions, most of the time
-                one.samples.stretches[-1].last = self._rounds.number
+                stretch.last = number
                 continue
             one.note_answer(ends, asked_at_ms, self._rounds)
             self._unresponsive.pop(place, None)

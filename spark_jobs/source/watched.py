@@ -228,7 +228,8 @@ class WatchedPartition:
         since = self.stalled_since_ms
         if since != reported.stalled_since_ms:
             return Urgency.NOW
-        if _ends_of(reported) == self.ends:
+        ends = self.ends
+        if reported.last_stable_offset == ends.last_stable_offset and _ends_of(reported) == ends:
             return Urgency.NONE
         return (
             Urgency.NEXT

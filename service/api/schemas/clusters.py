@@ -12,8 +12,6 @@ from service.api.schemas.findings import KindWord, StatusWord
 from service.api.schemas.shape import OneOf, Page, Shape, Time, shaped
 from service.api.schemas.transactions import Aborts
 from service.domain.reasons.reason import text_of
-from service.domain.transaction_log import states
-from service.domain.transaction_log.states import EXPIRED
 from service.store.schema.history import COMMITS
 from service.views.cluster import sources
 from service.views.cluster.description import Description
@@ -205,7 +203,7 @@ class Cluster(Shape):
             seen,
             cluster=seen.cluster.name,
             cluster_id=seen.cluster.kafka_cluster_id,
-            states=States(**{states.NAMES[state]: number for state, number in seen.ids.items() if state != EXPIRED}),
+            states=States(**seen.states),
             partitions=shaped(PartitionCounts, seen.coverage),
             findings=[FindingCount(kind=row.kind, status=row.status, count=row.findings) for row in seen.counts],
             truncated=[TruncatedCount(kind=kind, count=number) for kind, number in seen.truncated.items()],

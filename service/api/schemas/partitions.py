@@ -19,7 +19,6 @@ from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
-from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.reason import text_of
@@ -62,15 +61,14 @@ class OpenTransaction(Shape):
         owner = relation.owner
         raw_id = None if owner is None else ids[owner.transactional_id]
         transactional_id, id_b64 = id_fields(raw_id)
-        first = row.first if entry.start_offset == row.read_lso else None
-        first_ms = first.first_timestamp_ms if first is not None and first.producer_id == entry.producer_id else None
+        first = row.first_of(entry.producer_id, entry.start_offset)
         return shaped(
             OpenTransaction,
             entry,
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
             started_at=moment(one.started_ms),
-            first_record_timestamp=past_moment(first_ms, entry.seen_at_ms),
+            first_record_timestamp=past_moment(None if first is None else first.first_timestamp_ms, entry.seen_at_ms),
             last_write_at=past_moment(entry.last_timestamp_ms, entry.seen_at_ms),
             blocking_now=is_blocking(entry, row.log_start, row.last_stable_offset),
             relation=relation.kind,
@@ -138,7 +136,7 @@ class Partition(Shape):
             blocked_groups=list(blocked_groups),
             judged=judged.why is None,
             why=text_of(judged.why),
-            observed_at=text_of_time(row.observed_at_ms if row.why is None else row.answered_at_ms),
+            observed_at=text_of_time(row.answer_ms),
             href=partition_link(cluster, row.topic, row.partition),
         )
 
@@ -255,7 +253,6 @@ class Marker(Shape):
             Marker,
             row,
             at=moment(row.at_ms),
-            marker=MarkerType.COMMIT if row.is_commit else MarkerType.ABORT,
             transactional_id=transactional_id,
             transactional_id_b64=id_b64,
             href=None if owner is None else transaction_link(cluster, owner),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from service.domain.partitions.facts import MarkerType
 from service.domain.reasons.reason import Reason
 from service.domain.transaction_log.facts import RangeRead
 
@@ -62,6 +63,10 @@ class Marker(NamedTuple):
     is_commit: bool
     at_ms: int
     ends_from: int = NOTHING
+
+    @property
+    def marker(self) -> MarkerType:
+        return MarkerType.COMMIT if self.is_commit else MarkerType.ABORT
 
 
 class Unended(NamedTuple):

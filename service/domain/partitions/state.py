@@ -52,6 +52,16 @@ class PartitionState(ObservedPartition):
     first: FirstBatch | None = None
 
     @property
+    def answer_ms(self) -> int | None:
+        """Returns the time of its numbers: of the newest answer; None if it never answered."""
+        return self.observed_at_ms if self.why is None else self.answered_at_ms
+
+    def first_of(self, producer_id: int, start_offset: int) -> FirstBatch | None:
+        """Returns the first batch of the entry that begins at `start_offset`, if that is the one that was read."""
+        is_its_own = self.first is not None and self.first.producer_id == producer_id
+        return self.first if is_its_own and start_offset == self.read_lso else None
+
+    @property
     def is_read(self) -> bool:
         """Returns whether the newest read was made at the present LSO."""
         return self.read_at_ms is not None and self.read_lso == self.last_stable_offset

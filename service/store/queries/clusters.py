@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, exists, or_, select
 
+from service.domain.findings.unreadable import DataGap
 from service.domain.reasons.coding import decode_if
 from service.domain.reasons.reason import Reason
 from service.domain.source_state import LeaseState, SourceName
@@ -83,19 +84,6 @@ class StateCount(NamedTuple):
     ids: int
 
 
-class GapRow(NamedTuple):
-    """A data gap: offsets in [from_offset, to_offset) were gone before they were read. `reason`: as in `facts.Gap`."""
-
-    source: str
-    topic: str
-    partition: int
-    from_offset: int
-    to_offset: int
-    reason: str
-    seen_at_ms: int
-    missing: int | None = None
-
-
 class EndedCounts(NamedTuple):
     """Numbers of transactions that ended."""
 
@@ -129,7 +117,11 @@ _HAS_UNDECODABLE = select(
         ),
     )
 )
-_GAPS = select(*(data_gaps.c[name] for name in GapRow._fields)).order_by(data_gaps.c.id.desc()).limit(GAPS_SHOWN)
+_GAPS = (
+    select(data_gaps.c.id, *(data_gaps.c[name] for name in DataGap._fields[1:]))
+    .order_by(data_gaps.c.id.desc())
+    .limit(GAPS_SHOWN)
+)
 _L = log_partitions.c
 
 
@@ -202,10 +194,10 @@ def unlabelled_counters(connection: Connection, cluster_id: int) -> dict[str, in
     return {row.name: row.value for row in rows}
 
 
-def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[GapRow]:
+def gaps_since(connection: Connection, cluster_id: int, since_ms: int) -> list[DataGap]:
     """Returns the newest GAPS_SHOWN gaps seen since `since_ms`, newest first."""
     rows = connection.execute(_GAPS.where(data_gaps.c.cluster_id == cluster_id, data_gaps.c.seen_at_ms >= since_ms))
-    return [GapRow(*row) for row in rows]
+    return [DataGap(*row) for row in rows]
 
 
 class FirstRead(NamedTuple):

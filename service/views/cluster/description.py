@@ -72,6 +72,11 @@ class Description(NamedTuple):
     unknown: Sequence[Unknown]
 
     @property
+    def states(self) -> dict[str, int]:
+        """Returns the number of ids by the name of their state, without the expired ones."""
+        return {states.NAMES[state]: number for state, number in self.ids.items() if state != states.EXPIRED}
+
+    @property
     def open(self) -> int:
         """Returns the number of ids with an open transaction."""
         return sum(self.ids[state] for state in states.OPEN)

@@ -11,9 +11,7 @@ from service.domain.findings.formatting import describe_counts
 from service.domain.findings.kinds import Severity, Status
 from service.domain.reasons.reason import Reason
 from service.domain.source_state import SourceName, Stall, StallCause
-from service.domain.transaction_log import states
 from service.domain.transaction_log.known_log import Limits, limits_of
-from service.domain.transaction_log.states import EXPIRED
 from service.store.queries import clusters as read
 from service.store.queries import expiring as read_expiring
 from service.store.queries import findings as read_findings
@@ -70,8 +68,7 @@ class Frame(NamedTuple):
 
     @property
     def ids(self) -> dict[str, int]:
-        """Returns the number of ids by the name of their state, without the expired ones."""
-        return {states.NAMES[state]: number for state, number in self.seen.ids.items() if state != EXPIRED}
+        return self.seen.states
 
     @property
     def covered(self) -> Coverage:

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from service.domain.doctor.acls import CONFIGS_GRANT, Grant, grant_for
 from service.domain.findings.formatting import describe_counts
 from service.domain.findings.formatting import join_partitions as named
-from service.domain.findings.unreadable import what_happened
+from service.domain.findings.unreadable import DataGap, what_happened
 from service.domain.reasons.reason import Reason
-from service.store.queries.clusters import GapRow, StatusRow
+from service.store.queries.clusters import StatusRow
 from service.views.partitions.judged import Coverage, UnjudgedPartitions
 
 GAPS_KEPT_MS: Final = 86_400_000
@@ -47,7 +47,7 @@ class Unknown(NamedTuple):
 def of_cluster(
     *,
     statuses: Iterable[StatusRow],
-    gaps: Sequence[GapRow],
+    gaps: Sequence[DataGap],
     unknown_ids: int,
     configs: Mapping[str, Mapping[str, str]],
     coverage: Coverage,
@@ -87,7 +87,7 @@ def _missing(missing: UnjudgedPartitions) -> Unknown:
     return Unknown(UnknownKind.PARTITIONS, what, str(missing.why), grant_for(missing.why), reason=missing.why)
 
 
-def _gap(gap: GapRow) -> Unknown:
+def _gap(gap: DataGap) -> Unknown:
     offsets = f"offsets {gap.from_offset} to {gap.to_offset}"
     why = f"{offsets} {what_happened(gap.reason, gap.missing)}"
     return Unknown(UnknownKind.OFFSETS, f"{gap.topic}-{gap.partition}", why)

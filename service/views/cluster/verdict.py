@@ -23,7 +23,7 @@ from service.store.queries.partitions import read_affected_groups
 from service.views import words
 from service.views.cluster.frame import NEVER, READING, UNKNOWN, Frame, Freshness
 from service.views.findings.subject import is_muted
-from service.views.partitions.blocking_chain import Link, by_id, by_key, links
+from service.views.partitions.blocking_chain import Link, links
 from service.views.partitions.judged import Coverage
 
 HANGS: Final = "hangs"
@@ -157,8 +157,7 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
     """Returns a link for every stalled partition, the worst first."""
     victims = read_affected_groups(connection, frame.cluster.id)
-    limits = frame.limits
-    return links(frame.standing, victims, by_key(findings), limits, frame.now_ms, by_id(findings))
+    return links(frame.standing, victims, findings, frame.limits, frame.now_ms)
 
 
 def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:

@@ -97,14 +97,14 @@ _TONES: Final = {RelationKind.HANGING: "critical"} | dict.fromkeys(
 )
 
 
-def by_key(findings: Iterable[Finding]) -> dict[Key, Finding]:
+def _by_place(findings: Iterable[Finding]) -> dict[Key, Finding]:
     """Returns the findings about entries, by partition and start offset."""
     about = ((one, one.subject) for one in findings if one.kind in _OF_PLACE)
     places = ((one, at) for one, at in about if at.topic is not None and at.partition is not None)
     return {(at.topic or "", at.partition or 0, at.start_offset): one for one, at in places}
 
 
-def by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
+def _by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
     """Returns the gravest finding about an open transaction of each id, by id."""
     found: dict[bytes, Finding] = {}
     for kind in reversed(_OF_ID):
@@ -116,48 +116,43 @@ def by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
 def links(
     judged: Iterable[JudgedPartition],
     victims: Iterable[AffectedGroup],
-    hanging: Mapping[Key, Finding],
+    findings: Sequence[Finding],
     limits: Limits,
     now_ms: int,
-    of_ids: Mapping[bytes, Finding] | None = None,
 ) -> list[Link]:
     """Returns a link for each partition, sorted: those that do not heal first, then by stopped groups, time left and
-    age; muted ones come last.
-
-    `hanging`, `of_ids`: findings as `by_key` and `by_id` return them.
-    """
+    age; muted ones come last. `findings`: the confirmed ones."""
     behind: dict[TopicPartition, list[AffectedGroup]] = {}
     for victim in victims:
         if victim.is_blocked:
             behind.setdefault(victim.stalled_partition, []).append(victim)
-    found = [
-        _link(one, behind.get(one.row.topic_partition, ()), hanging, of_ids or {}, limits, now_ms) for one in judged
-    ]
+    at_places, of_ids = _by_place(findings), _by_id(findings)
+    found = []
+    for one in judged:
+        finding = _finding(one, at_places, of_ids)
+        heal = OF_UNKNOWN._replace(more=str(one.why or ""))
+        if one.blocker is not None:
+            heal = outlook_of(one.blocker.relation, limits, one.row.leader)
+        is_muted = finding is not None and (finding.observation.muted_until_ms or 0) > now_ms
+        waiting = tuple(waiting_first(behind.get(one.row.topic_partition, ())))
+        found.append(Link(one, waiting, heal, finding, is_muted))
     return sorted(found, key=_worst_first)
+
+
+def _finding(
+    judged: JudgedPartition, at_places: Mapping[Key, Finding], of_ids: Mapping[bytes, Finding]
+) -> Finding | None:
+    """Returns the finding about the blocker: about its entry, else about its id's open transaction."""
+    start = None if judged.blocker is None else judged.blocker.entry.start_offset
+    found = at_places.get((*judged.row.topic_partition, start))
+    if found is None and judged.owner is not None and judged.relation != RelationKind.HANGING:
+        return of_ids.get(judged.owner.transactional_id)
+    return found
 
 
 def _worst_first(link: Link) -> tuple[bool, int, int, int, int]:
     left_ms = link.heal.at_ms if link.heal.at_ms is not None else 2**62
     return link.is_muted, link.heal.order, -link.stopped, left_ms, link.since_ms
-
-
-def _link(
-    judged: JudgedPartition,
-    victims: Sequence[AffectedGroup],
-    hanging: Mapping[Key, Finding],
-    of_ids: Mapping[bytes, Finding],
-    limits: Limits,
-    now_ms: int,
-) -> Link:
-    row, blocker, owner = judged.row, judged.blocker, judged.owner
-    finding = hanging.get((*row.topic_partition, None if blocker is None else blocker.entry.start_offset))
-    if finding is None and owner is not None and judged.relation != RelationKind.HANGING:
-        finding = of_ids.get(owner.transactional_id)
-    heal = OF_UNKNOWN._replace(more=str(judged.why or ""))
-    if blocker is not None:
-        heal = outlook_of(blocker.relation, limits, row.leader)
-    is_muted = finding is not None and (finding.observation.muted_until_ms or 0) > now_ms
-    return Link(judged, tuple(waiting_first(victims)), heal, finding, is_muted)
 
 
 def waiting_first(groups: Iterable[AffectedGroup]) -> list[AffectedGroup]:

@@ -20,7 +20,7 @@ from service.store.queries.findings import FindingSelection
 from service.store.queries.partitions import GROUPS_READ, read_affected_groups
 from service.store.queries.pipeline import UNANSWERED_READ, read_unanswered
 from service.views.cluster.frame import Frame
-from service.views.partitions.blocking_chain import Link, by_id, by_key, links, waiting_first
+from service.views.partitions.blocking_chain import Link, links, waiting_first
 from service.views.partitions.judged import MOST_JUDGED, JudgedPartition
 from service.web.shared.frame import framed
 from service.web.shared.render import PageNumber, paged, render
@@ -36,7 +36,7 @@ def read_links(
     """Returns a link for each of these stalled partitions, the worst first."""
     confirmed = FindingSelection(kinds=frozenset(REPORTING.values()), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
-    return links(judged, victims, by_key(found), frame.limits, frame.now_ms, by_id(found))
+    return links(judged, victims, found, frame.limits, frame.now_ms)
 
 
 def ordered(chain: Iterable[Link], sort: str) -> list[Link]:

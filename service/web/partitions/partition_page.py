@@ -195,7 +195,7 @@ def _page(frame: Frame, place: TopicPartition, seen: _Seen, answer: Answer | Non
         "spans_shown": SPANS_SHOWN,
         "wanted": wanted,
     }
-    status = 422 if wanted.mistake is not None else 200
+    status = 422 if answer is not None and wanted.mistake is not None else 200
     return render("one_partition.html", frame, page="partitions", status=status, **values)
 
 

@@ -12,7 +12,7 @@ from service.domain.transaction_log.facts import Participants
 from service.store.queries import partitions
 from service.store.queries.findings import FindingSelection, read_page
 from service.views.partitions import judged as judged_partitions
-from service.views.partitions.blocking_chain import Link, by_id, by_key, links
+from service.views.partitions.blocking_chain import Link, links
 from tests.helpers.findings import observe
 from tests.helpers.partitions import WithPartitions, entry, stalled_partition
 from tests.helpers.stores import NOW_MS, Id
@@ -31,7 +31,7 @@ def chain(cluster: WithPartitions) -> Chain:
             found, _ = read_page(connection, cluster.id, FindingSelection(), None, 100)
             judged = judged_partitions.judge(connection, cluster.id, partitions.stalled(connection, cluster.id))
             victims = partitions.read_affected_groups(connection, cluster.id)
-            return links(judged, victims, by_key(found), LIMITS, NOW_MS, by_id(found))
+            return links(judged, victims, found, LIMITS, NOW_MS)
 
     return chain
 
