@@ -24,7 +24,6 @@ from service.domain.transaction_log.facts import (
     LoneRuns,
     Minute,
     MinuteSums,
-    Participants,
     RangeRead,
     Records,
     Reject,
@@ -32,9 +31,8 @@ from service.domain.transaction_log.facts import (
     Step,
 )
 from service.store.escaped_text import KEY_ID_BYTES
-from service.wire.transaction_log import decode_value
 from spark_jobs.fold.transaction_log import Folded, Runs
-from spark_jobs.fold.transitions import decisions_from_rows
+from spark_jobs.fold.transitions import decisions_from_rows, participants_of
 
 _LONG, _INT, _TEXT, _BYTES, _FLAG = pa.int64(), pa.int32(), pa.string(), pa.binary(), pa.bool_()
 
@@ -228,7 +226,7 @@ def lone_runs(runs: pa.StructArray) -> LoneRuns:
         first=Records(*map(np.asarray, columns["first"].flatten())),
         last=Records(*map(np.asarray, columns["last"].flatten())),
         records=np.asarray(columns["records"]),
-        participants=[() if value is None else _participants(value) for value in values],
+        participants=[() if value is None else participants_of(value) for value in values],
         ended_offset=np.asarray(columns["ended_offset"]),
         ended_state=np.asarray(columns["ended_state"]),
         ended_value=columns["ended_value"].to_pylist(),
@@ -257,12 +255,8 @@ def _reads(structs: pa.StructArray) -> list[RangeRead]:
 
 def _runs(structs: pa.StructArray) -> list[Run]:
     columns = dict(zip(Runs._fields, _columns(structs), strict=True))
-    columns["participants"] = [() if value is None else _participants(value) for value in columns.pop("value")]
+    columns["participants"] = [() if value is None else participants_of(value) for value in columns.pop("value")]
     return list(map(Run._make, zip(*(columns[name] for name in Run._fields), strict=True)))
-
-
-def _participants(value: bytes) -> tuple[Participants, ...]:
-    return tuple(Participants(topic, partitions) for topic, partitions in decode_value(value).partitions or ())
 
 
 _FACTS: dict[str, Callable[[pa.Array], list[Any]]] = {

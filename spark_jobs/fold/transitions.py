@@ -35,26 +35,6 @@ class Scope(NamedTuple):
     history_prefixes: Sequence[bytes] = ()
 
 
-class _Side(NamedTuple):
-    """The columns that the rules need: only these are put in order for every pair."""
-
-    state: Array
-    timestamp_ms: Array
-    producer_id: Array
-    producer_epoch: Array
-    start_ms: Array
-    timeout_ms: Array
-    previous_producer_id: Array
-    partition_count: Array
-
-    @classmethod
-    def of(cls, records: Records, rows: Array) -> _Side:
-        return cls(*(getattr(records, name)[rows] for name in cls._fields))
-
-    def take(self, rows: Array) -> _Side:
-        return _Side(*(column[rows] for column in self))
-
-
 class Steps(NamedTuple):
     """Columns of `transaction_log.facts.Step`."""
 
@@ -94,14 +74,14 @@ class Pairs(NamedTuple):
     id_number: Array
 
     def facts(self, scope: Scope) -> PairFacts:
-        before, after = _Side.of(self.before, self.left), _Side.of(self.after, self.right)
+        before, after = self.before.take(self.left), self.after.take(self.right)
         is_step = ~transitions.is_plain(before, after) | self._has_prefix(scope.history_prefixes)
         is_step |= self._lacks_first_prepare(before, after)
         counting = np.isin(self.partition[self.right], list(scope.counted))
         minutes, durations = self._minutes(before, after, counting, is_step) if counting.any() else (None, ())
         return PairFacts(self._steps(np.flatnonzero(is_step)), minutes, durations)
 
-    def _lacks_first_prepare(self, before: _Side, after: _Side) -> Array:
+    def _lacks_first_prepare(self, before: Records, after: Records) -> Array:
         """Returns where a commit may have been decided before `before`: the pair in front does not show that `before`
         is the first PrepareCommit of its transaction. The driver knows what was stored, and judges these pairs."""
         known = np.zeros(len(self.left), np.bool_)
@@ -123,7 +103,7 @@ class Pairs(NamedTuple):
         return Steps(self.partition[right], ids, self.before.take(left), self.after.take(right))
 
     def _minutes(
-        self, before: _Side, after: _Side, counting: Array, is_step: Array
+        self, before: Records, after: Records, counting: Array, is_step: Array
     ) -> tuple[Minutes | None, tuple[Durations, ...]]:
         """Returns the sums by id and minute of what `id_delta.commit_sums` returns for each pair, and histograms of the
         durations. Both are without the marker times of steps."""
@@ -229,8 +209,9 @@ def decisions(columns: LogColumns, partitions: Collection[int]) -> pa.StructArra
 
 def decisions_from_rows(structs: pa.StructArray) -> list[Decided]:
     columns = (field.to_pylist() for field in structs.flatten())
-    return [Decided._make((*fields, _participants(value))) for *fields, value in zip(*columns, strict=True)]
+    return [Decided._make((*fields, participants_of(value))) for *fields, value in zip(*columns, strict=True)]
 
 
-def _participants(value: bytes) -> tuple[Participants, ...]:
+def participants_of(value: bytes) -> tuple[Participants, ...]:
+    """Returns the partitions in a record's value."""
     return tuple(Participants(topic, partitions) for topic, partitions in decode_value(value).partitions or ())

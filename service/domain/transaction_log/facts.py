@@ -6,7 +6,7 @@ bytes of the log, not text.
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Participants(NamedTuple):
     partitions: tuple[int, ...]
 
 
-Value = TypeVar("Value")
+Value = TypeVar("Value", covariant=True)
 """A value (int), or a column of values (Array)."""
 
 
@@ -83,25 +83,8 @@ class Number(Protocol[_Truth]):
     def __sub__(self, other: Self, /) -> Self: ...
 
 
-class OneOrMany(Protocol[_Truth]):
-    """A LogRecord, or columns of it: the fields that such rules use."""
-
-    @property
-    def state(self) -> Number[_Truth]: ...
-    @property
-    def timestamp_ms(self) -> Number[_Truth]: ...
-    @property
-    def producer_id(self) -> Number[_Truth]: ...
-    @property
-    def producer_epoch(self) -> Number[_Truth]: ...
-    @property
-    def start_ms(self) -> Number[_Truth]: ...
-    @property
-    def timeout_ms(self) -> Number[_Truth]: ...
-    @property
-    def previous_producer_id(self) -> Number[_Truth]: ...
-    @property
-    def partition_count(self) -> Number[_Truth]: ...
+OneOrMany: TypeAlias = RecordFields[Number[Truth]]
+"""A LogRecord, or columns of it."""
 
 
 class Records(RecordFields[Array]):
@@ -110,7 +93,7 @@ class Records(RecordFields[Array]):
     __slots__ = ()
 
     def take(self, rows: Array) -> Records:
-        return Records(*(column[rows] for column in self))
+        return Records(*(column.take(rows) for column in self))
 
     def records(self) -> list[LogRecord]:
         return list(map(LogRecord._make, zip(*(column.tolist() for column in self), strict=True)))
@@ -154,37 +137,18 @@ class LoneRuns(NamedTuple):
 
     def take(self, rows: Array) -> LoneRuns:
         """Returns the runs in these rows."""
-        chosen = rows.tolist()
-        return LoneRuns(
-            self.partition[rows],
-            [self.transactional_id[row] for row in chosen],
-            self.first.take(rows),
-            self.last.take(rows),
-            self.records[rows],
-            [self.participants[row] for row in chosen],
-            self.ended_offset[rows],
-            self.ended_state[rows],
-            [self.ended_value[row] for row in chosen],
+        chosen, columns = rows.tolist(), iter(self)
+        return LoneRuns._make(
+            [column[row] for row in chosen] if isinstance(column, list) else column.take(rows) for column in columns
         )
 
     def runs(self) -> list[Run]:
         """Returns the runs one by one."""
-        first, last = self.first.records(), self.last.records()
-        return [
-            Run(partition, transactional_id, before, after, False, *more)
-            for partition, transactional_id, before, after, *more in zip(
-                self.partition.tolist(),
-                self.transactional_id,
-                first,
-                last,
-                self.records.tolist(),
-                self.participants,
-                self.ended_offset.tolist(),
-                self.ended_state.tolist(),
-                self.ended_value,
-                strict=True,
-            )
-        ]
+        rest: list[Any]
+        partition, ids, first, last, *rest = self
+        heads = zip(partition.tolist(), ids, first.records(), last.records(), strict=True)
+        others = zip(*(column if isinstance(column, list) else column.tolist() for column in rest), strict=True)
+        return [Run(*head, False, *more) for head, more in zip(heads, others, strict=True)]
 
 
 class Step(NamedTuple):

@@ -29,12 +29,12 @@ from service.store.queries import clusters, transactions
 from service.store.queries.clusters import EndedCounts
 from service.store.queries.history import ended_since
 from service.store.queries.transaction_pages import Selection
-from service.store.queries.transactions import Page
 from service.store.rows.ids import IdRow
 from service.views.addresses import page_of
 from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import Blocking, read_blocking
 from service.views.partitions.judged import known_log_at
+from service.views.transactions.described import DescribedId, read_described
 from service.views.transactions.next_step import Next, last_outcome, next_step
 from service.views.words import WORDS, Word
 from service.web.shared.frame import framed
@@ -225,9 +225,8 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
     as_of_ms = clusters.log_as_of_ms(connection, frame.cluster.id)
     filters = filters._replace(prefix=transactions.named_prefix(connection, frame.cluster.id, filters.prefix))
     page = transactions.read_page(connection, frame.cluster.id, filters.selection(as_of_ms), filters.sort, after, SHOWN)
-    rows = page.rows
-    participants = _participants(connection, frame, page)
-    blocking = read_blocking(connection, frame.cluster.id, {place for of in participants.values() for place in of})
+    ids = read_described(connection, frame.cluster, page.rows)
+    blocking = read_blocking(connection, frame.cluster.id, {place for one in ids for place in one.partitions})
     following = None
     if page.after is not None:
         token = write_cursor(page.after, frame.name, *filters.key)
@@ -237,8 +236,8 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
         frame,
         page="transactions",
         filters=filters,
-        listed=_listed(connection, frame, rows, participants, blocking),
-        elsewhere=_elsewhere(blocking, rows) if cursor is None and filters.is_plain else [],
+        listed=_listed(connection, frame, ids, blocking),
+        elsewhere=_elsewhere(blocking, page.rows) if cursor is None and filters.is_plain else [],
         chips=[
             (chip, _address(frame, filters._replace(states=chip.states)), chip.states == filters.states)
             for chip in chips(frame.ids)
@@ -257,22 +256,16 @@ def _list(connection: Connection, frame: Frame, filters: Filters, cursor: str | 
     )
 
 
-def _participants(connection: Connection, frame: Frame, page: Page) -> dict[bytes, list[tuple[str, int]]]:
-    ids = [row.transactional_id for row in page.rows if row.state in states.OPEN]
-    return transactions.participants(connection, frame.cluster.id, ids) if ids else {}
-
-
 def _listed(
     connection: Connection,
     frame: Frame,
-    rows: Sequence[IdRow],
-    participants: Mapping[bytes, Sequence[tuple[str, int]]],
+    ids: Sequence[DescribedId],
     blocking: Blocking,
 ) -> list[Listed]:
-    ids = [row.transactional_id for row in rows]
-    ended = ended_since(connection, frame.cluster.id, ids, frame.now_ms - _HOUR_MS) if ids else {}
+    keys = [one.row.transactional_id for one in ids]
+    ended = ended_since(connection, frame.cluster.id, keys, frame.now_ms - _HOUR_MS) if ids else {}
     log = known_log_at(connection, frame.cluster.id, frame.as_of_ms(SourceName.TRANSACTION_LOG) or 0)
-    return [_one(frame, row, participants.get(row.transactional_id, ()), blocking, ended, log) for row in rows]
+    return [_one(frame, one, blocking, ended, log) for one in ids]
 
 
 def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, str, Finding]]:
@@ -290,13 +283,12 @@ def _elsewhere(blocking: Blocking, rows: Sequence[IdRow]) -> list[tuple[bytes, s
 
 def _one(
     frame: Frame,
-    row: IdRow,
-    places: Sequence[tuple[str, int]],
+    one: DescribedId,
     blocking: Blocking,
     ended: Mapping[bytes, EndedCounts],
     log: KnownLog,
 ) -> Listed:
-    key = id_key(row.transactional_id)
+    row, key = one.row, id_key(one.row.transactional_id)
     hanging = tuple(blocking.hanging.get(key, ()))
     outcome, confidence = last_outcome(row)
     is_late = is_stuck(row, log) or is_overdue(row, log)
@@ -306,7 +298,7 @@ def _one(
         tone="critical" if hanging else "warning" if is_late else "",
         open_since_ms=row.started_at_ms if row.state in states.OPEN and is_time(row.started_at_ms) else None,
         next=next_step(row, log, frame.now_ms),
-        places=tuple(f"{topic}-{partition}" for topic, partition in places),
+        places=tuple(f"{topic}-{partition}" for topic, partition in one.partitions),
         hanging=hanging,
         blocks=tuple(blocking.groups.get(key, ())) if row.state in states.OPEN else (),
         outcome=outcome,

@@ -1,0 +1,85 @@
+"""Idle ids that their coordinators will remove, and those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from service.domain.findings.events import SINGLE_IDS, prefix_of
+from service.domain.findings.ids_running_out import soon_ms
+from service.domain.transaction_log.known_log import Limits
+from service.domain.transaction_log.states import LAST_TIME_MS
+from service.store.escaped_text import full_id
+from service.store.queries.expiring import ExpiredRow, count_expiring
+from service.store.rows.ids import IdRow
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+
+
+class ExpiringId(NamedTuple):
+    """An id that can expire. `swept_ms`: latest time of its removal. `used`: the part of its time that is over, in
+    percent."""
+
+    row: IdRow
+    expires_ms: int
+    swept_ms: int
+    used: int
+    is_soon: bool
+
+    @staticmethod
+    def of(row: IdRow, limits: Limits, now_ms: int) -> ExpiringId:
+        used_ms = row.record.last_update_ms
+        expires_ms = used_ms + limits.expiration_ms
+        used = 100 * (now_ms - used_ms) // max(limits.expiration_ms, 1)
+        is_soon = expires_ms - now_ms <= soon_ms(limits.expiration_ms)
+        return ExpiringId(row, expires_ms, expires_ms + limits.sweep_ms, min(max(used, 0), 100), is_soon)
+
+
+class Counted(NamedTuple):
+    """Numbers of ids that expire within an hour, a day, three days, ever; and by parts of the time they are kept."""
+
+    hour: int
+    day: int
+    three_days: int
+    all: int
+    parts: tuple[int, ...]
+
+
+def count_ids(
+    connection: Connection, cluster_id: int, limits: Limits, as_of_ms: int, bounds_ms: Sequence[int]
+) -> Counted:
+    """Counts the ids in one read of the index. Ids that are past their time count among the soonest. `bounds_ms`: the
+    ends of the parts, from now; the last part has no end."""
+    left_ms = sorted({_HOUR_MS, _DAY_MS, 3 * _DAY_MS, *bounds_ms, LAST_TIME_MS})
+    until_ms = [min(as_of_ms + left, LAST_TIME_MS) - limits.expiration_ms for left in left_ms]
+    found = dict(zip(left_ms, count_expiring(connection, cluster_id, until_ms), strict=True))
+    ends = [found[bound] for bound in bounds_ms[:-1]] + [found[LAST_TIME_MS]]
+    parts = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))
+    return Counted(found[_HOUR_MS], found[_DAY_MS], found[3 * _DAY_MS], found[LAST_TIME_MS], parts)
+
+
+class Gone(NamedTuple):
+    """One expired id, or several with one `prefix`. `last`: the newest of them."""
+
+    last: ExpiredRow
+    transactional_id: bytes
+    prefix: str | None
+    ids: int
+
+    @staticmethod
+    def of(some: Sequence[ExpiredRow], prefix: str | None = None) -> Gone:
+        return Gone(some[0], full_id(some[0].transactional_id, some[0].display), prefix, len(some))
+
+
+def gone_ids(expired: Iterable[ExpiredRow]) -> list[Gone]:
+    """Returns the expired ids, newest first; many ids with one prefix become one row."""
+    by_prefix: dict[str, list[ExpiredRow]] = {}
+    for one in expired:
+        by_prefix.setdefault(prefix_of(one.display), []).append(one)
+    found: list[Gone] = []
+    for prefix, some in by_prefix.items():
+        found += [Gone.of(some, prefix)] if len(some) > SINGLE_IDS else [Gone.of([one]) for one in some]
+    return sorted(found, key=lambda gone: -gone.last.expired_at_ms)
