@@ -119,7 +119,7 @@ def test_who_has_not_looked_does_not_say_that_all_is_well(cluster: WithPartition
         "never": "data partitions are not watched",
         "in trouble": "no broker of b:9092 answers",
         "long ago": "the last sample of the partitions is ",
-        "set back": "the last sample of the partitions lies ",
+        "set back": "the last sample of the partitions is ",
         "at nothing": "no topic is visible: there is none, or DESCRIBE is denied",
     }[looked]
     if looked == "in trouble":
