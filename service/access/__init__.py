@@ -1,4 +1,4 @@
-"""Decides who asks and what they may do: credentials, principals with roles, hosts, needs of routes.
+"""Decides who sent a request and what they may do: credentials, principals with roles, hosts, needs of routes.
 
 `service.api`, `service.web`, `service.cli`, `service.store` and `service.settings` use it. Of the project it imports
 `service.http_client` alone, and no web framework: `service/api/http/access.py` asks it about each request.

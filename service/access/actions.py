@@ -1,4 +1,4 @@
-"""What people do or are refused, in the words of the audit."""
+"""The actions and outcomes that the audit records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What somebody asked for, as the audit records it."""
+    """A requested action, as the audit records it."""
 
     RESOLVE = "resolve"
     MUTE = "mute"
@@ -17,13 +17,13 @@ class Action(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of it, as the audit records it."""
+    """The outcome of an action, as the audit records it."""
 
     BEGUN = "begun"
     """Recorded before a marker is sent. If no outcome follows, the service ended, or lost its store, meanwhile."""
     WRITTEN = "written"
     REFUSED = "refused"
-    """Of a marker: it is not in the log."""
+    """If the action writes a marker: the marker is not in the log."""
     UNKNOWN = "unknown"
     """No answer came: the marker may be in the log, or get there later."""
     DRY_RUN = "dry_run"

@@ -19,7 +19,7 @@ KEYS_READ_EVERY_S: Final = 2.0
 """Seconds after which the keys of the store are read again: a revoked key is refused that soon."""
 
 _NEW_KEY_AFTER_S: Final = 0.2
-"""Seconds after which they are read again for a key that was not among them: it may be new."""
+"""Seconds after which the keys are read again for an unknown key, which may be new."""
 
 _BEARER, _BASIC = "bearer", "basic"
 
@@ -29,7 +29,7 @@ ReadKeys = Callable[[], Iterable[StoredKey]]
 
 
 class _Given(NamedTuple):
-    """The two parts of the header: what `scheme` names, and the text after it."""
+    """The two parts of the header: the scheme in lower case, and the text after it."""
 
     scheme: str
     text: str
@@ -39,7 +39,7 @@ class _Given(NamedTuple):
 
     @property
     def is_token(self) -> bool:
-        """Whether a bearer token has the form of a JWT, which no key of ours has."""
+        """True for a bearer token in the form of a JWT, which no key of ours has."""
         return self.scheme == _BEARER and self.text.count(".") == 2
 
 
@@ -65,18 +65,17 @@ class Authenticator:
 
     @property
     def may_write(self) -> bool:
-        """Whether anybody can have credentials at all."""
+        """True if the service accepts any credentials at all."""
         return self.is_on or bool(self._operators)
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """The challenges of a 401: how to ask again. Browsers ask for a name and a password if the first one is
-        Basic."""
+        """The challenges of a 401 (WWW-Authenticate). Browsers ask for a name and a password if Basic comes first."""
         basic = ('Basic realm="txnscope", charset="UTF-8"',) if self._passwords else ()
         return (*basic, 'Bearer realm="txnscope"')
 
     def known(self, header: str, now_s: float) -> Principal | None:
-        """Returns the principal if that takes neither a read nor a slow hash; None: `check` has to find out."""
+        """Returns the principal if that takes neither a read of the store nor a slow hash; None: call `check`."""
         given = _given(header)
         if given.scheme == _BASIC:
             pair = _pair(given.text)
@@ -93,7 +92,7 @@ class Authenticator:
     def check(self, header: str, now_s: float) -> Principal:
         """Returns the principal. May take 0.1 s, or as long as the store and the issuer of tokens take.
 
-        BadCredentials: there is none. The store's errors if keys have never been read.
+        Raises BadCredentials for unknown or wrong credentials, and the store's errors if keys have never been read.
         """
         given = _given(header)
         if given.scheme == _BEARER and (found := self._operator(digest_of(given.text))) is not None:
@@ -101,7 +100,7 @@ class Authenticator:
         if given.scheme == _BASIC and self._passwords:
             pair = _pair(given.text)
             if pair is None:
-                raise BadCredentials("what follows Basic is no name and password")
+                raise BadCredentials("the text after Basic is not a name and a password")
             person = self._passwords.check(*pair, now_s)
             if person is None:
                 raise BadCredentials("wrong name or password")
@@ -112,23 +111,23 @@ class Authenticator:
             return self._tokens.check(given.text, now_s)
         found = None if self._keys is None else self._keys.find(digest_of(given.text), now_s)
         if found is None:
-            raise BadCredentials("a key that nobody has, or that was revoked")
+            raise BadCredentials("the key is unknown or was revoked")
         return found
 
     def is_slow(self, header: str) -> bool:
-        """Returns whether `check` costs so much that wrong ones have to wait before it."""
+        """Returns whether `check` is so expensive that it must be refused to an address with many wrong credentials."""
         given = _given(header)
         return given.scheme == _BASIC or given.is_token
 
     def _operator(self, digest: str) -> Principal | None:
-        # compared with all of them, so that the time taken reveals nothing
+        # compared with all keys, so that the time taken reveals nothing
         found = [one for known, one in self._operators.items() if hmac.compare_digest(known, digest)]
         return found[0] if found else None
 
 
 class _StoredKeys:
-    """The keys of the store, as they were at most KEYS_READ_EVERY_S ago. While the store does not answer, the last ones
-    stay valid: what the service shows comes from the same store."""
+    """The keys of the store, as they were at most KEYS_READ_EVERY_S ago. While the store does not answer, the keys read
+    last stay valid: the data that they protect are in the same store."""
 
     def __init__(self, read: ReadKeys) -> None:
         self._read = read

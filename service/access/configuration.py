@@ -1,4 +1,4 @@
-"""`[auth]`: which credentials the service accepts, and what those who have them may do.
+"""The table `[auth]`: the credentials that the service accepts, and the roles that they give.
 
 [auth]
 keys = true                                  # keys of `txnscope keys create`, kept in the store
@@ -45,7 +45,7 @@ def _safe_url(url: str) -> str:
 
 
 def _one_of(kind: type[Any], read: Callable[[Any], Any]) -> PlainValidator:
-    """Returns a validator that reads what people write, and takes what has been read as it is."""
+    """Returns a validator that parses what people write, and accepts an already parsed value."""
     return PlainValidator(lambda value: value if isinstance(value, kind) else read(value))
 
 
@@ -63,7 +63,7 @@ SafeUrl = Annotated[Text, AfterValidator(_safe_url)]
 
 
 class Table(BaseModel):
-    """A table of the configuration. Its fields are all its keys; no error of pydantic's shows a value."""
+    """A table of the configuration. Unknown keys are errors; no error message of pydantic shows a value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -76,8 +76,9 @@ class Person(Table):
 
 
 class Oidc(Table):
-    """An issuer of tokens. `jwks_url` None: found at the issuer. `roles`: grants by value of the claim `roles_claim`.
-    `ca`: file with the certificates that the issuer's is checked against; None: those of the system."""
+    """An issuer of tokens. `jwks_url` None: as the issuer's discovery document names it. `roles`: grants by value of
+    the claim `roles_claim`. `ca`: file of the authorities that may sign the issuer's certificate; None: the system's.
+    """
 
     issuer: SafeUrl
     audience: Text
@@ -97,5 +98,5 @@ class AuthConfig(Table):
 
     @property
     def is_on(self) -> bool:
-        """Whether a request needs credentials."""
+        """True if requests need credentials."""
         return self.keys or bool(self.basic) or self.oidc is not None

@@ -1,5 +1,5 @@
-"""Secrets by which people and programs prove who they are: passwords, kept as scrypt, and API keys, of which a digest
-is kept.
+"""Secrets by which people and programs prove who they are: passwords, stored as scrypt hashes, and API keys, stored as
+SHA-256 digests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from service.access.principal import Grant, Principal
 
 KEPT_S: Final = 300.0
-"""Seconds for which a pair that was right is not hashed again: a page asks every 5 s, Prometheus every 15 s."""
+"""Seconds for which a valid name and password are not hashed again: pages send them every 5 s, Prometheus every 15 s.
+"""
 
 _COST: Final = 15  # log2: 32 MB and some 60 ms a password
 _BLOCK, _LANES = 8, 1
@@ -43,7 +44,7 @@ class Hashed(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Hashed:
-        """Reads what `text` wrote. ValueError, without the text, if it is something else."""
+        """Reads a text made by `Hashed.text`. Raises ValueError, which does not contain the text, for any other."""
         found = _FORM.fullmatch(text)
         if found is None or not 10 <= int(found[1]) <= _LARGEST_COST:
             raise ValueError("not a hash: make one with `txnscope keys hash`, which asks for the password")
@@ -76,13 +77,12 @@ class Passwords:
         return bool(self._people)
 
     def known(self, name: str, password: str, now_s: float) -> Principal | None:
-        """Returns the principal of a pair that was found right a short time ago; costs microseconds."""
+        """Returns the principal of a name and password that were found valid a short time ago; costs microseconds."""
         principal, until_s = self._right.get(self._mark(name, password), (None, 0.0))
         return principal if now_s < until_s else None
 
     def check(self, name: str, password: str, now_s: float) -> Principal | None:
-        """Returns the principal if the password is right; takes some 60 ms of a core, also for a name that nobody
-        has."""
+        """Returns the principal if the password is right. Takes some 60 ms of a core, even for an unknown name."""
         hashed, principal = self._people.get(name, (self._nobody, None))
         if not hashed.fits(password) or principal is None:
             return None
@@ -93,7 +93,7 @@ class Passwords:
         return principal
 
     def _mark(self, name: str, password: str) -> bytes:
-        """Returns what stands for the pair in memory: without the secret of this process nobody finds the password."""
+        """Returns the key under which a valid pair is remembered: a hash keyed with a secret of this process."""
         pair = f"{len(name)}:{name}:{password}".encode("utf-8", "surrogateescape")
         return hmac.digest(self._secret, pair, "sha256")
 
@@ -102,7 +102,7 @@ PREFIX: Final = "txnscope_"
 """The beginning of each key: scanners for leaked secrets find it."""
 
 SHORTEST: Final = 16
-"""Characters of a key that people chose themselves."""
+"""Minimum number of characters of a key or password that a person chose."""
 
 _RANDOM_BYTES: Final = 32
 _FEWEST_CHARACTERS: Final = 8
@@ -129,7 +129,7 @@ def digest_of(key: str) -> str:
 
 
 def weakness_of(key: str) -> str | None:
-    """Returns why a key or password that people chose can be guessed, as the end of a sentence; None if it may do."""
+    """Returns why a key or password that a person chose can be guessed, as the end of a sentence; None if it cannot."""
     if len(key) < SHORTEST or not re.fullmatch(r"[!-~]+", key):
         return f"is not {SHORTEST} or more printable characters without spaces"
     if len(set(key)) < _FEWEST_CHARACTERS:

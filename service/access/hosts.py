@@ -1,7 +1,7 @@
 """Hosts under which the service answers.
 
-A page of any site can have a browser ask an address that its own name leads to (DNS rebinding), this machine's loopback
-included; the Host header then still has that name.
+A web page can make a browser send requests to any address to which the page's host name resolves (DNS rebinding), this
+machine's loopback included. The Host header of such a request still has the page's host name.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class AllowedHosts:
             self._names.add(_plain(bound.lower()))
 
     def allows(self, host: str, local: str | None) -> bool:
-        """Returns whether the Host header may be answered. `local`: our own address of the connection, which a service
-        that is bound to every interface answers to."""
+        """Returns whether the Host header may be answered. `local`: the connection's address on our side; it is
+        allowed, because a service may be bound to every interface."""
         found = _HOST.fullmatch(host)
         if found is None:
             return False
@@ -36,8 +36,8 @@ class AllowedHosts:
 
 
 def is_loopback(name: str) -> bool:
-    """Returns whether the name or address leads to this machine alone."""
-    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761: no resolver may answer it otherwise
+    """Returns whether the name or address always means this machine."""
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761: always resolves to loopback
         return True
     return _is_address(name) and ip_address(name).is_loopback
 

@@ -1,7 +1,7 @@
-"""What each route needs: the role that a request has to have, by its method and path.
+"""The role that each request needs, by its method and path.
 
-Nothing is open unless OPEN says so, nothing is for those who see only some clusters unless it is below `/clusters/NAME`
-or in SHARED, and no request may change anything unless WRITES has it: a new route that nobody thought of is closed.
+Only paths in OPEN need no role. A role in some clusters is enough only below `/clusters/NAME` of these clusters, and
+for SHARED. Only requests in WRITES may change anything. So a new route is closed until it is declared here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
 OPEN: Final = frozenset({"/-/healthy", "/-/ready"})
-"""Paths for everybody: an orchestrator asks for them, and they show nothing of any cluster."""
+"""Paths for everybody: orchestrators request them, and they show nothing of any cluster."""
 
 SHARED: Final = frozenset(
     {"/", "/go", "/version", "/openapi.json", "/events", "/api/v1/events", "/api/v1/clusters", "/guide"}
@@ -23,7 +23,7 @@ SHARED: Final = frozenset(
 """Paths for whoever may see some cluster. Their handlers leave out the other clusters."""
 
 SHARED_BELOW: Final = ("/guide/", "/static/")
-"""Beginnings of paths for whoever may see some cluster: our own documents, the same for all."""
+"""Beginnings of paths for whoever may see some cluster: documents and files that do not depend on a cluster."""
 
 METRICS: Final = "/metrics"
 
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(r"\{\w+\}")
 
 
 class Need(NamedTuple):
-    """The least that a request has to have. `role` None: nothing. `cluster` None: the role in all clusters, or, with
+    """The lowest role that a request needs. `role` None: no role. `cluster` None: the role in all clusters, or, with
     `somewhere`, in any of them."""
 
     role: Role | None
@@ -68,8 +68,8 @@ class Need(NamedTuple):
 
 
 def need_of(method: str, path: str) -> Need | None:
-    """Returns the need of a request. None: no route of ours takes this method there (`check_declared`), so the router
-    may answer with its 404 or 405 to whoever may see something."""
+    """Returns the need of a request. None: no route takes this method at this path (`check_declared`), so the router
+    answers every principal with 404 or 405."""
     found = _OF_CLUSTER.fullmatch(path)
     if method not in READS:
         role = None if found is None else _role_of_write(method, found["rest"] or "")

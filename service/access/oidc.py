@@ -27,7 +27,7 @@ LEEWAY_S: Final = 30
 """Seconds by which the clocks of the issuer and of this machine may differ."""
 
 KEPT_S: Final = 60.0
-"""Longest time for which a token that was right is not checked again."""
+"""Longest time for which a valid token is not checked again."""
 
 _TIMEOUT_S: Final = 5.0
 _ASK_AGAIN_S: Final = 10.0
@@ -37,8 +37,8 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 
 
 class Tokens:
-    """Checks the tokens of one issuer. Its keys are fetched when the first token comes, every five minutes, and when a
-    token names an unknown one, every 30 s at most. Safe to call from many threads."""
+    """Checks the tokens of one issuer. The issuer's keys are fetched when the first token comes, every five minutes,
+    and when a token names an unknown key, every 30 s at most. Safe to call from many threads."""
 
     def __init__(self, config: Oidc) -> None:
         self._config = config
@@ -49,13 +49,13 @@ class Tokens:
         self._asked_at_s = -_ASK_AGAIN_S
 
     def known(self, token: str, now_s: float) -> Principal | None:
-        """Returns the principal of a token that was found right a short time ago."""
+        """Returns the principal of a token that was found valid a short time ago."""
         principal, until_s = self._right.get(self._mark(token), (None, 0.0))
         return principal if now_s < until_s else None
 
     def check(self, token: str, now_s: float) -> Principal:
-        """Returns the principal with the roles of the token's claim. BadCredentials: the token is not valid, gives no
-        role, or the issuer does not answer."""
+        """Returns the principal with the roles of the token's claim. Raises BadCredentials if the token is not valid or
+        gives no role, or if the issuer does not answer."""
         try:
             claims = self._claims(token)
         except PyJWTError as error:
@@ -98,7 +98,7 @@ class Tokens:
         return Principal(name, PrincipalKind.TOKEN, frozenset().union(*found))
 
     def _keys(self) -> PyJWKClient:
-        """Returns the client for the issuer's keys; their address is asked for once."""
+        """Returns the client for the issuer's keys. Asks the issuer for their address once."""
         with self._finding:
             if self._client is None:
                 if time.monotonic() - self._asked_at_s < _ASK_AGAIN_S:
@@ -125,7 +125,7 @@ class Tokens:
             raise PyJWKClientError(f"{address}: {_line(error)}") from None
 
     def _mark(self, token: str) -> bytes:
-        """Returns what stands for the token in memory."""
+        """Returns the key under which a valid token is remembered: a keyed hash, not the token itself."""
         return hmac.digest(self._secret, token.encode("utf-8", "surrogateescape"), "sha256")
 
 

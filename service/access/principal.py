@@ -1,4 +1,4 @@
-"""Principals: who asks, and the roles they have, in one cluster or in all."""
+"""Principals, which send requests, and their roles in one cluster or in all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Role(IntEnum):
-    """What somebody may do. A higher role includes the lower ones. `METRICS`: read /metrics, and nothing else."""
+    """A set of permissions. A higher role includes the lower ones. `METRICS`: may read /metrics, and nothing else."""
 
     METRICS = 0
     VIEWER = 1
@@ -37,7 +37,7 @@ class Grant(NamedTuple):
 
 
 class Principal(NamedTuple):
-    """Somebody who asks. `kind`: how they proved their name: KEY, PASSWORD, TOKEN, or NOBODY."""
+    """The sender of a request. `kind`: how the name was proved: KEY, PASSWORD, TOKEN, or NOBODY."""
 
     name: str
     kind: str
@@ -57,12 +57,12 @@ class Principal(NamedTuple):
 
     @property
     def sees_all(self) -> bool:
-        """Whether the principal may read about every cluster."""
+        """True if the principal may read about every cluster."""
         return self.may(Role.VIEWER, None)
 
 
 class PrincipalKind(StrEnum):
-    """How somebody proved who they are."""
+    """The way in which a principal proved its name."""
 
     KEY = "key"
     PASSWORD = "password"  # noqa: S105 - the name of a kind
@@ -71,7 +71,7 @@ class PrincipalKind(StrEnum):
 
 
 ANYBODY: Final = Principal("anybody", PrincipalKind.NOBODY, frozenset({Grant(Role.VIEWER)}))
-"""Whoever asks a service without authentication: may read everything, and write nothing."""
+"""The sender of every request to a service without authentication: may read everything, and write nothing."""
 
 
 def parse_grant(text: Any) -> Grant:

@@ -1,5 +1,5 @@
-"""Refused requests: the error of wrong credentials, the wait of addresses that send them, and a count of refusals, so
-that each is recorded without filling log and store.
+"""Refused requests: the error for wrong credentials, the delay for addresses that send them, and counts of refusals, so
+that many refusals make few entries in log and audit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Refusals of one sender, of which `last` is the newest; `times` of them since the record before."""
+    """Refusals of one sender: `last` is the newest, `times` their number since the previous record."""
 
     last: Refusal
     times: int
@@ -47,14 +47,14 @@ class _Window(NamedTuple):
 
 
 class Refusals:
-    """The refusals of one service, by sender. A sender's first one is returned at once; those after it are summed up,
-    over windows that double from 10 s to an hour while they go on."""
+    """The refusals of one service, by sender. A sender's first refusal is returned at once; later ones are summed up,
+    over windows that double from 10 s to an hour while refusals go on."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
 
     def add(self, one: Refusal, now_s: float) -> Counted | None:
-        """Returns what is to be recorded now; None: it is in the sum that `due` returns later."""
+        """Returns the record to write now; None if `due` will return the refusal in a sum."""
         key = self._key(one)
         window = self._windows.get(key)
         if window is None:
@@ -78,7 +78,7 @@ class Refusals:
         return found
 
     def next_s(self) -> float | None:
-        """Returns when `due` has something to do next; None: nothing was refused lately."""
+        """Returns the time at which to call `due` next; None: nothing was refused lately."""
         return min((window.until_s for window in self._windows.values()), default=None)
 
     def _key(self, one: Refusal) -> str:
@@ -87,26 +87,26 @@ class Refusals:
 
 
 EACH_S: Final = 0.5
-"""Seconds for each wrong answer to an address."""
+"""Seconds by which each wrong credential delays the answers to its address."""
 
 LONGEST_S: Final = 5.0
-"""Seconds that a request waits for its turn; those that would wait longer are turned away at once."""
+"""Longest delay of an answer, in seconds; requests that would wait longer are turned away at once."""
 
 _MOST_ADDRESSES: Final = 10_000
 
 
 class Slowdown:
-    """Makes addresses that send wrong credentials wait for a turn. Right credentials never wait."""
+    """Delays the answers to wrong credentials, by address. The answer to right credentials is never delayed."""
 
     def __init__(self) -> None:
         self._free_at: dict[str, float] = {}
 
     def is_full(self, address: str, now_s: float) -> bool:
-        """Returns whether so many wrong ones of this address wait that another one is turned away."""
+        """Returns whether so many answers to this address are delayed that another request is turned away."""
         return self._free_at.get(self._key(address), 0.0) - now_s > LONGEST_S - EACH_S
 
     def turn(self, address: str, now_s: float) -> float | None:
-        """Takes a turn for a wrong answer. Returns the seconds to wait before it; None: turn it away."""
+        """Adds wrong credentials of the address. Returns the seconds to wait before the answer; None: turn it away."""
         if self.is_full(address, now_s):
             return None
         if len(self._free_at) >= _MOST_ADDRESSES:
@@ -121,7 +121,7 @@ class Slowdown:
 
 
 def network_of(address: str) -> str:
-    """Returns what one sender has: an IPv4 address, or the /64 of an IPv6 address."""
+    """Returns the network that counts as one sender: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         parsed = ip_address(address)
     except ValueError:

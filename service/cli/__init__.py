@@ -41,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         _drop_output()
         return FINE
-    except OSError as error:  # expected by no command: a full disk behind stdout, too many open files
+    except OSError as error:  # that no command handles: a full disk behind stdout, too many open files
         if error.filename is None:
             _drop_output()
-        # not USAGE: a supervisor would give up, and the next try may find room
+        # not USAGE: a supervisor would give up, but the next start may find space
         return _failed(command, f"{error.filename or 'output'}: {error.strerror or error}", UNREACHABLE)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -58,8 +58,8 @@ def _settings(flags: Namespace, command: Command) -> settings.Settings:
 
 
 def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None:
-    """Prints a line for each file with secrets that others can read, and for each thing in a client.properties that has
-    no effect; a supervisor has done so for its children."""
+    """Prints a line for each file with secrets that others can read, and for each setting in a client.properties that
+    has no effect. Children of a supervisor print none: the supervisor has printed them."""
     if command.settings and LIFELINE not in os.environ:
         config = flags.config or os.environ.get(f"{settings.ENV_PREFIX}CONFIG")
         for text in warnings(loaded, command.settings, config):
@@ -69,9 +69,9 @@ def _warn(flags: Namespace, command: Command, loaded: settings.Settings) -> None
 
 
 def _notes(command: Command, loaded: settings.Settings) -> Iterator[str]:
-    """Yields a line for each thing in a client.properties that has no effect."""
+    """Yields a line for each setting in a client.properties that has no effect."""
     if "kafka_config" in command.settings and (loaded.kafka_config or loaded.bootstrap_servers or loaded.clusters):
-        # here, because commands that ask no broker should not wait for the library
+        # imported here, because commands that need no broker should not wait for the library
         from service.cli.kafka import notes
 
         yield from dict.fromkeys(notes(loaded))

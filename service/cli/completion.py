@@ -10,7 +10,7 @@ SHELLS: Final = ("bash", "zsh", "tcsh")
 
 
 class PrintCompletion(argparse.Action):
-    """Prints the script for a shell, and ends."""
+    """Prints the script for a shell, and ends the process."""
 
     def __call__(
         self,

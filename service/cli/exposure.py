@@ -1,8 +1,8 @@
-"""Checks that a service which others can reach asks who they are, and cannot be overheard. Warns about files with
-secrets that others on this machine can read.
+"""Checks that a service which other machines can reach has authentication and TLS. Warns about files with secrets that
+others on this machine can read.
 
-It is a warning, never an error: containers get their secrets as files of root with the mode 0440 or 0644, which nobody
-in the container can change.
+A readable file is a warning, never an error: containers get their secrets as files of root with the mode 0440 or 0644,
+which nobody in the container can change.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from service.cli.errors import CommandFailed
 from service.server.tls import ReloadingTls, TlsError, TlsFiles
 from service.settings import Settings
 
-_HOW = "docs/security.md says how; --insecure serves it all the same"
+_HOW = "docs/security.md shows how; --insecure turns this check off"
 
 
 def check_exposure(settings: Settings) -> None:
-    """CommandFailed if the address to serve on is not of this machine alone, and authentication or TLS is missing."""
+    """Raises CommandFailed if other machines can reach the address to serve on, but authentication or TLS is off."""
     if settings.insecure or _is_local(settings.host):
         return
     if not settings.auth.is_on and settings.tls_client_ca is None:
         raise CommandFailed(
-            f"--host {settings.host}: everybody who reaches this address could read everything: configure [auth], or"
+            f"--host {settings.host}: anyone who reaches this address could read everything: configure [auth], or"
             f" --tls-client-ca ({_HOW})"
         )
     if settings.tls_cert is None:
         raise CommandFailed(
-            f"--host {settings.host}: keys and passwords could be read on their way: give --tls-cert and --tls-key"
+            f"--host {settings.host}: keys and passwords would be sent unencrypted: give --tls-cert and --tls-key"
             f" ({_HOW})"
         )
 
@@ -51,7 +51,7 @@ def tls_of(settings: Settings) -> ReloadingTls | None:
 
 
 def _is_local(host: str) -> bool:
-    """Returns whether only this machine reaches the host; also for one that does not exist, which cannot be bound."""
+    """Returns whether only this machine reaches the host; True also for an unknown host, which cannot be bound."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError):
@@ -64,8 +64,8 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def warnings(settings: Settings, used: tuple[str, ...], config: str | None) -> Iterator[str]:
-    """Yields a line for each file that others can read. `used`: the settings that the command takes; `config`: the file
-    of --config."""
+    """Yields a line for each file with secrets that others can read. `used`: the settings that the command takes;
+    `config`: the file of --config."""
     for file in dict.fromkeys(_secret_files(settings, used, config)):
         if (who := _readers(file)) is not None:
             yield f"{file}: {who} can read it, and it has a secret: chmod 600 {shlex.quote(str(file))}"
@@ -90,7 +90,7 @@ def _of_kafka(file: Path | None) -> Iterator[Path]:
     private keys that it names."""
     if file is None:
         return
-    # here, because commands that ask no broker should not wait for the library
+    # imported here, because commands that need no broker should not wait for the library
     from service.kafka.errors import BadClientConfig
     from service.kafka.settings import ClientSettings
 
@@ -117,7 +117,7 @@ def _has_secret(config: Path) -> bool:
 def _readers(file: Path) -> str | None:
     """Returns who beside the owner can read the file; None if nobody can.
 
-    A group that can read the file of another owner is the one by which this process reads it.
+    If another user owns the file, its group does not count: this process reads the file as a member of that group.
     """
     try:
         found = file.stat()

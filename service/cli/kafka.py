@@ -17,10 +17,10 @@ from service.settings import Settings, for_ingest
 
 
 def ingest_children(settings: Settings) -> list[ChildCommand]:
-    """Returns a child for each cluster to watch. Where there are several, none of them ends the others: not by brokers
-    that cannot be reached, not by settings that do not work.
+    """Returns the command of a child for each cluster to watch. If there are several, the failure of one child never
+    ends the others, even if its brokers cannot be reached or its settings do not work.
 
-    SettingsError if flags and `[[clusters]]` do not fit together. Errors as `client_settings`.
+    Raises SettingsError if flags and `[[clusters]]` do not fit together, and the errors of `client_settings`.
     """
     found = settings.of_each_cluster()
     for one in found:
@@ -36,14 +36,14 @@ def ingest_children(settings: Settings) -> list[ChildCommand]:
 
 
 def service_clients(settings: Settings) -> Clients:
-    """Returns the settings of the clients with which the service asks: of each cluster of `[[clusters]]`, and of
-    --bootstrap-servers. Errors as `client_settings`."""
+    """Returns the settings of the clients with which the service reads from Kafka: for each of `[[clusters]]`, and for
+    --bootstrap-servers. Raises the errors of `client_settings`."""
     return _clients(settings, client_settings)
 
 
 def remediation_clients(settings: Settings) -> Clients:
-    """Returns the settings of the clients with which the service writes markers: by --remediation-config, where it is
-    given. Errors as `client_settings`."""
+    """Returns the settings of the clients with which the service writes markers: those of --remediation-config, if it
+    is given. Raises the errors of `client_settings`."""
     return _clients(settings, _remediation_settings)
 
 
@@ -74,8 +74,8 @@ def client_settings(settings: Settings) -> ClientSettings:
 
 
 def notes(settings: Settings) -> Iterator[str]:
-    """Yields a line for each thing in a client.properties that has no effect. What is wrong there is left to the
-    command."""
+    """Yields a line for each setting in a client.properties that has no effect. The command itself reports errors in
+    the file."""
     for one in (settings, *settings.clusters):
         for file in (one.kafka_config, one.remediation_config or one.kafka_config):
             with suppress(BadClientConfig):

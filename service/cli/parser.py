@@ -32,16 +32,16 @@ _HELP: Final = {
         "a file that is touched, or a port that answers, while the application makes progress",
     ),
     "spark_master": ("URL", "spark://HOST:PORT, yarn, k8s://… (default: Spark runs on two cores of this machine)"),
-    "spark_conf": ("KEY=VALUE", "settings of Spark's, as for spark-submit --conf"),
+    "spark_conf": ("KEY=VALUE", "settings of Spark, as for spark-submit --conf"),
     "operator_key_file": ("FILE", "file with an operator's key (older name of --key-file)"),
     "key_file": ("FILE", "file with your key of the service, from `txnscope keys create`"),
-    "ca": ("FILE", "certificates (PEM) that the service's own is checked against (default: those of the system)"),
-    "client_cert": ("FILE", "your certificate and its key (PEM), where the service asks for one"),
+    "ca": ("FILE", "authorities (PEM) that may sign the service's certificate (default: those of the system)"),
+    "client_cert": ("FILE", "your certificate and its key (PEM), if the service needs one"),
     "tls_cert": ("FILE", "certificate (PEM) to serve with; read again when it changes"),
     "tls_key": ("FILE", "key (PEM) of --tls-cert"),
-    "tls_client_ca": ("FILE", "clients need a certificate of these (PEM)"),
-    "insecure": ("", "serve others without authentication or TLS"),
-    "allowed_hosts": ("HOST", "names that the service answers to, beside --host and this machine's"),
+    "tls_client_ca": ("FILE", "authorities (PEM) that must have signed each client's certificate"),
+    "insecure": ("", "serve other machines without authentication or TLS"),
+    "allowed_hosts": ("HOST", "more host names under which the service answers, beside --host and loopback"),
     "topics": ("GLOB", "topics to watch (default: all)"),
     "mirrored": ("GLOB", "topics to leave out: byte-for-byte copies from another cluster"),
     "host": ("HOST", "address to serve on"),
@@ -197,7 +197,7 @@ def _hanging(sub: argparse.ArgumentParser) -> None:
 
 
 def _groups(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--blocked", action="store_true", help="only groups that wait, or will reach the LSO")
+    sub.add_argument("--blocked", action="store_true", help="only groups that wait at the LSO, or will")
     _limited_json(sub)
 
 
@@ -213,7 +213,7 @@ def _explain(sub: argparse.ArgumentParser) -> None:
         "--segments",
         metavar="FILE",
         nargs="+",
-        help="read these segments (.log), or directories of them, not the service; names come from __transaction_state",
+        help="read these segments (.log) or directories, not the service; ids come from those of __transaction_state",
     )
     _json(sub)
 
@@ -238,7 +238,7 @@ def _migrate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--rebuild",
         action="store_true",
-        help="make a damaged file anew: save what can be read, and have the transaction log read again",
+        help="replace a damaged file by a new one: save what can be read, and have the transaction log read again",
     )
 
 
@@ -246,7 +246,7 @@ def _keys(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "action",
         choices=("create", "list", "revoke", "hash"),
-        help="hash: asks for a password, and prints what [auth.basic] takes",
+        help="hash: asks for a password, and prints its hash for [auth.basic]",
     )
     sub.add_argument("name", metavar="NAME", nargs="?", help="name of the key, for the audit")
     sub.add_argument(
@@ -254,14 +254,14 @@ def _keys(sub: argparse.ArgumentParser) -> None:
         metavar="ROLE[@CLUSTER]",
         nargs="+",
         action="extend",
-        help="what the key may do: metrics, viewer, operator, admin; in all clusters, or in one",
+        help="role of the key: metrics, viewer, operator or admin, in all clusters or in one",
     )
 
 
 def _audit(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--action", choices=_words(Action), help="only this action")
     sub.add_argument("--outcome", metavar="WORD", help="only this outcome: written, refused, dry_run, set, …")
-    sub.add_argument("--who", metavar="NAME", help="only of this name")
+    sub.add_argument("--who", metavar="NAME", help="only actions of this person or key")
     _limited_json(sub)
 
 
@@ -269,7 +269,7 @@ def _mute(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("finding", metavar="FINDING_ID", nargs="?", help="mute this finding")
     sub.add_argument("--prefix", metavar="TEXT", help="mute findings of ids with this prefix")
     sub.add_argument("--topic", metavar="GLOB", help="mute findings of these topics")
-    sub.add_argument("--for", dest="duration", metavar="DURATION", help="until this time from now: 90m, 4h, 7d")
+    sub.add_argument("--for", dest="duration", metavar="DURATION", help="length of the mute: 90m, 4h, 7d")
     sub.add_argument("--reason", metavar="TEXT", help="why, for colleagues and the audit")
     sub.add_argument("--list", action="store_true", help="list the mutes in effect")
     sub.add_argument("--end", metavar="N", type=_positive, help="end the mute with this number")
@@ -316,7 +316,7 @@ COMMANDS: Final = (
     Command("partitions", "lists", "lists data partitions", _SERVICE, _partitions),
     Command("findings", "lists", "lists what is wrong or about to go wrong", _SERVICE, _findings),
     Command("expiring", "lists", "lists transactional.ids that expire soon", _SERVICE, _expiring),
-    Command("groups", "lists", "lists consumer groups behind open transactions", _SERVICE, _groups),
+    Command("groups", "lists", "lists consumer groups on partitions with a stalled LSO", _SERVICE, _groups),
     Command(
         "resolve",
         "resolve",

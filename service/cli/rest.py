@@ -1,4 +1,4 @@
-"""Asks the service over REST, with the key and the authorities of the command line."""
+"""Sends requests to the service's REST API, with the key and certificates of the settings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def key_of(settings: Settings) -> str | None:
 
 
 def operator_key_of(settings: Settings) -> str:
-    """Returns the key of --key-file, or of the older --operator-key-file. CommandFailed as `key_of`, and without
-    one."""
+    """Returns the key of --key-file, or of the older --operator-key-file. CommandFailed without one, or if it cannot be
+    used."""
     if settings.operator_key_file is not None:
         return read_key("--operator-key-file", settings.operator_key_file)
     key = key_of(settings)
@@ -66,7 +66,7 @@ def _why(error: OSError) -> str:
 
 
 _TIMEOUT_S: Final = 35  # the service itself waits 30 s for its store
-_WRITE_TIMEOUT_S: Final = 75  # then for brokers, and for its store again (service.api.routes.resolve)
+_WRITE_TIMEOUT_S: Final = 75  # for its store, then brokers, then its store again (service.api.routes.resolve)
 _MOST_REDIRECTS: Final = 10
 _PAGE: Final = 200
 """Maximum number of items that the service returns in one page."""
@@ -100,8 +100,8 @@ _RESOLUTION: Final = frozenset(
 
 
 class NotReached(CommandFailed):
-    """The failure of a request to which no answer came. `was_refused`: the connection was refused, so the service was
-    not asked.
+    """The failure of a request that txnscope did not answer. `was_refused`: the connection was refused, so the service
+    did not get the request.
     """
 
     def __init__(self, text: str, *, was_refused: bool = False) -> None:
@@ -133,7 +133,7 @@ class Service:
         return self._pages("transaction/timeline", {"id": transactional_id}, limit, {"type"})
 
     def owners(self, producer_id: str) -> dict[str, Any]:
-        """Returns the newest of the ids that have or had a producer id. CommandFailed with 2 if there is none."""
+        """Returns the newest ids that have or had a producer id. CommandFailed with 2 if there is none."""
         return self._list(self._of_cluster(f"producers/{quote(producer_id, safe='')}", {}), {"transactional_id"})
 
     def expiring(self, within: str | None, limit: int) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Service:
             if dry_run or error.was_refused:
                 raise
             raise CommandFailed(
-                f"{error}; whether the marker was written is not known: if it was, the finding resolves within seconds,"
+                f"{error}; it is not known whether the marker was written: if so, the finding resolves within seconds,"
                 " and the audit lists it",
                 UNREACHABLE,
             ) from None
@@ -278,7 +278,7 @@ class Service:
         self, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, method: str | None = None
     ) -> Any:
         """Sends a request, a POST if there is a body, and returns the JSON of the answer; None if it is empty. `key`:
-        another one than that of the settings."""
+        replaces the key of the settings."""
         headers = {"Accept": "application/json"}
         if body is not None:
             headers |= {"Content-Type": "application/json"}

@@ -1,4 +1,4 @@
-"""Prints values as a terminal shows them, and pages of the service's answers as tables."""
+"""Formats values for a terminal, and prints pages of the service's answers as tables."""
 
 from __future__ import annotations
 

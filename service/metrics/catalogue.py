@@ -12,8 +12,8 @@ Kind = Literal["gauge", "counter", "histogram"]
 class Metric(NamedTuple):
     """The declaration of a metric. `labels` come after `cluster`, which all metrics about a cluster have.
 
-    `many`: the metric has a series for each id, group or partition, say, of which a cluster may have thousands. The cap
-    on series cuts only such metrics.
+    `many`: the metric has a series for each id, group or partition, of which a cluster may have thousands. The cap on
+    series cuts only such metrics.
     """
 
     name: str
@@ -33,7 +33,7 @@ ABORTS = _metric("aborts_total", "counter", "Aborted transactions, by cause.", "
 FENCED = _metric(
     "fenced_producers_total",
     "counter",
-    "Transactions that were aborted for an InitProducerId of their id: of a producer or an administrator.",
+    "Transactions that an InitProducerId of their id aborted, sent by a producer or an administrator.",
 )
 DURATION = _metric(
     "duration_seconds",
@@ -47,7 +47,7 @@ MARKER_DURATION = _metric(
 OLDEST_STATE_ENTRY = _metric(
     "oldest_state_entry_timestamp_seconds",
     "gauge",
-    "Time at which the transaction that has been in this open state longest entered it; 0 if none is in it.",
+    "Earliest time at which a transaction entered this open state and is still in it; 0 if there is none.",
     "state",
 )
 TOP_OPEN = _metric(
@@ -198,8 +198,8 @@ LAST_SUCCESS = _metric(
 LEASE_HELD = _metric(
     "lease_held",
     "gauge",
-    "1 for the instance that has the right to write the cluster, 0 once it has given it back. One that died keeps 1"
-    " until another takes over.",
+    "1 for the instance that has the right to store the cluster's data, 0 once it has given up that right. A dead"
+    " instance keeps 1 until another takes over.",
     "instance",
 )
 LAG = _metric("pipeline_lag_records", "gauge", "Offsets of a source that are written and not read yet.", "source")

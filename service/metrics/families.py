@@ -56,8 +56,8 @@ def bounded(of_clusters: Sequence[tuple[str, Iterable[Series]]], limit: int) -> 
     """Returns (cluster, series) of all clusters, at most `limit`, each cluster with its SERIES_DROPPED.
 
     Metrics with one series for each cluster are always kept. Of the rest (`many`) every cluster gets a fair share, and
-    keeps the series that come first: `families` puts the worst first. `families` also counts series that it did not
-    even read, in a SERIES_DROPPED of its own.
+    keeps the series that come first, which are the worst. A SERIES_DROPPED among the given series counts series that
+    were not even read.
     """
     kept: list[tuple[str, Series]] = []
     rest: list[tuple[str, list[Series], int]] = []
@@ -116,7 +116,7 @@ def _distribution(counters: Mapping[tuple[str, str], int], kind: str, outcomes: 
 
 
 def clusters(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields the series of the cluster as a whole: what it is, and who writes it."""
+    """Yields the series of the cluster as a whole: its features, and the instance that stores its data."""
     features = facts.description.get("features") or {}
     levels = (str(features.get(name, "")) for name in ("transaction.version", "metadata.version"))
     yield Series(catalogue.CLUSTER_INFO, (facts.kafka_cluster_id, *levels), 1)
@@ -137,7 +137,7 @@ def coordinators(facts: ClusterFacts) -> Iterator[Series]:
 
 
 def findings(facts: ClusterFacts) -> Iterator[Series]:
-    """Yields every kind and status, also at 0."""
+    """Yields the counts of findings by kind and status, of contradictions and of audited transactions, also at 0."""
     for kind in Kind:
         for status in statuses_of(kind):
             yield Series(catalogue.FINDINGS, (kind, status), facts.findings.get((kind, status), 0))

@@ -1,4 +1,4 @@
-"""Counts answered requests and their durations: in this process, unlike the metrics of the store."""
+"""Counts answered requests and their durations in this process; most other metrics come from the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONVERTOR: Final = re.compile(r":\w+}")
 
 
 class RequestMetrics:
-    """Counters of one service process; they begin at 0 with it."""
+    """Counters of one service process; they start at 0 when it starts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(HTTP_REQUESTS.name, HTTP_REQUESTS.help, HTTP_REQUESTS.labels, registry=registry)

@@ -1,1 +1,1 @@
-"""Tells receivers about findings: the events of the store in order, from a stored position, to any number of them."""
+"""Delivers the events of findings in order: to receivers, from a stored position, and to any number of open streams."""

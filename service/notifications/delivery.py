@@ -1,4 +1,4 @@
-"""Hands the events of findings to a receiver, in order and at least once: the store keeps how far each has come."""
+"""Hands the events of findings to a receiver, in order and at least once. The store keeps each receiver's position."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Undelivered(Exception):
 
 
 class Receiver(Protocol):
-    """Somebody who is told about findings. A new kind of receiver is a class of these two."""
+    """A receiver of findings. A new kind of receiver is a class with these two members."""
 
     @property
     def name(self) -> str:
-        """The name under which the store keeps its position: it stays over restarts."""
+        """The name under which the store keeps the receiver's position. It must not change between restarts."""
 
     def receive(self, events: Sequence[FindingEvent]) -> None:
         """Takes the events, oldest first, perhaps some of them again. Raises Undelivered."""
 
 
 class Delivered(NamedTuple):
-    """The result of one delivery. `events`: how many the receiver took. `skipped`: some events were deleted before it
-    could get them. `is_all`: it has every event that the store holds now."""
+    """The result of one delivery. `events`: the number that the receiver took. `skipped`: True if some events were
+    deleted before it could get them. `is_all`: True if it has every event that the store holds now."""
 
     events: int
     skipped: bool
@@ -39,10 +39,10 @@ class Delivered(NamedTuple):
 
 
 def deliver(engine: Engine, receiver: Receiver) -> Delivered:
-    """Hands over the next events, AT_ONCE at most, and stores the new position once they are taken. A receiver that was
-    never there begins after the newest event. Raises Undelivered: the position stays; StoreError.
+    """Hands over the next events, AT_ONCE at most, and stores the new position once they are taken. A new receiver
+    begins after the newest event. Raises Undelivered, and then leaves the position as it is; StoreError.
 
-    No connection is held while the receiver takes them."""
+    No connection to the store is held while the receiver takes the events."""
     with engine.begin() as connection:
         known = finding_events.position_of(connection, receiver.name)
         start = start_after(connection, known)

@@ -1,7 +1,8 @@
-"""One reader of the store's events for all who listen to them.
+"""Reads the store's events once for all open streams.
 
-However many streams are open, the store is asked once every half second. The newest events are kept as they are sent;
-a stream that is further behind, because its client was away or is slow, reads from the store until it has caught up.
+However many streams are open, the store is read once every half second. The newest events are kept in memory, in the
+form in which they are sent. A stream that is further behind, because its client was away or is slow, reads from the
+store until it has caught up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST_STREAMS: Final = 1_000
 
 _WOKEN_AT_ONCE: Final = 20
 _PAUSE_S: Final = 0.01
-"""Between streams that are woken: an event for 500 of them at once takes 0.3 s, and health checks would wait."""
+"""Pause after each _WOKEN_AT_ONCE streams: waking 500 streams at once takes 0.3 s, and health checks would wait."""
 
 T = TypeVar("T")
 
@@ -53,8 +54,8 @@ def start_after(connection: Connection, last: int | None) -> Start:
 
 
 class EventFeed(Generic[T]):
-    """The events after `follow` was called, for any number of streams of one event loop; at most MOST_STREAMS have a
-    place. `reading` opens a connection to the store; `render` makes what the streams get of an event, once for all."""
+    """The store's events for any number of streams of one event loop; at most MOST_STREAMS have a place. `reading`
+    opens a connection to the store; `render` turns an event into the form that is sent, once for all streams."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class EventFeed(Generic[T]):
         self._end_streams()
 
     def _start_reading(self, sequence: int) -> None:
-        """Starts the reader at the place of the first stream, unless it runs."""
+        """Starts the reader at `sequence`, the position of the first stream, unless it runs already."""
         if self._reading is None:
             self._kept.clear()
             self._position = sequence
@@ -137,7 +138,7 @@ class EventFeed(Generic[T]):
                 if len(found) < AT_ONCE:
                     await asyncio.sleep(LOOK_EVERY_S)
         except StoreError:
-            pass  # whoever listens comes again, and hears from the store itself what is wrong
+            pass  # the streams end; their clients connect again, and get the store's error then
         finally:
             self._end_streams()
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 _PROC: Final = Path("/proc")
 _ZOMBIE: Final = "Z"
 _STOPPED: Final = "T"
-_STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19  # fields of /proc/PID/stat behind the command's closing bracket
+_STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19  # fields of /proc/PID/stat after the command's closing bracket
 
 
 class ProcessorTime(NamedTuple):
@@ -92,8 +92,8 @@ _ENDED: Final = frozenset("ZX")  # a zombie runs no more; containers without an 
 
 
 def own_identity() -> str:
-    """Returns "HOST:PID:START:MACHINE" of this process. START: its start in ticks since the machine's boot. MACHINE
-    stands for the boot, the namespace of the process ids and the host's name: only there PID means this process.
+    """Returns "HOST:PID:START:MACHINE" of this process. START: its start in ticks since the machine's boot. MACHINE: a
+    hash of the boot, the namespace of process ids and the host's name, because PID is unique only within these.
 
     A system without /proc gets a random word instead of the last two.
     """
@@ -120,7 +120,7 @@ def has_ended(identity: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # of another user
+    except PermissionError:  # a process of another user
         pass
     now = _state_and_start(pid)
     return now is not None and (now[0] in _ENDED or now[1] != found["started"])

@@ -99,7 +99,7 @@ def _watch(ours: socket.socket, supervisor: int) -> None:
             kill_session(sibling)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_S)
-    kill_session(os.getpid())  # Spark's JVM would go on for a while, beside the one that is started next
+    kill_session(os.getpid())  # otherwise Spark's JVM runs on for a while, beside the next one
     os._exit(1)
 
 

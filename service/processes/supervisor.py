@@ -36,8 +36,8 @@ class Silence:
 class ChildCommand:
     """The command of a child. `name` goes before each line that the child prints; `environment` is added to our own.
 
-    `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end everything;
-    `final_at_start`: those of its first life that do, because nothing ever worked.
+    `silence` is None for a child that sends no beats over its lifeline. `final`: exit codes that end the supervisor;
+    `final_at_start`: exit codes that end it if they come from the child's first process, because nothing ever worked.
     """
 
     name: str
@@ -52,8 +52,8 @@ class ChildCommand:
 class Pauses:
     """The supervisor's pauses in seconds.
 
-    `first_s` to `longest_s` (doubling): before a dead child is started again. `steady_after_s`: the length of a life
-    that resets that pause. `to_kill_s`: from TERM to KILL.
+    `first_s` to `longest_s` (doubling): before a dead child is started again. `steady_after_s`: how long a child must
+    run to reset that pause. `to_kill_s`: from TERM to KILL.
 
     The longest pause and a start of Spark (up to 20 s) together stay within 30 s. So even a child that was killed five
     times in a row, each time within `steady_after_s`, is back within the time that docs/reliability.md promises.
@@ -80,8 +80,8 @@ class Supervisor:
         self._children = [_Child(command, pauses, self._out, is_piped=is_piped) for command in commands]
 
     def run(self) -> int:
-        """Runs until SIGTERM or SIGINT (0), or until a child ends with a final code, CONFIGURATION (2) unless said
-        otherwise. Returns that code. No child outlives the call."""
+        """Runs until SIGTERM or SIGINT (0), or until a child ends with a final code, by default CONFIGURATION (2).
+        Returns that code. No child outlives the call."""
         taken = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         # children take a stopped supervisor for a dead one
         taken[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
@@ -93,7 +93,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _stop(self, *_: object) -> None:
-        self._stopping = True  # a plain name: a lock taken in a signal handler may be held by what it interrupted
+        self._stopping = True  # no lock: the code that the signal interrupted may hold it
 
     def _watch(self) -> int:
         for child in self._children:
@@ -261,7 +261,7 @@ class _Output:
                 self._write(name, line.rstrip(b"\r\n"))
 
     def _write(self, name: str, line: bytes) -> None:
-        # nobody reads our stderr any more: the children must not notice, a full pipe would stop them
+        # if nobody reads our stderr any more, still read the children's output: a full pipe would stop them
         with self._lock, contextlib.suppress(OSError, ValueError):
             sys.stderr.buffer.write(name.ljust(self._width).encode() + b" | " + line + b"\n")
             sys.stderr.buffer.flush()

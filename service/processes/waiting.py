@@ -1,5 +1,5 @@
-"""Time for processes that wait: a clock that counts only the time in which a process could have worked, progress of
-long work that reports its steps, and growing pauses between retries.
+"""Measures of time for processes that wait: a clock that counts only the time in which a process could have worked,
+reports of the steps of long work, and growing pauses between retries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Backoff:
         return pause_s
 
     def reset(self) -> None:
-        """Makes the next pause the first one again; to be called when all went well for long enough."""
+        """Makes the next pause `first_s` again; to be called when all went well for long enough."""
         self._next_s = self._first_s
 
 
@@ -70,7 +70,7 @@ QUIET_MISSES: Final = 3
 milliseconds."""
 
 _ENOUGH: Final = 0.5
-"""Share of the wanted processor time from which on a second counts in full. Threads get more than that on a busy
+"""Share of the wanted processor time from which on a second counts in full. Threads get a larger share on a busy
 machine with two cores, and a twentieth beside forty busy loops."""
 
 
@@ -129,8 +129,8 @@ class SilenceMeter:
 
 
 def _part(before: ProcessorTime, after: ProcessorTime) -> float:
-    """Returns the part of a second that counts, up to 1. It is 1 if the times went down, because threads or processes
-    have ended: then nothing is known."""
+    """Returns the part of a second that counts, up to 1. Returns 1 if the times went down: threads or processes have
+    ended, and nothing is known."""
     ran_ns, waited_ns = after.ran_ns - before.ran_ns, after.waited_ns - before.waited_ns
     if ran_ns < 0 or waited_ns <= 0:
         return 1.0

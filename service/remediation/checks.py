@@ -1,5 +1,5 @@
 """Checks that no coordinator will end the transaction (the second confirmation step, repeated), and that its producer
-is fenced, as a marker requires. Derives the decision on it once more, from the brokers' own bytes.
+is fenced, as a marker requires. Derives the decision about the transaction again, from the brokers' logs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def nobody_owns(
         known = {row.partition for row in clusters.partitions(connection, cluster_id, SourceName.TRANSACTION_LOG)}
     owner = _read_to_the_end(entry, cluster_id, bracket, reading, _needed(client, owner, known))
     if owner is not None and owner.state == UNKNOWN:
-        raise Refused("the newest record of its transactional.id cannot be decoded: its owner is not known")
+        raise Refused("the newest record of its transactional.id cannot be decoded: the owner's state is not known")
     if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
         raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]} and will write the marker there")
@@ -105,7 +105,7 @@ def _needed(client: KafkaClient, owner: Owner | None, known: set[int]) -> set[in
 def _read_to_the_end(
     entry: Entry, cluster_id: int, bracket: LeaderCheck, reading: Reading, needed: set[int]
 ) -> Owner | None:
-    """Returns the owner according to the present content of those log partitions, under their present leaders."""
+    """Returns the owner by the present content of the `needed` log partitions, under their present leaders."""
     seen = bracket.observe({(TOPIC, p) for p in needed})
     if missing := needed - {p for _, p in seen}:
         named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])
@@ -136,8 +136,8 @@ def _is_read(row: clusters.LogPartitionRow | None, seen: CheckedPartition) -> bo
 
 def is_fenced(entry: Entry, owner: Owner | None, client: KafkaClient) -> None:
     """Raises Refused if the owner still has the entry's producer id and epoch, so that it could write again after the
-    marker. An id that no coordinator knows, because partitions were added to the log, cannot be fenced: when it starts
-    again it gets another producer id, and leaders refuse what they cannot verify."""
+    marker. An id that no coordinator knows, because partitions were added to the log, cannot be fenced. If it starts
+    again, it gets another producer id, and leaders refuse records that they cannot verify."""
     if owner is None or owner.state == EXPIRED or owner.producer_id != entry.producer_id:
         return
     if owner.producer_epoch > entry.producer_epoch or (owner.is_left_behind and _is_unknown_to_all(owner, client)):

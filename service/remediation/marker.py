@@ -35,7 +35,7 @@ def write(client: KafkaClient, way: WayOut) -> None:
         )
     except KafkaUnavailable as e:
         raise Unanswered(
-            f"whether {way.marker} was written to {way.place} is not known ({e}): if it was, the finding resolves"
+            f"it is not known whether {way.marker} was written to {way.place} ({e}): if so, the finding resolves"
             " within seconds; if it does not resolve, repeat the request: all checks are made again first"
         ) from e
     if code == errors.NONE:
@@ -44,8 +44,8 @@ def write(client: KafkaClient, way: WayOut) -> None:
         raise KafkaRefused(f"nothing was written: no permission to write markers, grant {NEEDS}")
     if code in (_INVALID_PRODUCER_EPOCH, _COORDINATOR_FENCED):
         raise Refused(
-            f"nothing was written: broker {way.leader.node} refuses the marker, producer id {way.producer_id} went on"
-            f" on {way.place} meanwhile (error {code})"
+            f"nothing was written: broker {way.leader.node} refuses the marker, because producer id {way.producer_id}"
+            f" has a newer epoch or marker on {way.place} (error {code})"
         )
     if code in errors.TRANSIENT:
         raise KafkaUnavailable(

@@ -3,9 +3,9 @@
 Marker epochs: the leader accepts a marker if its producer epoch is not below the last one that the leader saw, and its
 coordinator epoch is not below that of the last marker. DescribeProducers reports both.
 
-Whatever happens between the last step and the marker is harmless, because no transactional.id has the producer id and
-epoch any more. If a producer writes there meanwhile, it does so under a newer epoch, and the leader refuses the marker.
-If somebody else writes the same marker first, ours ends nothing.
+Nothing that happens between the last step and the marker does harm, because no transactional.id has the producer id and
+epoch any more. If a producer writes to the partition meanwhile, it has a newer epoch, and the leader refuses the
+marker. If somebody else writes the same marker first, ours ends nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""uvicorn's HTTP/1.1 connection, with deadlines: for a request to arrive, and for an answer to be taken.
+"""uvicorn's HTTP/1.1 connection, with deadlines for a request to arrive and for an answer to be read.
 
-A connection waits while its client has not sent a whole request: it is the client's turn. When the places are taken,
-the connection that waits for longest gives way, so that whoever sends a request gets in, however many only hold
-connections. Connections with a request in work, event streams among them, never give way; they have bounds of their
-own.
+A connection is waiting while its client has not sent a whole request. When all places are taken, the connection that
+has waited longest is closed: it gives way. So a client that sends a request gets a place, however many connections
+others only hold open. A connection whose request is being answered, such as an event stream, never gives way; these
+have bounds of their own.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 MOST: Final = 8_192
-"""A connection that only waits takes some 25 KB."""
+"""Maximum number of connections. A waiting connection takes some 25 KB."""
 BACKLOG: Final = 256
 """Connections that wait to be accepted, and that asyncio accepts in a row before any of them can give way."""
 _OTHER_FILES: Final = BACKLOG + 256
-"""Descriptors that are left for those, the store, Kafka, and files."""
+"""Descriptors that are kept free for the backlog, the store, Kafka, and files."""
 
 
 class Connection(Protocol):
-    """What the book of connections needs of one. `peer`: the client's address, without its port."""
+    """A connection as `Connections` uses it. `peer`: the client's address, without its port."""
 
     peer: str
 
@@ -45,7 +45,8 @@ class HeldConnections:
         self._waiting: dict[Connection, None] = {}  # in the order in which they began to wait
 
     def add(self, new: Connection) -> bool:
-        """Adds a connection, which waits from now on. Returns False if there is no place, and none gives way."""
+        """Adds a connection, which waits from now on. Returns False if there is no place, and no connection can give
+        way."""
         of_peer = self._of_peer[new.peer] >= self.most_of_peer
         if of_peer or len(self._open) >= self.most:
             oldest = next((one for one in self._waiting if not of_peer or one.peer == new.peer), None)
@@ -59,7 +60,7 @@ class HeldConnections:
         return True
 
     def remove(self, one: Connection) -> None:
-        """Removes a connection; nothing happens if it is not there, because it gave way."""
+        """Removes a connection. Does nothing if it was removed before, because it gave way."""
         if one in self._open:
             self._open.discard(one)
             self._waiting.pop(one, None)
@@ -75,8 +76,8 @@ class HeldConnections:
 
 
 def most_connections() -> int:
-    """Raises this process's limit of open files as far as it may, and returns how many connections fit: MOST, or fewer
-    where the limit is low."""
+    """Raises this process's limit of open files as far as allowed. Returns how many connections fit: MOST, or fewer if
+    the limit is low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST + _OTHER_FILES
     if soft < wanted:
@@ -88,7 +89,7 @@ def most_connections() -> int:
 REQUEST_WITHIN_S: Final = 10.0
 """Seconds within which a whole request, its body included, has to arrive."""
 TAKEN_WITHIN_S: Final = 30.0
-"""Seconds within which a client that does not take its answer has to make room for more of it: 64 KiB."""
+"""Seconds for which a client may leave more than 64 KiB of its answer unread."""
 
 _NO_PLACE: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -97,7 +98,7 @@ _TOO_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nConten
 
 
 class BoundedConnection(H11Protocol):
-    """One of `connections`."""
+    """uvicorn's connection with deadlines, as one of `connections`."""
 
     def __init__(
         self,
@@ -133,8 +134,8 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is no HTTP, also behind the head of a request that the application is answering: its own answer
-        has no place any more."""
+        """Answers 400 to bytes that are not HTTP. If the application is still answering the request before them, that
+        answer is dropped."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -144,15 +145,15 @@ class BoundedConnection(H11Protocol):
         super().send_400_response(msg)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Says nothing: the request is answered as one that asks for no upgrade (RFC 9110, 7.8). uvicorn's words would
-        have the operator install a library."""
+        """Logs nothing: the upgrade is ignored (RFC 9110, 7.8). uvicorn's warning would tell the operator to install a
+        library."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
         self._cancel()
         super().connection_lost(exc)
-        # all three lead in a circle: without them a closed connection is freed at once, and leaves no garbage to search
-        # for. uvicorn leaves the timer where the peer broke the connection
+        # breaks three reference cycles, so that a closed connection is freed at once, without the garbage collector.
+        # uvicorn does not cancel the timer if the peer broke the connection
         self._unset_keepalive_if_required()
         self.cycle = None  # type: ignore[assignment]
         vars(self.transport).pop("_read_ready_cb", None)
@@ -172,7 +173,7 @@ class BoundedConnection(H11Protocol):
         self.transport.abort()
 
     def _watch(self) -> None:
-        """Starts the deadline of the next request where it is the client's turn, and stops it where it is not."""
+        """Starts the deadline of the next request if the client has to send something, and stops it if not."""
         if self.transport.is_closing():
             return
         waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)

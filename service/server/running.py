@@ -1,5 +1,5 @@
-"""The server of an application, ready to run on a socket, with settings of the interpreter for thousands of
-connections, and a bound on what a flood of requests can write into the log.
+"""The server of an application, settings of the interpreter for thousands of connections, and a limit on the log lines
+that a flood of requests can write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.server import protocol
 from service.server.protocol import BACKLOG, BoundedConnection, HeldConnections, most_connections
 
 _COLLECT_AFTER: Final = (5_000, 20, 100)
-"""As for `gc.set_threshold`. A search through all objects takes a tenth of a second with 3,000 connections, and stops
+"""Arguments of `gc.set_threshold`. A full collection takes a tenth of a second with 3,000 connections, and stops
 everything meanwhile: it should be rare."""
 
 _SWITCH_S: Final = 0.0005
@@ -33,21 +33,21 @@ _M_ARENA_MAX: Final = -8  # glibc, malloc.h
 
 
 def prepare() -> None:
-    """Sets this process up. Everything that is loaded by now is taken to stay."""
-    # a search for garbage among the modules would now and then delay a request by 50 ms
+    """Tunes the interpreter and malloc of this process. Objects that exist now are never collected."""
+    # a garbage collection that includes the modules would now and then delay a request by 50 ms
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
     sys.setswitchinterval(_SWITCH_S)
-    # glibc gives threads arenas of their own, each with room that no other can use: 20 MB after ten minutes of a crowd.
-    # They never allocate at the same time anyway. Other C libraries have no such function
+    # glibc gives each thread an arena, whose free memory other threads cannot use: 20 MB after ten minutes of a crowd.
+    # One arena is enough: the threads never allocate at the same time. Other C libraries have no mallopt
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 PERIOD_S: Final = 60.0
 MOST_ALIKE: Final = 10
-"""Lines of one kind, by their logger and their message without its values, that are written in a period."""
+"""Maximum number of lines of one kind in a period. Lines with the same logger and message format are of one kind."""
 _MOST_KINDS: Final = 1_000
 
 
@@ -57,7 +57,7 @@ class _Told(NamedTuple):
 
 
 class LogLimit(logging.Filter):
-    """Lets MOST_ALIKE lines of a kind pass in PERIOD_S. The first one afterwards says how many were left out."""
+    """Lets MOST_ALIKE lines of a kind pass in PERIOD_S. The first line afterwards says how many were left out."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -83,12 +83,13 @@ _DRAIN_S: Final = 3
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with bounded connections. `on_exit` is called by the signal that ends it: what has no end of its
-    own, like a stream, would be cut off after _DRAIN_S."""
+    """uvicorn's server with bounded connections. The signal that ends the server calls `on_exit`, which has to end the
+    event streams: otherwise they are cut off after _DRAIN_S."""
 
     def __init__(self, app: Any, on_exit: Callable[[], None], **more: Any) -> None:
         self._on_exit = on_exit
-        # uvicorn passes none on. A handshake has a file and no place among the connections yet: a minute is too long
+        # uvicorn has no setting for it. A handshake holds a descriptor, but is not counted as a connection yet, so
+        # asyncio's default of a minute is too long
         constants.SSL_HANDSHAKE_TIMEOUT = protocol.REQUEST_WITHIN_S
         connection: Any = partial(BoundedConnection, HeldConnections(most_connections()))
         super().__init__(

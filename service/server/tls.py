@@ -14,8 +14,8 @@ _Signature = tuple[tuple[int, int, int], ...]
 
 
 class TlsFiles(NamedTuple):
-    """The files of a server, PEM. `cert`: its certificate and those between it and the root. `client_ca`: clients need
-    a certificate of these; None: clients need none."""
+    """The PEM files of a server. `cert`: its certificate chain. `client_ca`: authorities that must have signed the
+    certificates of clients; None: clients need no certificate."""
 
     cert: Path
     key: Path
@@ -43,7 +43,7 @@ class TlsFiles(NamedTuple):
         return context
 
     def signature(self) -> _Signature:
-        """Returns what changes when one of the files does: inode, time and size of each."""
+        """Returns inode, time and size of each file, to detect that one of them has changed."""
         found = (file.stat() for file in self if file is not None)
         return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
 
@@ -53,8 +53,8 @@ class TlsError(Exception):
 
 
 class ReloadingTls:
-    """The context of a listening server. Each handshake looks whether the files have changed, and takes the new ones
-    then; while they do not fit together, as in the middle of a change, the last good ones serve on."""
+    """The context of a listening server. Each handshake checks whether the files have changed, and then loads them. If
+    they do not fit together, for example in the middle of a change, the last good ones stay in use."""
 
     def __init__(self, files: TlsFiles) -> None:
         """TlsError if the files cannot be used."""
@@ -90,7 +90,7 @@ def _signature(files: TlsFiles) -> _Signature | None:
 
 
 def _no_password() -> str:
-    """Stands in for the question on the terminal that OpenSSL would ask."""
+    """Replaces OpenSSL's prompt for a password on the terminal."""
     raise ValueError("the key is encrypted: give one without a password, readable by this user only")
 
 

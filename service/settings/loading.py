@@ -23,7 +23,8 @@ process can read it: the store's URL and Spark's settings may contain passwords.
 _TABLES: Final = ("auth", "clusters", "keep", "operators", "rules", "spark_conf")
 """Settings that are JSON in the environment."""
 _JOINED: Final = ("auth", "keep", "operators")
-"""Tables of which each place sets single keys. Every other setting is taken from the first place that has it."""
+"""Tables whose keys may come from different places. Any other setting is taken as a whole from the first place that has
+it."""
 
 _FOR_STORE: Final = frozenset({"store"})
 _FOR_INGEST: Final = (_FOR_STORE | Watching.model_fields.keys() | {"cluster", "clusters", "checkpoint", "liveness"}) - {
@@ -64,17 +65,17 @@ def for_store(settings: Settings) -> dict[str, str]:
 
 
 def for_ingest(settings: Settings) -> dict[str, str]:
-    """Returns the environment of a child process that starts Spark: with Spark's settings, and no key of anybody."""
+    """Returns the environment of a child process that starts Spark: with Spark's settings, without keys of people."""
     return _environment(settings, _FOR_INGEST)
 
 
 def for_service(settings: Settings) -> dict[str, str]:
-    """Returns the environment of a child process that serves: with the keys and passwords that it compares."""
+    """Returns the environment of a child process that serves: with the keys and password hashes that it checks."""
     return _environment(settings, _FOR_SERVICE)
 
 
 def _environment(settings: Settings, names: Set[str]) -> dict[str, str]:
-    """Returns a document with the settings of these names, and clears the variables that it takes the place of."""
+    """Returns the variable with a document of these settings, and an empty text for each variable that it replaces."""
     own = {f"{ENV_PREFIX}{name.upper()}" for name in (*Settings.model_fields, "config")}
     document = settings.model_dump_json(include=set(names), exclude_defaults=True)
     return dict.fromkeys(own & os.environ.keys(), "") | {DOCUMENT: document}

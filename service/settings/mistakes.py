@@ -21,13 +21,13 @@ _TEXTS: Final = {
     "literal_error": "choose {expected}",
     "too_short": "empty",
 }
-"""Words for kinds of errors that say more than pydantic's own."""
+"""Texts that replace pydantic's own for some kinds of errors."""
 _NOT_A_TABLE: Final = ("model_type", "model_attributes_type", "dict_type")
 
 
 class Place(NamedTuple):
-    """A place where settings are made. `name_of`: what people call a setting there; `name`: what they call the
-    place."""
+    """A source of settings, such as the flags. `name_of`: returns the name of a setting there, such as `--port`;
+    `name`: the name of the place itself."""
 
     values: Mapping[str, Any]
     name_of: Callable[[str], str]
@@ -35,8 +35,8 @@ class Place(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """A spot in the settings. `path`: the keys that lead to it, as people read them. `model`: its table, or the one
-    around its value. `field`: its own description. `may_show`: its value is no secret."""
+    """A position in the settings. `path`: the keys that lead to it, as people read them. `model`: the table there, or
+    the table around the value. `field`: its description. `may_show`: True if its value is no secret."""
 
     path: Sequence[str]
     model: type[BaseModel] | None
@@ -45,11 +45,11 @@ class _Spot(NamedTuple):
 
 
 def explain(error: ValidationError, values: Mapping[str, Any], places: Sequence[Place]) -> str:
-    """Returns the first mistake, and where the value came from. A key that does not exist comes first: it may be the
-    one that is missing elsewhere."""
+    """Returns the first mistake, and where the value came from. An unknown key comes first: it may be a misspelt form
+    of a key that is reported as missing."""
     first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     where = first["loc"][:-2] if first["loc"][-1:] == (_KEY,) else first["loc"]
-    if not where:  # of several settings together
+    if not where:  # a mistake of several settings together
         return str(first["ctx"]["error"])
     is_missing, is_unknown = first["type"] == "missing", first["type"] == "extra_forbidden"
     place = next((place for place in places if _has(place.values, where[:-1] if is_missing else where)), places[0])
@@ -85,7 +85,7 @@ def _spot(where: Sequence[str | int], values: Mapping[str, Any]) -> _Spot:
 
 
 def _what(error: ErrorDetails, spot: _Spot) -> Iterator[str]:
-    """Yields the end of the line: the value, unless the text has it or it is secret, and what is wrong with it."""
+    """Yields the end of the line: the value (unless it is secret or in the text already), and the mistake."""
     kind, name = error["type"], str(error["loc"][-1])
     field = spot.model.model_fields[name] if kind == "missing" and spot.model is not None else spot.field
     example = "" if field is None or not field.examples else f": write {name} = {field.examples[0]}"

@@ -66,7 +66,7 @@ def _cluster_name(name: str) -> str:
     """Returns the name. ValueError if it cannot be one segment of an API path: servers and clients interpret slashes
     and dots."""
     if "/" in name or name in ("", ".", "..") or name != name.strip() or not name.isprintable():
-        raise ValueError(f"{name!r} is no name: empty, a dot, or with a slash, a control character or space around it")
+        raise ValueError(f"{name!r} is no name: give printable text without a slash or outer spaces, not . or ..")
     return name
 
 
@@ -86,7 +86,7 @@ def _service_url(url: str) -> str:
 def _spark_master(master: str) -> str:
     """Checks what Spark would refuse with a traceback."""
     if not _SPARK_MASTER.fullmatch(master):
-        raise ValueError(f"{master!r} is no master of Spark's: spark://HOST:PORT, yarn, k8s://URL or local[CORES]")
+        raise ValueError(f"{master!r} is not a Spark master: give spark://HOST:PORT, yarn, k8s://URL or local[CORES]")
     return master
 
 
@@ -100,7 +100,7 @@ def _spark_conf(conf: Any) -> dict[str, str]:
     if not isinstance(conf, dict):
         raise ValueError("not a table of Spark's settings")
     if foreign := [name for name in conf if not name.startswith("spark.")]:
-        raise ValueError(f"{foreign[0]!r} is not a setting of Spark's: their names begin with spark.")
+        raise ValueError(f"{foreign[0]!r} is not a Spark setting: their names begin with spark.")
     return {name: str(value) for name, value in conf.items()}
 
 
@@ -144,7 +144,7 @@ class RuleTable(Table):
         if (self.prefix is None) == (self.topic is None):
             raise ValueError("needs either prefix or topic")
         if self.full_history and self.prefix is None:
-            raise ValueError("full_history needs a prefix: what a transaction writes to is known too late")
+            raise ValueError("full_history needs a prefix: the topics of a transaction are known too late")
         return self
 
     @property
@@ -168,7 +168,7 @@ class KeepTable(Table):
 
 
 class Watching(Table):
-    """How a cluster is watched."""
+    """The settings for watching one cluster."""
 
     bootstrap_servers: str | None = None
     kafka_config: Path | None = None
@@ -180,7 +180,7 @@ class Watching(Table):
     @field_validator("partitions")
     @classmethod
     def _has_topics(cls, partitions: str, info: ValidationInfo) -> str:
-        """Checks that `all` comes with topics. The field stands after `topics`, so that these are known here."""
+        """Checks that `all` comes with topics. The field comes after `topics`, so that they are known here."""
         if partitions == "all" and not info.data.get("topics"):
             raise ValueError("all needs --topics: it reads every byte of these topics")
         return partitions
@@ -237,7 +237,7 @@ class Settings(Watching):
     @field_validator("operators")
     @classmethod
     def _have_keys(cls, operators: dict[str, str]) -> dict[str, str]:
-        """Checks the keys, by name, of those who may have markers written."""
+        """Checks the keys of operators, by name."""
         for name, key in operators.items():
             if (why := weakness_of(key)) is not None:
                 raise ValueError(f"the key of {name!r} {why}: take one from `openssl rand -hex 16`")
@@ -250,7 +250,7 @@ class Settings(Watching):
     @field_validator("tls_key", "tls_client_ca")
     @classmethod
     def _come_with_a_certificate(cls, file: Path | None, info: ValidationInfo) -> Path | None:
-        """Checks files that mean nothing without the one before them. The fields come after `tls_cert`."""
+        """Checks that `tls_cert` is set, too. The fields come after `tls_cert`, so that it is known here."""
         if file is not None and info.data.get("tls_cert") is None:
             raise ValueError("needs --tls-cert and --tls-key")
         return file
@@ -262,9 +262,9 @@ class Settings(Watching):
         return self
 
     def of_each_cluster(self) -> list[Settings]:
-        """Returns the settings for each cluster to watch: those of `[[clusters]]`, or of the one with the name in
-        `cluster`; without such tables the one of the flags. SettingsError if the flags and the tables do not fit
-        together."""
+        """Returns the settings for each cluster to watch: all of `[[clusters]]`, or the one that `cluster` names;
+        without `[[clusters]]`, the cluster of the flags. Raises SettingsError if the flags and `[[clusters]]` do not
+        fit together."""
         if not self.clusters:
             return [self]
         for name in ("bootstrap_servers", "kafka_config", "remediation_config", "topics", "mirrored"):
@@ -275,8 +275,8 @@ class Settings(Watching):
         return [self._of(one) for one in self.clusters if self.cluster in (None, one.name)]
 
     def of_one_cluster(self) -> Settings:
-        """Returns the settings for the one cluster that a command is about. SettingsError if there are several, and
-        `cluster` names none."""
+        """Returns the settings for the one cluster that a command is about. Raises SettingsError if there are several
+        and `cluster` is not set."""
         found = self.of_each_cluster()
         if len(found) > 1:
             raise SettingsError(f"--cluster is missing: one of {', '.join(str(one.cluster) for one in found)}")

@@ -1,11 +1,11 @@
-"""Finds the record batches in a buffer and reads their headers.
+"""Finds the record batches in a buffer, reads their headers, and checks many checksums with one call (`wrong`).
 
-RecordBatch v2, all big-endian (REC/DefaultRecordBatch.java):
+RecordBatch v2, all big-endian (DefaultRecordBatch.java):
 
 | off | size | field                | note                                                       |
 |-----|------|----------------------|------------------------------------------------------------|
 | 0   | 8    | baseOffset           | not under the CRC                                          |
-| 8   | 4    | batchLength          | bytes behind this field: total - 12                        |
+| 8   | 4    | batchLength          | bytes after this field: total - 12                         |
 | 12  | 4    | partitionLeaderEpoch | not under the CRC                                          |
 | 16  | 1    | magic                | 2                                                          |
 | 17  | 4    | crc                  | CRC-32C of bytes 21..end                                   |
@@ -21,14 +21,14 @@ RecordBatch v2, all big-endian (REC/DefaultRecordBatch.java):
 
 attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon, 7-15 unused.
 
-A CRC is linear, and a call costs ten times as much as the bytes of a small batch. So the headers between the
-checksummed parts are replaced, in a copy, by bytes that take the CRC register from the value it must have at the end of
-the batch before (its written CRC) to the value it has at the start of a message; then one CRC over everything ends in
-the CRC of the last batch exactly if all are right. Any wrong batch leaves a difference in the register that later bytes
-move around but never clear, except where two errors cancel, which is as likely as one CRC missing an error.
+One CRC call costs ten times as much as the bytes of a small batch, so `wrong` makes one call for many batches. In a
+copy, it overwrites the bytes before each checksummed part with a patch. The patch takes the CRC register from the
+written CRC of the batch before to the value at the start of a message. So the CRC over everything equals the CRC of the
+last batch if all CRCs are right. A CRC is linear: a wrong batch leaves a difference in the register that later bytes
+never clear. Two errors cancel each other as rarely as one CRC misses an error.
 
-Patch of the 21 bytes: the register (4 bytes, which bring it to zero), 13 zeros (it stays zero), WAKE (4 bytes that
-bring it from zero to all ones).
+Patch of the 21 bytes: the register (4 bytes, which bring it to zero), 13 zeros (the register stays zero), WAKE (4 bytes
+that bring it from zero to all ones).
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class BadBatch(NamedTuple):
     """Bytes that are not a valid batch. `size` is None if the length itself is wrong: then no batch can follow.
 
     The offsets are those in the header; `next_offset` is at least `base_offset` + 1. The checksum does not cover the
-    base offset. So if a batch reaches past the beginning of the next good one, its own base offset counts as wrong,
-    unless the next one begins before the end of this batch's predecessor, too.
+    base offset. So a batch that reaches past the start of the next good batch has a wrong base offset, unless that next
+    batch also begins before the end of the previous good batch.
     """
 
     position: int

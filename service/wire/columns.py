@@ -68,7 +68,7 @@ MOST_TAGS: Final = 8
 
 
 def decode_values(data: Bytes, start: Ints, size: Ints, into: ValueColumns) -> Ints:
-    """Fills `into` from every slice that is a plain value. Returns the other rows, except null ones (size -1)."""
+    """Decodes every ordinary value into `into`. Returns the rows of all other values, without null ones (size -1)."""
     done = size < 0
     for block in blocks(len(size)):
         _decode_block(data, start[block], size[block], into.rows(block), done[block])
@@ -252,7 +252,7 @@ def _keys(records: Located) -> tuple[Bools, Ints]:
 
 
 PartitionOffset = tuple[int, int]
-"""(chunk, offset): rejects are found in two rounds and sorted by this into log order."""
+"""(chunk, offset): sorts rejects into log order, because they are found in two rounds."""
 
 
 def _unreadable(chunks: Sequence[Chunk], records: Located, row: int) -> tuple[PartitionOffset, Reject]:

@@ -5,7 +5,7 @@
 | 0        | none   |                                                                            |
 | 1        | gzip   | RFC 1952                                                                   |
 | 2        | snappy | one raw block (librdkafka), or xerial frames (Java): a 16-byte header,     |
-|          |        | then an int32 size and a raw block, again and again                        |
+|          |        | then any number of raw blocks, each with an int32 size in front            |
 | 3        | lz4    | LZ4 frame format                                                           |
 | 4        | zstd   | RFC 8878                                                                   |
 

@@ -64,8 +64,8 @@ class HeaderColumns(NamedTuple):
 
 
 def header_columns(data: bytes) -> HeaderColumns:
-    """Returns a row for each whole batch. Ends before the first one that cannot be of format 2, or that lies before the
-    end of its predecessor.
+    """Returns a row for each whole batch. Ends before the first batch that cannot be of format 2, or that begins before
+    the end of its predecessor.
 
     Checksums are not verified, because they cover whole batches, payload included.
     """

@@ -52,8 +52,8 @@ def batch_length(data: bytes, position: int) -> int:
 def batch_starts(data: bytes) -> Ints:
     """Returns the positions of the batches, up to the first bytes that cannot be a batch; the last batch may be cut.
 
-    Each batch gives only the start of the next one, so only a Python loop over all of them is certain to find them. The
-    guess takes a quarter of the loop's time. Its result is used if it proves equal to the loop's.
+    Each batch gives only the start of the next one, so only a Python loop over all of them is certain to find them.
+    `_guessed_starts` takes a quarter of the loop's time. Its result is used if it is provably the same.
     """
     guessed = _guessed_starts(data) if len(data) >= FEWEST_WALKS * STRETCH else None
     return np.fromiter(_starts_by_loop(data), np.int64) if guessed is None else guessed

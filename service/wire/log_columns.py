@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A record that could not be decoded. If the value is at fault, it has an id, and also a row in LogColumns."""
+    """A record that could not be decoded. If only the value is at fault, LogColumns has a row with the id, too."""
 
     partition: int
     offset: int
@@ -86,7 +86,7 @@ class ValueColumns:
         return ValueColumns(**{name: np.full(rows, blank, dtype) for name, (blank, dtype) in _BLANKS.items()})
 
     def by_name(self) -> dict[str, Any]:
-        """Returns the columns of values by name, also of a class that inherits them."""
+        """Returns the columns of ValueColumns by name, without those that a subclass adds."""
         return {name: getattr(self, name) for name in _BLANKS}
 
     def rows(self, block: slice) -> ValueColumns:
@@ -155,8 +155,8 @@ class LogColumns(ValueColumns):
 
 
 def holes(offsets: npt.NDArray[np.int64], lo: int, hi: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the ranges of [lo, hi) that hold none of these rising offsets: the start of each, and the end of each
-    (exclusive)."""
+    """Returns the starts and the (exclusive) ends of the ranges of [lo, hi) that contain none of `offsets`, which
+    ascend."""
     there = np.concatenate(([lo - 1], offsets, [hi]))
     before = np.flatnonzero(np.diff(there) > 1)
     return there[before] + 1, there[before + 1]

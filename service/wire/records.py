@@ -2,18 +2,18 @@
 
 | field          | type    | note                                            |
 |----------------|---------|-------------------------------------------------|
-| length         | varint  | bytes behind this field                         |
+| length         | varint  | bytes after this field                          |
 | attributes     | int8    | unused                                          |
 | timestampDelta | varlong | to baseTimestamp                                |
 | offsetDelta    | varint  | to baseOffset                                   |
 | keyLength, key | varint  | -1: null                                        |
 | valueLength, value | varint | -1: null                                     |
-| headers        | varint n, n * (varint size, UTF-8; varint size, bytes; a value may be null) | stepped over |
+| headers        | varint n, n * (varint size, UTF-8; varint size, bytes; a value may be null) | skipped |
 
-Source: REC/DefaultRecord.java.
+Source: DefaultRecord.java.
 
 Key `int16 version, int16 type`; value of ABORT and COMMIT `int16 version, int32 coordinatorEpoch`.
-Source: REC/ControlRecordType.java, EndTxnMarker.json. A higher version is read as the highest known one.
+Source: ControlRecordType.java, EndTxnMarker.json. A higher version is read as the highest known one.
 """
 
 from __future__ import annotations

@@ -90,9 +90,9 @@ def _is_doubtful(batch: Batch | BadBatch, expected: int) -> bool:
 
 def _follows(found: Sequence[Batch | BadBatch], size: int) -> list[tuple[int | None, bool]]:
     """Returns, for each batch, the place at which the log continues if that batch is broken: (base offset of the next
-    good batch, True if everything after it is known).
+    good batch or None, True if the bytes up to there are certainly batches).
 
-    If the length of a broken batch is wrong, the bytes after it are no batches. They are accepted as batches if they
+    If the length of a broken batch is wrong, the bytes after it may be no batch. They are accepted as a batch if they
     begin at the offset where the broken batch claims to end. Otherwise offsets are tried one by one, because a damaged
     number must not skip records.
     """

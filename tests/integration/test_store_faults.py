@@ -102,7 +102,7 @@ def test_nothing_is_lost_and_nothing_is_counted_twice(app: Supervised, broker_43
         text=True,
     )
     assert (rebuilt.returncode, rebuilt.stdout) == (0, "")
-    assert "not read whole: transitions\n" in rebuilt.stderr
+    assert "read only in part: transitions\n" in rebuilt.stderr
     app.wait_for_id(2, 3)
     assert set(app.gaps()) == {"away"}
 

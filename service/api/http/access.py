@@ -1,7 +1,7 @@
-"""Stands before every route: answers only under allowed hosts, finds out who asks, and lets pass who may.
+"""Middleware before every route: checks the host, finds out who sent a request, and refuses what they may not do.
 
-What a request needs is in `service.access.needs`, which closes what it does not know. Requests that change something
-are refused if a browser sends them for another site: it adds names, passwords and certificates by itself.
+`service.access.needs` has the role that each request needs. A request that changes something is refused if a browser
+sends it for another site, because a browser adds names, passwords and certificates by itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from service.store.escaped_text import printable
 log = logging.getLogger(__name__)
 
 _slow: Final = OwnThreads("passwords and tokens", 2)
-"""A password takes 60 ms of a core, and 32 MB. Those with keys do not wait for somebody who guesses passwords."""
+"""A password takes 60 ms of a core, and 32 MB. So requests with keys do not wait for somebody who guesses passwords."""
 _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
@@ -54,7 +54,8 @@ NO_CREDENTIALS: Final = "credentials are needed: Authorization: Bearer KEY (comm
 
 
 class AccessConfig(NamedTuple):
-    """Who may ask one service, and as which host. `hosts` None: as any, for a service that no network reaches."""
+    """The credentials and hosts that one service accepts. `hosts` None: any host, for a service that no network
+    reaches."""
 
     auth: AuthConfig = AuthConfig()
     hosts: AllowedHosts | None = None
@@ -84,8 +85,8 @@ class Access:
         self._summing: asyncio.Task[None] | None = None
 
     async def principal(self, header: str, address: str) -> Principal:
-        """Returns who sent the header. BadCredentials; ProblemError (429) if too many wrong ones of the address wait;
-        StoreError if the keys cannot be read."""
+        """Returns the principal that the header names. Raises BadCredentials; ProblemError (429) if the address has
+        sent too many wrong credentials; StoreError if the keys cannot be read."""
         now_s = time.monotonic()
         known = self.authenticator.known(header, now_s)
         if known is not None:
@@ -97,7 +98,7 @@ class Access:
         return await threads.run(lambda: self.authenticator.check(header, now_s))
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Records the refusal: a line in the log, and a row in the audit; many of one sender become few."""
+        """Records the refusal: a line in the log, and a row in the audit. Many refusals of one sender are summed up."""
         counted = self._refusals.add(refusal, time.monotonic())
         if counted is not None:
             await self._write([counted])
@@ -105,7 +106,7 @@ class Access:
             self._summing = asyncio.create_task(self._sum())
 
     async def flush(self) -> None:
-        """Records what was refused and is not recorded yet: the service ends."""
+        """Records the refusals that are not recorded yet, when the service ends."""
         if self._summing is not None:
             self._summing.cancel()
         await self._write(self._refusals.due(float("inf")))
@@ -128,7 +129,7 @@ class Access:
 
 
 class AccessControl:
-    """Pure ASGI middleware. What passes has its principal in the scope (`service.api.http.state`)."""
+    """Pure ASGI middleware. A request that passes has its principal in the scope (`service.api.http.principals`)."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
@@ -161,7 +162,7 @@ class AccessControl:
         )
 
     async def _admit(self, scope: Scope) -> Principal:
-        """Returns who asks, if they may. ProblemError otherwise."""
+        """Returns the principal of the request. Raises ProblemError if the request is not allowed."""
         need = needs.need_of(scope["method"], scope["path"])
         if need is not None and need.role is None:
             return UNKNOWN
@@ -169,7 +170,7 @@ class AccessControl:
         header = headers.get("authorization")
         is_on = self._access.authenticator.is_on
         if not is_on and (need is None or scope["method"] in needs.READS):
-            return ANYBODY  # a header of somebody else's proxy means nothing here
+            return ANYBODY  # without authentication the header is ignored: it may belong to a proxy
         if need is not None and scope["method"] not in needs.READS:
             _check_site(headers)
         principal = await self._identify(scope, header, is_on=is_on)
@@ -210,7 +211,8 @@ def require_cluster(request: Request, cluster: str) -> None:
 
 
 async def may_still_see(request: Request, access: Access, cluster: str) -> bool | None:
-    """Returns whether the sender of a long request may see the cluster; None if its credentials are no longer valid."""
+    """Returns whether the sender of a long request may still see the cluster; None if the credentials are no longer
+    valid."""
     header = request.headers.get("authorization")
     if not access.authenticator.is_on or header is None:
         return principal_of(request).sees(cluster)
@@ -222,7 +224,7 @@ async def may_still_see(request: Request, access: Access, cluster: str) -> bool 
 
 
 def check_declared(routes: Iterable[BaseRoute]) -> None:
-    """Raises RuntimeError if a route changes something and `service.access.needs.WRITES` does not say who may."""
+    """Raises RuntimeError for a route that changes something and has no role in `service.access.needs.WRITES`."""
     for route in routes:
         for one in getattr(route, "effective_route_contexts", lambda route=route: [route])():
             undeclared = [m for m in getattr(one, "methods", None) or () if not needs.is_declared(m, one.path)]
@@ -240,7 +242,7 @@ def describe_access(document: dict[str, Any]) -> None:
         },
         "basic": {"type": "http", "scheme": "basic", "description": "A name and password of `[auth.basic]`."},
     }
-    document["security"] = [{"bearer": []}, {"basic": []}, {}]  # nothing, where authentication is off
+    document["security"] = [{"bearer": []}, {"basic": []}, {}]  # {}: none if authentication is off
     for path, operations in document["paths"].items():
         for operation in operations.values():
             if path in needs.OPEN:
@@ -255,8 +257,8 @@ def _responses(*statuses: int) -> dict[str, Any]:
 
 
 def _check_site(headers: Headers) -> None:
-    """Refuses what a browser sends for another site. Programs send none of these headers. The body of a form passes
-    only with proof that it is of our own page."""
+    """Refuses a request that a browser sends for another site. Programs send none of these headers. A form passes only
+    if the headers prove that a page of ours sent it."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     has_our_origin = origin is not None and urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     is_ours = site == "same-origin" or (site is None and has_our_origin)
@@ -282,7 +284,7 @@ def _too_many() -> ProblemError:
 
 
 def _answer(request: Request, error: Exception) -> Response:
-    """Returns what the application's own handler makes of the error: a problem, or a page."""
+    """Returns the response of the application's own error handler: a problem, or a page."""
     app = request.scope["app"]
     assert isinstance(app, FastAPI)
     kind = next(kind for kind in type(error).__mro__ if kind in app.exception_handlers)

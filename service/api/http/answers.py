@@ -43,7 +43,7 @@ def answer(body: Shape, as_of_ms: int | None) -> Response:
 def answer_page(
     kind: Callable[..., Page[T]], items: Sequence[T], next_cursor: str | None, as_of_ms: int | None, **more: Any
 ) -> Response:
-    """Returns 200 with a page of this kind. `more`: what it has beside the items."""
+    """Returns 200 with a page of this kind. `more`: its fields beside the items."""
     return answer(kind(items=items, next_cursor=next_cursor, as_of=text_of_time(as_of_ms), **more), as_of_ms)
 
 
@@ -101,17 +101,17 @@ class HeadAsGet:
 
 
 KEPT_MS: Final = 1_000
-"""Longest time for which an answer is kept: what it says about time (ages, sources that stall) is that old."""
+"""Longest time for which an answer is kept: its ages, and the sources that it reports as stalled, may be that old."""
 
 REFRESH: Final = "x-refresh"
-"""The header of a page that asks for itself again, and needs no answer of Kafka."""
+"""The header with which a page requests itself again; the answer then needs nothing from Kafka."""
 
 Render = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class _Question(NamedTuple):
-    """All that an answer depends on beside the store and the time. `grants`: those of who asks; who may see other
-    clusters, or do other things, gets another answer."""
+    """Everything that an answer depends on, except the store and the time. `grants`: of the sender, because answers
+    contain only what the sender may see and do."""
 
     path: str
     query: str
@@ -126,8 +126,8 @@ class _Kept(NamedTuple):
 
 
 class Answers:
-    """The answers of one service. Those to the same question are made one at a time, and shared by all who asked before
-    it was begun: nobody waits for more than two."""
+    """The answers of one service. Answers to the same question are rendered one at a time, and each is shared by all
+    requests that came before its rendering began. So a request waits for two renderings at most."""
 
     def __init__(self, versions: DataVersions, now_ms: Callable[[], int]) -> None:
         self._versions, self._now_ms = versions, now_ms
@@ -147,9 +147,9 @@ class Answers:
         return _copy(await asyncio.shield(self._next[question]))
 
     async def _make(self, question: _Question, request: Request, render: Render) -> Response:
-        """Waits for the rendering before, and renders if that one does not do."""
+        """Waits for the previous rendering, and renders again if the previous answer is out of date."""
         async with self._turns.setdefault(question, asyncio.Lock()):
-            del self._next[question]  # who asks from now on may need a newer one
+            del self._next[question]  # a request that comes from now on may need a newer answer
             version, at_ms = await self._version(), self._now_ms()
             kept = self._kept.get(question)
             if kept is not None and kept.version == version and self._is_new(kept):
@@ -180,7 +180,7 @@ class KeptRoute(APIRoute):
 
 
 def _copy(response: Response) -> Response:
-    """Returns the same answer with headers of its own: middleware adds to them."""
+    """Returns the same answer with headers of its own, because middleware adds to them."""
     copy = Response(bytes(response.body), response.status_code)
     copy.raw_headers = list(response.raw_headers)
     return copy

@@ -1,4 +1,4 @@
-"""Writes of a request to the store: the audit, and what people set. Everything else of the service only reads."""
+"""Writes audit events, mutes and acknowledgements to the store. All other code of the service only reads the store."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from service.store.queries import findings
 log = logging.getLogger(__name__)
 
 _WAIT_S: Final = 5.0
-"""Seconds that the audit of what happened already waits for a lock."""
+"""Seconds that an audit event waits for a lock if its action has happened already."""
 
 
 @contextmanager
 def store_writer(store_url: str, wait_s: float = API_WAIT_S) -> Iterator[Engine]:
-    """Yields an engine that may write, for the few writes of people. Whatever is executed raises the errors of
+    """Yields an engine that may write, for the few writes of people. Statements raise the errors of
     `service.store.engine.open_engine`."""
     engine = open_engine(store_url, must_exist=True, wait_s=wait_s)
     try:
@@ -45,13 +45,13 @@ def store_writer(store_url: str, wait_s: float = API_WAIT_S) -> Iterator[Engine]
 
 
 def event_of(request: Request, now_ms: int, action: Action, outcome: Outcome, subject: str, detail: str) -> AuditEvent:
-    """Returns what the sender of the request did at `now_ms`."""
+    """Returns the audit event for an action of the request's sender at `now_ms`."""
     who = principal_of(request).name
     return AuditEvent(now_ms, action, outcome, who, address_of(request.scope), subject, detail)
 
 
 def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
-    """Adds the event to the audit. If the store cannot be written, only the log has it: what it is about has happened
+    """Adds the event to the audit. If the store cannot be written, only the log has the event: the action has happened
     already."""
     try:
         with store_writer(store_url, _WAIT_S) as engine:
@@ -61,7 +61,7 @@ def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
 
 
 def record_refusals(store_url: str, refusals: Iterable[Counted]) -> None:
-    """Adds refusals to the audit. StoreError: some were not written."""
+    """Adds refusals to the audit. Raises StoreError if some were not written."""
     with store_writer(store_url, _WAIT_S) as engine:
         for one, times in refusals:
             event = AuditEvent(
@@ -77,15 +77,15 @@ def record_refusals(store_url: str, refusals: Iterable[Counted]) -> None:
 
 
 LONGEST_MS: Final = 90 * 86_400_000
-"""Longest mute: what is not to be seen for good belongs into `[[rules]]`, where it is reviewed."""
+"""Longest mute: a permanent mute belongs in `[[rules]]`, where it is reviewed."""
 
 LONGEST_REASON: Final = 500
 SHORTEST_REASON: Final = 3
 
 
 def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mute:
-    """Sets the mute in the name of the sender. ProblemError: 404 for a cluster or finding that there is none of, 422
-    for an end that is over or too far away; StoreError if nothing was written."""
+    """Sets the mute in the name of the sender. Raises ProblemError (404 for an unknown cluster or finding, 422 for an
+    end in the past or too far away), or StoreError if nothing was written."""
     now_ms = app.now_ms()
     if not now_ms < wish.until_ms <= now_ms + LONGEST_MS:
         raise unusable("until", "a mute ends later than now, and at most 90 days from now")
@@ -100,8 +100,8 @@ def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mut
 
 
 def acknowledge(app: AppState, request: Request, cluster: str, finding_id: str, reason: str) -> Acknowledgement:
-    """Acknowledges the finding in the name of the sender. ProblemError: 404 for a cluster or finding that there is none
-    of, 409 for a finding that resolves without it; StoreError if nothing was written."""
+    """Acknowledges the finding in the name of the sender. Raises ProblemError (404 for an unknown cluster or finding,
+    409 for a finding that needs no acknowledgement), or StoreError if nothing was written."""
     event = event_of(request, app.now_ms(), Action.ACKNOWLEDGE, Outcome.SET, finding_id, reason)
     with store_writer(app.store_url) as engine, engine.begin() as connection:
         found = known_cluster(connection, cluster)

@@ -1,7 +1,7 @@
-"""The service's connections to Kafka, for facts that the store lacks: each has one client, used by one request at a
+"""The service's connections to Kafka, for facts that the store lacks. Each has one client, used by one request at a
 time.
 
-Questions and markers have a connection each, so that no question delays a marker.
+Reads and markers have separate connections, so that no read delays a marker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 class OwnThreads:
-    """At most `number` threads of each event loop. `purpose` tells them apart."""
+    """At most `number` threads of each event loop for one purpose, named `purpose`."""
 
     def __init__(self, purpose: str, number: int) -> None:
         self._number = number
@@ -54,7 +54,8 @@ _TURN_S: Final = 20.0
 """Seconds for which a request waits for the requests before it."""
 
 MOST_AT_ONCE: Final = 16
-"""Requests that wait or ask at once. Each holds one of the threads that answer all other requests, too."""
+"""Maximum number of requests that wait for Kafka or use it at once. Each holds one of the threads that also answer all
+other requests."""
 
 
 class Kafka:
@@ -148,14 +149,14 @@ class Kafka:
 
 
 class Brokers:
-    """The connections of one purpose: one for each of `clusters`, by name, and one that leads to all other clusters."""
+    """The connections of one purpose: one for each of `clusters`, by name, and one for all other clusters."""
 
     def __init__(self, other: ClientSettings | None, clusters: Mapping[str, ClientSettings]) -> None:
         self._other = Kafka(other)
         self._of_clusters = {name: Kafka(settings) for name, settings in clusters.items()}
 
     def asking(self, cluster: ClusterRow) -> AbstractContextManager[KafkaClient]:
-        """As `Kafka.asking`, of the connection to the cluster's brokers."""
+        """Calls `Kafka.asking` of the connection to the cluster's brokers."""
         return self._of_clusters.get(cluster.name, self._other).asking(cluster)
 
     def close(self) -> None:

@@ -61,8 +61,8 @@ def unusable(parameter: str, message: str) -> ProblemError:
 async def only_known(request: Request) -> None:
     """Raises ProblemError (422) for a parameter that the route does not take, or that is given twice and is no list.
 
-    A misspelt filter must not pass for one that lets everything through. Asynchronous because it only computes: FastAPI
-    would run a plain function in another thread.
+    A misspelt filter must not be ignored, because the answer would then contain everything. Asynchronous because it
+    only computes: FastAPI would run a plain function in another thread.
     """
     route = request.scope["route"].dependant
     fields = (field for one in (route, *route.dependencies) for field in one.query_params)
@@ -84,9 +84,9 @@ async def only_known(request: Request) -> None:
 
 
 def bytes_of(request: Request, name: str) -> bytes | None:
-    """Returns the bytes behind a parameter's percent-encoding, UTF-8 or not; None if it was not given.
+    """Returns a parameter's bytes with percent-encoding decoded, UTF-8 or not; None if it was not given.
 
-    The framework's own text would have lost bytes that are not UTF-8.
+    The framework's own text loses bytes that are not UTF-8.
     """
     for pair in request.scope["query_string"].split(b"&"):
         key, _, value = pair.partition(b"=")
@@ -142,8 +142,8 @@ def id_of(request: Request, text: str | None, id_b64: str | None) -> AskedId:
 
 
 def known_id(connection: Connection, cluster: str, asked: AskedId) -> tuple[ClusterRow, IdRow]:
-    """Returns the cluster and the row of the id. ProblemError (404) if the store does not have both; an expired id is
-    there until it is forgotten.
+    """Returns the cluster and the row of the id. Raises ProblemError (404) if the store does not have both. The store
+    has an expired id until retention ends.
     """
     found = known_cluster(connection, cluster)
     row = asked.find(connection, found.id)

@@ -1,4 +1,4 @@
-"""Who sent a request: `service/api/http/access.py` finds it out, before any handler runs."""
+"""The principal that sent a request. `service/api/http/access.py` sets it before any handler runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.access.principal import Principal, PrincipalKind, Role
 _PRINCIPAL: Final = "txnscope.principal"
 
 UNKNOWN: Final = Principal("", PrincipalKind.NOBODY, frozenset())
-"""The sender before anything is known of them: may do nothing."""
+"""The sender before authentication: may do nothing."""
 
 
 def set_principal(scope: Scope, principal: Principal) -> None:
@@ -20,19 +20,19 @@ def set_principal(scope: Scope, principal: Principal) -> None:
 
 
 def principal_of(request: Request) -> Principal:
-    """Returns who sent the request."""
+    """Returns the principal that sent the request."""
     principal = request.scope.get(_PRINCIPAL, UNKNOWN)
     assert isinstance(principal, Principal)
     return principal
 
 
 def address_of(scope: Scope) -> str:
-    """Returns the address that the connection comes from: a proxy's, if there is one before us."""
+    """Returns the address from which the connection comes: that of a proxy, if there is one before the service."""
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
 
 
 def sees_service(request: Request, *, is_on: bool) -> bool:
-    """Returns whether the sender may see what is about no cluster: an admin everywhere, and everybody where nobody has
-    to say who they are (not `is_on`)."""
+    """Returns whether the sender may see data that belong to no cluster: an admin of all clusters may, and everybody if
+    authentication is off (not `is_on`)."""
     return principal_of(request).may(Role.ADMIN, None) or not is_on

@@ -160,7 +160,7 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Returns the methods of all routes of the path: the router names only those of the first one."""
+    """Returns the methods of all routes of the path: the router names only the methods of the first route."""
     found: set[str] = set()
     for router in request.app.routes:
         for route in getattr(router, "effective_route_contexts", lambda router=router: [router])():

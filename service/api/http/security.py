@@ -1,6 +1,4 @@
-"""Response headers that keep a browser from doing more with an answer than showing it, and from following it to another
-host.
-"""
+"""Adds response headers that restrict what a browser does with an answer, and keeps redirects on the same host."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ HEADERS: Final[dict[str, str]] = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with none at all, browsers hide the origin of our own forms, too
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the origin of our own forms, too
 }
 
 
 class SecurityHeaders:
-    """Pure ASGI middleware that adds `HEADERS` to every response; streams pass through untouched. Redirects stay on the
-    host that was asked: the framework's own would lead to whatever the header Host names."""
+    """Pure ASGI middleware that adds `HEADERS` to every response; streams pass through untouched. Redirects lose their
+    host, because the framework takes it from the header Host."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """`watched_store`: has connections of its own, for health and metrics. `kafka` asks; `remediation_kafka` writes
-    markers. `configured_clusters`: names of the clusters that have brokers in the settings. `now_ms`: the clock."""
+    """The shared objects. `watched_store`: has connections of its own, for health and metrics. `kafka`: for reads;
+    `remediation_kafka`: for markers. `configured_clusters`: names of the clusters that have brokers in the settings.
+    `now_ms`: the clock."""
 
     store: Store
     watched_store: Store
@@ -54,7 +55,7 @@ def state_of(request: Request) -> AppState:
 
 
 async def _state(request: Request) -> AppState:
-    """As `state_of`. Asynchronous because FastAPI would run a plain function in another thread."""
+    """Calls `state_of`. Asynchronous because FastAPI would run a plain function in another thread."""
     return state_of(request)
 
 

@@ -1,4 +1,4 @@
-"""`txnscope doctor`: what the principal may see of a cluster, the verdicts that this allows, the missing ACLs."""
+"""`txnscope doctor`: prints what the principal may see of a cluster, which verdicts that allows, and missing ACLs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.settings import Settings
 FOUND = 1
 """Exit code: something cannot be seen."""
 _WIDTH: Final = 100
-"""Of the first lines, in characters."""
+"""Width of the first lines, in characters."""
 
 
 def run(_flags: Namespace, settings: Settings) -> int:

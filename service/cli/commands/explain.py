@@ -62,7 +62,7 @@ def run(flags: Namespace, settings: Settings) -> int:
     for text in dict.fromkeys(filter(None, texts)):
         print(f"\n{fill(text, _WIDTH)}")
     if end is not None and any(one["kind"] == SpanKind.OPEN for one in found["spans"]):
-        print(f"open up to the end of these files, at offset {end}", file=sys.stderr)
+        print(f"open spans have no marker in these files, which end at offset {end}", file=sys.stderr)
     if found["truncated_at"] is not None:
         print(
             f"reading stopped at offset {found['truncated_at']}: start again from there for the rest", file=sys.stderr

@@ -18,7 +18,7 @@ from service.domain.partitions.blocked_groups import OFFSETS_TOPIC
 from service.settings import Settings
 
 STALE_AFTER: Final = timedelta(seconds=30)
-"""Age from which the last sample of partitions says nothing about now: they are sampled several times a second."""
+"""Age from which the last sample of partitions counts as out of date: they are sampled several times a second."""
 
 _GROUPS_READ: Final = 2_000
 _WIDTH = 100
@@ -62,7 +62,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str | None:
-    """Returns the reason why "there is none" would not be certain; None if there is no such reason."""
+    """Returns the reason why "no hanging transaction" would not be certain; None if there is no such reason."""
     if coverage["why"] or as_of is None:
         return str(coverage["why"])
     passed = service.since(as_of)
@@ -70,7 +70,7 @@ def _gap(coverage: dict[str, Any], as_of: str | None, service: Service) -> str |
         return f"the last sample of the partitions is {span(int(passed.total_seconds()))} old"
     if passed < -STALE_AFTER:
         return (
-            f"the last sample of the partitions lies {span(int(-passed.total_seconds()))} ahead: the clock was set back"
+            f"the last sample of the partitions is {span(int(-passed.total_seconds()))} ahead: the clock was set back"
         )
     return None
 
@@ -82,7 +82,7 @@ def _none(coverage: dict[str, Any], as_of: str | None) -> str:
 
 
 def _pending(service: Service) -> Pending:
-    """Returns the groups and partitions whose offsets are pending, of those on stalled partitions."""
+    """Returns the groups on stalled partitions that have pending offsets, and the partitions of these offsets."""
     found: Pending = {}
     for one in service.groups({}, _GROUPS_READ)["items"]:
         if one["offsets_partition"] is not None:

@@ -15,10 +15,10 @@ from service.store.engine import open_reader
 
 
 def run(_flags: Namespace, settings: Settings) -> NoReturn:
-    """Replaces this process by the supervisor, so that no flag of the store stays on a command line. Never returns."""
+    """Replaces this process by the supervisor, so that the store's URL stays on no command line. Never returns."""
     children = ingest_children(settings)
     if settings.liveness is not None and len(children) > 1:
-        raise CommandFailed("--liveness is of one cluster: run an ingest for each, with --cluster")
+        raise CommandFailed("--liveness works for one cluster only: run one ingest for each cluster, with --cluster")
     commands = [{"name": child.name, "command": child.arguments} for child in children]
     with store_failures():
         open_reader(settings.store).dispose()

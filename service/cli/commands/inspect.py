@@ -38,6 +38,6 @@ class _File(NamedTuple):
 
     @staticmethod
     def open(path: Path, kind: str | None) -> _File:
-        """Opens the file. `kind`: "log" or "data" where the command line says it."""
+        """Opens the file. `kind`: "log" or "data" as --as gives it; None: detected."""
         data = map_file(path)
         return _File(path, data, kind == "log" if kind else is_transaction_log(path, data))

@@ -25,13 +25,13 @@ _HEADS = ("NAME", "ROLES", "CREATED", "BY", "REVOKED", "BY")
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Runs one action. CommandFailed: 2 for a name or role that cannot be, 3 if the store does not answer."""
+    """Runs one action. CommandFailed: 2 for an invalid name or role, 3 if the store does not answer."""
     if flags.action == "hash":
         return _hash()
     if flags.action == "list":
         return _list(settings)
     if not flags.name or not flags.name.isprintable() or flags.name != flags.name.strip():
-        raise CommandFailed(f"NAME is missing: keys {flags.action} NAME")
+        raise CommandFailed(f"NAME is missing or not printable: keys {flags.action} NAME")
     return (_create if flags.action == "create" else _revoke)(flags, settings)
 
 

@@ -26,7 +26,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 
 def _transactions(flags: Namespace, service: Service) -> int:
-    """A producer id that no id has is an error: it may have had an owner before."""
+    """Prints the ids. CommandFailed (2) also for a producer id that no id has or had."""
     filters = ("state", "prefix", "min_age", "producer_id", "topic", "q", "sort")
     page = service.transactions({name: getattr(flags, name) for name in filters}, flags.limit)
     if not page["items"] and flags.producer_id is not None:
@@ -119,7 +119,7 @@ def _expiring(flags: Namespace, service: Service) -> int:
 
 
 def _time_left(expires_at: str | None, as_of: str | None) -> str:
-    """Returns the time until the id expires, or "past": coordinators sweep at intervals and keep the id until then."""
+    """Returns the time until the id expires, or "past": the coordinator keeps an expired id until its next sweep."""
     if as_of is None or expires_at is None:
         return "-"
     is_past = datetime.fromisoformat(expires_at) <= datetime.fromisoformat(as_of)

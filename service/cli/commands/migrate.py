@@ -1,5 +1,5 @@
-"""`txnscope migrate`: brings the store's schema to head; existing data stays. With `--rebuild` it makes a damaged store
-anew."""
+"""`txnscope migrate`: brings the store's schema to head; existing data stays. `--rebuild` replaces a damaged store by a
+new one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.store.migrate import rebuild, upgrade
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Migrates or rebuilds the store. Safe to run at any time; to migrate, also by several processes at once."""
+    """Migrates or rebuilds the store. Safe to run at any time; several processes may migrate at once."""
     with store_failures():
         if flags.rebuild:
             _show(rebuild(settings.store, wall_clock_ms()))
@@ -33,7 +33,7 @@ def _show(rebuilt: Rebuilt) -> None:
     lost = [one.table for one in rebuilt.tables if not one.is_whole]
     print(f"saved {rows:,} rows; the old file is {rebuilt.old_file}", file=sys.stderr)
     if lost:
-        print(f"not read whole: {', '.join(lost)}", file=sys.stderr)
+        print(f"read only in part: {', '.join(lost)}", file=sys.stderr)
     if not rebuilt.counts_go_on:
-        print("counts begin anew: what was counted cannot be read", file=sys.stderr)
+        print("counts start at zero: the old counts cannot be read", file=sys.stderr)
     print("the transaction log is read again at the next start of the application", file=sys.stderr)

@@ -18,7 +18,7 @@ _HEADS = ("MUTE", "FINDINGS", "UNTIL", "BY", "REASON")
 
 
 def run(flags: Namespace, settings: Settings) -> int:
-    """Sets, lists or ends. CommandFailed: 2 for a wish that cannot be, 3 if the service does not answer."""
+    """Sets, lists or ends mutes. CommandFailed: 2 for an invalid request, 3 if the service does not answer."""
     subject = {name: getattr(flags, name) for name in ("finding", "prefix", "topic") if getattr(flags, name)}
     if len(subject) + flags.list + (flags.end is not None) != 1:
         raise CommandFailed("give one of FINDING_ID, --prefix, --topic, --list and --end")
@@ -39,7 +39,7 @@ def run(flags: Namespace, settings: Settings) -> int:
 
 def _until(duration: str | None) -> str:
     if duration is None:
-        raise CommandFailed("--for is missing: how long, like 90m, 4h or 7d")
+        raise CommandFailed("--for is missing: give a duration like 90m, 4h or 7d")
     try:
         return time_of(wall_clock_ms() + span_ms(duration))
     except ValueError as error:
@@ -48,7 +48,7 @@ def _until(duration: str | None) -> str:
 
 def reason_of(text: str | None) -> str:
     if text is None or not text.strip():
-        raise CommandFailed("--reason is missing: why, for colleagues and the audit")
+        raise CommandFailed("--reason is missing: give a reason, for colleagues and the audit")
     return text
 
 

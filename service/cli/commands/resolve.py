@@ -1,4 +1,4 @@
-"""`txnscope resolve FINDING_ID`: shows which marker would end a hanging transaction; with --execute, has it written."""
+"""`txnscope resolve FINDING_ID`: shows the marker that ends a hanging transaction; with --execute, writes it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`txnscope serve` runs the service in one process. The service binds the port first, then waits for a store that it
-can read.
-"""
+"""`txnscope serve`: runs the service in one process. The service answers 503 until it can read the store."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from service.store.errors import StoreError
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a bound TCP socket. CommandFailed: 3 if the port is taken, 2 if the address is not ours to use."""
+    """Returns a bound TCP socket. CommandFailed: 3 if the port is taken, 2 if the address cannot be used."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):
@@ -61,7 +59,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
     for handler in logging.getLogger().handlers:
         handler.addFilter(LogLimit())
 
-    # here, because the web framework takes a second to load and a bad flag should not wait for it
+    # imported here, because the web framework takes a second to load and a bad flag should not wait for it
     from service.api.http.access import AccessConfig
     from service.app import create_app
     from service.server.running import Server
@@ -81,7 +79,7 @@ def run(_flags: Namespace, settings: Settings) -> int:
         app.state.txnscope.store.check()
     except StoreError as error:
         print(f"not ready: {error}", file=sys.stderr)
-    # the address in the audit is the peer's: a header could say anything
+    # the audit records the peer's own address: a header could contain any address
     server = Server(
         app,
         app.state.txnscope.event_feed.close,

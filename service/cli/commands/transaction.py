@@ -63,7 +63,7 @@ def _why(items: list[dict[str, Any]]) -> str | None:
 
 
 def _reaches_back(timeline: dict[str, Any]) -> bool:
-    """Returns whether the timeline begins in the middle: the id may have had records before commits were counted."""
+    """Returns whether the id has, or may have had, records before `counted_since`."""
     since, items = timeline.get("counted_since"), timeline["items"]
     if since is None:
         return False

@@ -17,10 +17,11 @@ from service.settings import Settings, for_service, for_store
 
 
 def run(_flags: Namespace, settings: Settings) -> int:
-    """Supervises all until SIGTERM or SIGINT (0), or until a setting cannot work (2, or 3 for port and store)."""
+    """Supervises all processes until SIGTERM or SIGINT (exit code 0), or until a setting cannot work (2; 3 for port and
+    store)."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(FINE))
-    ingests = ingest_children(settings.model_copy(update={"liveness": None}))  # `ingest` alone shows that it works
+    ingests = ingest_children(settings.model_copy(update={"liveness": None}))  # only `txnscope ingest` has --liveness
     remediation_clients(settings)
     check_exposure(settings)
     tls_of(settings)

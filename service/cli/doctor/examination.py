@@ -1,5 +1,5 @@
-"""Examines a cluster: asks for everything that the verdicts rest on, and writes nothing. Reads the records of runs on
-versions of Kafka, which `make matrix` writes.
+"""Examines a cluster: reads everything that the verdicts rest on, and writes nothing. Also reads the results of test
+runs on versions of Kafka, which `make matrix` writes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOLDER: Final = Path(__file__).parent / "tried_versions"
 
 
 def read_records(folder: Path = FOLDER) -> list[TriedVersion]:
-    """Returns the records, newest version first."""
+    """Returns the results of the test runs, newest version first."""
     return [*newest_first(_record(json.loads(path.read_text("utf-8"))) for path in folder.glob("*.json"))]
 
 
@@ -63,7 +63,8 @@ def _scenario(stored: dict[str, Any]) -> Scenario:
 
 
 _INVENTED: Final = "txnscope-doctor-asks"
-"""A name that no topic, group or id has. If asking for it is not denied, asking for any other name is not, either."""
+"""A name that no topic, group or id has. If a request for it is not denied, requests for other names are not, either.
+"""
 _TOPICS_AT_ONCE: Final = 100
 _SHARE_GROUPS_AT_ONCE: Final = 200
 _IDS_ASKED: Final = 2_000
@@ -167,8 +168,8 @@ def _seen_without_log(client: KafkaClient, topics: TopicsReport) -> Transactions
 def _ids(client: KafkaClient, nodes: Sequence[int], log: LogRead) -> IdsReport:
     """Counts the ids of ListTransactions, and asks DescribeTransactions about ids of the log that are missing there.
 
-    An id may be missing because this principal may not describe it, or because it has expired; only the first is
-    denied.
+    An id may be missing because this principal may not describe it, or because it has expired. Kafka denies only the
+    first.
     """
     try:
         listed = {one.transactional_id for node in nodes for one in list_transactions(client, node)}
@@ -278,9 +279,7 @@ def _share_groups(client: KafkaClient, node: int, groups: Sequence[str]) -> tupl
 def _controller(clock: permissions.ControllerClock) -> ClockReport:
     middle_ms = (clock.asked_at_ms + clock.answered_at_ms) // 2
     within_ms = (clock.answered_at_ms - clock.asked_at_ms) // 2 + 1
-    return ClockReport(
-        f"controller {clock.node}", clock.time_ms - middle_ms, within_ms, "what it answers DescribeQuorum"
-    )
+    return ClockReport(f"controller {clock.node}", clock.time_ms - middle_ms, within_ms, "its answer to DescribeQuorum")
 
 
 def _nobody(bootstrap: str, principal: str | None, brokers: tuple[BrokerReport, ...], wish: Wish) -> ClusterReport:

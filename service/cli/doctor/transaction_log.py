@@ -1,4 +1,6 @@
-"""Reads a bounded part of the transaction log: whether it may be read, its ids and topics, the brokers' clocks."""
+"""Reads a bounded part of the transaction log, to learn whether it may be read, its ids and topics, and the brokers'
+clocks.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,7 @@ def _fetch(client: KafkaClient, leader: Leader, positions: Mapping[int, int], wa
 
 def _listen(client: KafkaClient, led: TopicLayout, clock_ms: Clock) -> tuple[ClockReport, ...]:
     """Returns the coordinators' clocks, from records that arrive while we wait: a coordinator stamps a record when it
-    appends it. The value is exact but for the time that two requests take.
+    appends it. The error is at most the time that two requests take.
     """
     nodes = sorted({leader.node for leader in led.leaders.values()})
     clocks = []

@@ -37,8 +37,8 @@ def explain_segments(
     names: Sequence[str], offset: int, to: int, place: TopicPartition | None
 ) -> tuple[LogExplanation, int]:
     """Returns the explanation and the offset up to which the files were read. Names and causes come from segments of
-    the transaction log, if there are some among the files. `place`: the partition that the command line names; else it
-    is that of the files' directory.
+    the transaction log, if there are some among the files. `place`: the partition that the command line names; None:
+    the partition that the files' directory names.
 
     CommandFailed for a file that cannot be read, files that are not of one partition, an offset that no file has.
     """
@@ -91,7 +91,7 @@ def explain_segments(
 
 
 def _described(span: Span, since: int, logs: JudgedLogs, own: Mapping[int, OwnDecision]) -> ExplainedSpan:
-    """Returns the part of the span from `since` on, explained. `own`: by the first offset of whole spans."""
+    """Returns the part of the span from `since` on, explained. `own`: decisions by the first offset of whole spans."""
     decision, cause = own.get(span.first), None
     span = span._replace(first=max(span.first, since))
     if span.producer_id is None:
@@ -116,8 +116,8 @@ def _may_be_open(span: Span, transactions: Iterable[LoggedTransaction]) -> bool:
 
 
 def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
-    """Returns the run. A transaction without a marker in the files is open there, unless the id's log has none that
-    is."""
+    """Returns the run. Its end becomes UNKNOWN if a transaction has no marker in the files, but the transaction log has
+    no open transaction of the id."""
     if run.open_producer_id is None or run.open_producer_id not in logs.names:
         return run
     is_open = any(one.marker is None for one in logs.transactions(run.open_producer_id))
@@ -125,7 +125,7 @@ def _judged(run: OnlyAborted, logs: JudgedLogs) -> OnlyAborted:
 
 
 def _place_of(path: Path) -> TopicPartition | None:
-    """Returns the partition by the directory in which a broker keeps its segments; None if that is another one."""
+    """Returns the partition that the file's directory names, as a broker's directories do; None for other names."""
     found = _DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if found is None else (found[1], int(found[2]))
 

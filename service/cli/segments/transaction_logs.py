@@ -101,7 +101,7 @@ def _is_transition(record: Record) -> bool:
 
 
 class LogSegment(NamedTuple):
-    """A segment of the transaction log. Segments of one directory are of one partition of it."""
+    """A segment of the transaction log. The segments in one directory belong to one partition of the log."""
 
     path: Path
     data: bytes
@@ -118,10 +118,10 @@ def in_order(segments: Iterable[LogSegment]) -> list[LogSegment]:
 
 
 class JudgedLogs:
-    """What segments of the transaction log show. They come, of each directory, in the order of their offsets.
+    """The facts that segments of the transaction log show. Segments of one directory come in order of their offsets.
 
     Batches and keys that cannot be decoded are skipped; a value that cannot be decoded counts as the state UNKNOWN.
-    `place`: the partition whose records are asked about; None if it is not known.
+    `place`: the partition whose records are explained; None if it is not known.
     """
 
     def __init__(self, segments: Iterable[LogSegment], place: TopicPartition | None = None) -> None:
@@ -137,7 +137,7 @@ class JudgedLogs:
                 newest_ms[log] = max(newest_ms[log], record.timestamp_ms)
                 one = ids.setdefault((log, transactional_id), _Id(causes))
                 if record.offset <= one.newest.offset:
-                    continue  # in two files
+                    continue  # the record is in two files
                 if record.producer_id >= 0:
                     self.names[record.producer_id] = transactional_id
                 if ending := one.add(record, _lists(value, place)):
@@ -151,7 +151,7 @@ class JudgedLogs:
         self._transactions = {producer_id: _transactions(some) for producer_id, some in endings.items()}
 
     def causes(self, path: Path) -> Mapping[int, Cause]:
-        """Returns the causes in the log of which the file is a segment, by offset."""
+        """Returns the causes, by offset, in the log partition to which the file belongs."""
         return self._causes.get(_log_of(path), {})
 
     def decisions(self, producer_id: int) -> Sequence[Decision]:
@@ -166,8 +166,8 @@ class JudgedLogs:
 
 @dataclass(slots=True)
 class _Ending:
-    """A transaction by the record that decides it (or completes it, if that one is gone; or has it open). `causes`:
-    those of its log, final once everything is read. `is_superseded`: the decision was made a second time."""
+    """A transaction and the record that shows it: its PrepareX; its CompleteX if the PrepareX is gone; or Ongoing.
+    `causes`: those of its log, final once everything is read. `is_superseded`: a later record decided it again."""
 
     logged: LoggedTransaction
     record: LogRecord
@@ -181,25 +181,25 @@ class _Ending:
 
     @property
     def from_ms(self) -> int:
-        """The time from which its markers were written."""
+        """Earliest time at which its markers can have been written."""
         at_ms = self.record.timestamp_ms
         return at_ms if self.record.state in PREPARED else at_ms - SLOW_MARKERS_MS
 
     @property
     def marker_epoch(self) -> int | None:
-        """The epoch of its markers. None for a CompleteX alone: where the producer id changed, it has the new one's."""
+        """The epoch of its markers. None if only a CompleteX is left: its epoch differs if the producer id changed."""
         return self.record.producer_epoch if self.record.state in PREPARED else None
 
     @property
     def cause(self) -> Cause | None:
         if self.record.state == COMPLETE_COMMIT:
-            return Cause(CauseCode.COMMIT, Confidence.LIKELY)  # which does not show the protocol
+            return Cause(CauseCode.COMMIT, Confidence.LIKELY)  # LIKELY: a CompleteCommit does not show the protocol
         return self.causes.get(self.record.offset)
 
 
 @dataclass(slots=True)
 class _Id:
-    """An id while its records are read. `newest`: its newest record; `lists`: whether that one lists the partition.
+    """An id while its records are read. `newest`: its newest record; `lists`: True if that record lists the partition.
     `data_epoch`: epoch of the transaction that is open in it."""
 
     causes: dict[int, Cause]
@@ -210,7 +210,7 @@ class _Id:
     _ending: _Ending | None = None
 
     def add(self, record: LogRecord, lists: bool | None) -> _Ending | None:
-        """Takes the next record. A later record may refine the cause of an abort. Returns the transaction that it
+        """Takes the next record, which may refine the cause of an earlier abort. Returns the transaction that it
         decides or completes, if it is the first record to show that."""
         before, self.newest, self.lists = self.newest, record, lists
         judged = journal.judge(self._last_abort, before, record, counts=True)
@@ -221,7 +221,7 @@ class _Id:
         if step.cause is not None and step.confidence is not None:
             self.causes[record.offset] = Cause(step.cause, step.confidence)
         if record.state in PREPARED and step.cause is None:
-            return None  # written again
+            return None  # the same PrepareX, written again
         earlier, self._ending = self._ending, None
         if earlier is not None:
             until_ms = max(record.timestamp_ms, earlier.record.timestamp_ms)
@@ -237,7 +237,7 @@ class _Id:
         return None
 
     def settle(self, now_ms: int) -> None:
-        """Closes the cause of the newest abort if its log was read to a time from which no record changes it."""
+        """Makes the cause of the newest abort final, if the log was read to a time after which no record changes it."""
         settles_at_ms = self._last_abort.settles_at_ms
         if settles_at_ms is not None and settles_at_ms <= now_ms:
             self.causes[self._last_abort.offset] = journal.settle(self._last_abort).cause

@@ -399,7 +399,7 @@ class TestOrphan:
 
 def test_a_broker_that_says_no(here: ResolveApi) -> None:
     for code, status, says in (
-        (47, 409, "producer id 7 went on on orders-0 meanwhile (error 47)"),
+        (47, 409, "producer id 7 has a newer epoch or marker on orders-0 (error 47)"),
         (52, 409, "(error 52)"),
         (31, 502, "no permission to write markers, grant ALTER or CLUSTER_ACTION on the cluster"),
         (6, 503, "broker 2 cannot take the marker now, error 6"),
@@ -422,7 +422,7 @@ def test_a_broker_that_does_not_answer_may_have_written_it(here: ResolveApi) -> 
     here.brokers.answer = unanswered_partition
     answer = here.execute()
     assert answer.status_code == 503
-    assert "whether ABORT was written to orders-0 is not known (broker 2 does not" in answer.json()["detail"]
+    assert "it is not known whether ABORT was written to orders-0 (broker 2 does not" in answer.json()["detail"]
     assert here.audited() == [("ann", Outcome.BEGUN), ("ann", Outcome.UNKNOWN)]
 
 

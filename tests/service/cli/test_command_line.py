@@ -147,8 +147,8 @@ def test_a_rebuild_reports_what_was_saved_and_where_the_old_file_is(capsys: pyte
     overwrite(Path("old.db"), [1])
     assert ended("migrate", "--rebuild", *store) == 0
     said = capsys.readouterr().err
-    assert "not read whole: " in said
-    assert "counts begin anew: what was counted cannot be read\n" in said
+    assert "read only in part: " in said
+    assert "counts start at zero: the old counts cannot be read\n" in said
 
 
 @pytest.mark.parametrize("command", ["serve", "watch --bootstrap-servers 127.0.0.1:1"])

@@ -125,7 +125,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "From 0 on only aborted up to 2: 1 transaction of producer id 8, 2 records; at 3 begins a transaction that is"
         " open: consumers of committed records wait there until it ends."
     )
-    assert err == "open up to the end of these files, at offset 5\n"
+    assert err == "open spans have no marker in these files, which end at offset 5\n"
 
 
 def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from service.cli import main
 
 KEY = "the-key-of-ann-000"
-NOT_KNOWN = "whether the marker was written is not known"
+NOT_KNOWN = "it is not known whether the marker was written"
 WRITTEN = {
     "finding_id": "f",
     "dry_run": False,

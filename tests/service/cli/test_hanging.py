@@ -107,7 +107,7 @@ def test_without_a_recent_sample_there_is_no_all_clear(cluster: WithPartitions, 
         "never": "data partitions are not watched",
         "in trouble": "no broker of b:9092 answers",
         "long ago": "the last sample of the partitions is ",
-        "set back": "the last sample of the partitions lies ",
+        "set back": "the last sample of the partitions is ",
         "at nothing": "no topic is visible: there is none, or DESCRIBE is denied",
     }[looked]
     if looked == "in trouble":

@@ -130,7 +130,7 @@ def test_without_tables_there_is_the_cluster_of_the_flags() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (TWO, "cluster 'billing/eu': name: 'billing/eu' is no name: empty, a dot, or with a slash"),
+        (TWO, "cluster 'billing/eu': name: 'billing/eu' is no name: give printable text without a slash"),
         ("clusters = 5", "not a list of tables: write [[clusters]]"),
         ("[[clusters]]\nbootstrap_servers = 'a:1'", "cluster 1: name is missing"),
         ("[[clusters]]\nname = 'a'", "cluster 'a': bootstrap_servers is missing: give HOST:PORT[,…]"),

@@ -73,13 +73,13 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ("mirrored = 5", "mirrored: not a list of topics"),
         (
             'spark_master = "bogus"',
-            "spark_master: 'bogus' is no master of Spark's: spark://HOST:PORT, yarn, k8s://URL or local[CORES]",
+            "spark_master: 'bogus' is not a Spark master: give spark://HOST:PORT, yarn, k8s://URL or local[CORES]",
         ),
         ("spark_conf = 5", "spark_conf: not a table of Spark's settings"),
         ('spark_conf = ["spark.ssl.keyPassword"]', "spark_conf: 'spark.ssl.keyPassword' is not KEY=VALUE"),
         (
             'spark_conf = ["ui.enabled=secret"]',
-            "spark_conf: 'ui.enabled' is not a setting of Spark's: their names begin",
+            "spark_conf: 'ui.enabled' is not a Spark setting: their names begin",
         ),
         ("mirrored = [5]", "mirrored: 5 is neither a topic nor a glob like orders-*"),
         ('partitions = "all"', "partitions: all needs --topics: it reads every byte of these topics"),
@@ -99,7 +99,7 @@ def test_foreign_variables_are_nobodys_business(monkeypatch: pytest.MonkeyPatch)
         ("[[rules]]\nprefix = 'a'\nfull_history = 'yes'", "rules: rule 1: full_history: 'yes': neither true nor false"),
         (
             "[[rules]]\ntopic = 'a'\nfull_history = true",
-            "rules: rule 1: full_history needs a prefix: what a transaction",
+            "rules: rule 1: full_history needs a prefix: the topics of a",
         ),
         ("rules = ['a']", "rules: rule 1: not a table: write [[rules]]"),
         ("[keep]\nhistroy = '7d'", "keep: unknown key 'histroy' (did you mean history?)"),
