@@ -16,8 +16,8 @@ from fastapi.testclient import TestClient
 from deploy.demo.workload.clients import consumer
 from service.app import create_app
 from service.domain.findings.finding import Finding, Subject
-from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided
 from service.kafka.settings import ClientSettings
 from service.remediation.refused import Refused
@@ -25,7 +25,6 @@ from service.remediation.way_out import way_out
 from service.store.queries import clusters, findings
 from service.store.schema import audit
 from tests.helpers.brokers import connect
-from tests.helpers.findings import observe
 from tests.helpers.paths import ROOT
 from tests.helpers.servers import serving_app
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
@@ -80,10 +79,39 @@ class ResolveClients(NamedTuple):
     def claimed(self, hang: Hang) -> Finding:
         """A finding as if the judge had confirmed it."""
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
-        subject = Subject(hang.topic, hang.partition, name, hang.producer_id, hang.producer_epoch, hang.start_offset)
-        observed = observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, decision=Decided(hang.decision))
-        (change,) = reconcile({}, RoundResult((observed,), frozenset(Kind), frozenset({0}), True), 0, CLUSTER)
-        return change.finding
+        subject = Subject(
+            topic=hang.topic,
+            partition=hang.partition,
+            transactional_id=name,
+            producer_id=hang.producer_id,
+            producer_epoch=hang.producer_epoch,
+            start_offset=hang.start_offset,
+        )
+        return Finding(
+            id="claimed",
+            kind=Kind.HANGING,
+            severity=Severity.CRITICAL,
+            status=Status.CONFIRMED,
+            confidence=Confidence.CERTAIN,
+            subject=subject,
+            opened_at_ms=0,
+            confirmed_at_ms=0,
+            resolved_at_ms=None,
+            last_seen_ms=0,
+            count=1,
+            reopened=False,
+            resolution=None,
+            owner=None,
+            muted_until_ms=None,
+            title="",
+            detail="",
+            advice="",
+            evidence=(),
+            self_heals_at_ms=None,
+            log_partition=None,
+            counted_to=-1,
+            decision=Decided(hang.decision),
+        )
 
     def refusal(self, finding: Finding) -> str:
         """Returns the reason why no marker may be written for the finding now."""
