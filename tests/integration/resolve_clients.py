@@ -15,9 +15,8 @@ from fastapi.testclient import TestClient
 
 from deploy.demo.workload.clients import consumer
 from service.app import create_app
-from service.domain.findings.finding import Finding, Subject
+from service.domain.findings.finding import Finding, Life, Observation, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided
 from service.kafka.settings import ClientSettings
 from service.remediation.checks import Refused
@@ -87,31 +86,8 @@ class ResolveClients(NamedTuple):
             producer_epoch=hang.producer_epoch,
             start_offset=hang.start_offset,
         )
-        return Finding(
-            id="claimed",
-            kind=Kind.HANGING,
-            severity=Severity.CRITICAL,
-            status=Status.CONFIRMED,
-            confidence=Confidence.CERTAIN,
-            subject=subject,
-            opened_at_ms=0,
-            confirmed_at_ms=0,
-            resolved_at_ms=None,
-            last_seen_ms=0,
-            count=1,
-            reopened=False,
-            resolution=None,
-            owner=None,
-            muted_until_ms=None,
-            title="",
-            detail="",
-            advice="",
-            evidence=(),
-            self_heals_at_ms=None,
-            log_partition=None,
-            counted_to=-1,
-            decision=Decided(hang.decision),
-        )
+        observation = Observation(Kind.HANGING, Severity.CRITICAL, subject, "", "", (), decision=Decided(hang.decision))
+        return Finding("claimed", observation, Life(Status.CONFIRMED, 0, 0, 0, count=1))
 
     def refusal(self, finding: Finding) -> str:
         """Returns the reason why no marker may be written for the finding now."""
