@@ -179,6 +179,10 @@ def _describe(app: FastAPI) -> None:
             for parameter in operation.get("parameters", ()):
                 describe_absence(parameter)
         describe_access(document)
+        schemas = document["components"]["schemas"]  # words that stand where they are used are declared once more
+        document["components"]["schemas"] = {
+            name: part for name, part in schemas.items() if f"'#/components/schemas/{name}'" in str(document)
+        }
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -39,6 +39,10 @@ class AuditEvent(NamedTuple):
     detail: str | None = None
     times: int = 1
 
+    def __str__(self) -> str:
+        about = "" if self.subject is None else f" {printable(self.subject)}"
+        return f"{self.action}{about}: {self.outcome}, by {printable(self.who) or 'nobody known'}"
+
 
 class AuditRow(NamedTuple):
     """A row of `audit_events`. `cluster` None: the event concerns no cluster."""

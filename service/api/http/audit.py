@@ -57,7 +57,7 @@ def record_event(store_url: str, cluster: str, event: AuditEvent) -> None:
         with store_writer(store_url, _WAIT_S) as engine:
             audit_events.record(engine, cluster, [event])
     except StoreError as error:
-        log.error("the audit lacks %s: %s", event, error)
+        log.error("the audit lacks an event (%s): %s", event, error)
 
 
 def record_refusals(store_url: str, refusals: Iterable[Counted]) -> None:

@@ -279,3 +279,8 @@ def test_heads_are_counted_as_such_and_not_described(orders: TestClient) -> None
     assert 'http_requests_total{method="HEAD",route="(none)",status="404"} 1.0\n' in page
     for path in orders.get("/openapi.json").json()["paths"].values():
         assert "head" not in path
+
+
+def test_every_schema_of_the_document_is_used() -> None:
+    names = json.loads(document())["components"]["schemas"]
+    assert [name for name in names if f'"#/components/schemas/{name}"' not in document()] == []

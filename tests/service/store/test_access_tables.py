@@ -190,3 +190,9 @@ def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
     attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit_events.is_marker_ours(attempts, False, NOW_MS) is False
     assert audit_events.is_marker_ours(attempts, None, NOW_MS) is True
+
+
+def test_an_event_that_only_the_log_has_is_in_plain_words() -> None:
+    event = AuditEvent(NOW_MS, Action.MUTE, Outcome.SET, "ann\n", "127.0.0.1", "f12", "at work")
+    assert str(event) == "mute f12: set, by ann\\n"
+    assert str(event._replace(who="", subject=None)) == "mute: set, by nobody known"
