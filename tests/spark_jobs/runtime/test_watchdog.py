@@ -46,13 +46,13 @@ def ended(code: str) -> tuple[int, str]:
     [
         (
             "jvm.kill(); time.sleep(1000)",
-            (1, "ERROR Spark's JVM was killed by SIGKILL: ending, to begin again with a new one\n"),
+            (1, "ERROR Spark's JVM was killed by SIGKILL: ending, to be started again\n"),
         ),
         (
             "def work():\n    raise ValueError('two\\nlines')\n"
             "threading.Thread(target=work, name='judge').start()\n"
             "time.sleep(1000)\n",
-            (1, "ERROR thread 'judge' died of ValueError: two lines: ending, to begin again\n"),
+            (1, "ERROR thread 'judge' died of ValueError: two lines: ending, to be started again\n"),
         ),
         (
             "dog.allow_jvm_end(); jvm.kill(); jvm.wait()\n"
