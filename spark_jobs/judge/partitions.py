@@ -17,9 +17,8 @@ from service.domain.findings.adopted import unreplicated
 from service.domain.findings.blockers import SAMPLE_FRESH_MS
 from service.domain.findings.confirmation import EndsKnown, Open, settled_at_ms
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Resolution
-from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind, is_left_behind, will_end
 from service.domain.partitions.state import PartitionState

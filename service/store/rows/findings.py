@@ -15,6 +15,7 @@ from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.transaction_log.causes import Confidence
 from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
 from service.store.many_rows import json_for
+from service.store.rows.finding_facts import decode_facts, encode_facts
 from service.store.schema import findings
 
 _COLUMNS: Final = tuple(column.name for column in findings.c)
@@ -53,6 +54,7 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
     values = {"cluster_id": cluster_id, "id": finding.id, **finding.subject._asdict(), **life}
     values |= finding.observation._asdict()
     values["reason"] = encode_if(finding.observation.reason)
+    values["facts"] = encode_facts(finding.kind, finding.observation.facts)
     return tuple(bind(values[name]) if name in _JSON else values[name] for name in _COLUMNS)
 
 
@@ -63,6 +65,7 @@ def finding_of(row: Any) -> Finding:
         name: value if (value := stored[name]) is None or name not in _READ else _READ[name](value)
         for name in (*_OBSERVATION, *_LIFE)
     }
+    values["facts"] = decode_facts(values["kind"], stored["facts"])
     subject = Subject(*(stored[name] for name in Subject._fields))
     observation = Observation(subject=subject, **{name: values[name] for name in _OBSERVATION})
     return Finding(stored["id"], observation, Life(**{name: values[name] for name in _LIFE}))

@@ -98,7 +98,7 @@ def test_nothing_hangs(cluster: WithPartitions, url: str) -> None:
     assert h1(html) == "Nothing hangs. Nothing is blocked."
     assert "All 2 partitions were judged in the last 1.2 s. 1 transaction is open, the oldest for 4.4 s" in words
     assert "all within their timeouts." in words
-    assert "Last finding: orders-0: the transaction hangs; resolved 1.2 s ago. See it" in words
+    assert "no coordinator will end it; read_committed consumers stop at 100; resolved 1.2 s ago. See it" in words
     assert "No partition is blocked." in words_of(html)
     assert "Resolved in the last 24 hours: 1" in words_of(html)
     assert "verdict--ok" in html
@@ -158,6 +158,6 @@ def test_what_hangs_behind_another_heads_the_page_too(cluster: WithPartitions, u
     cluster.see(hanging())
     html = page_of(url)
     assert h1(html).startswith("1 transaction hangs.")
-    assert "payments-7: the transaction hangs." in words_of(html, "verdict")
+    assert "payments-7: the transaction of payments-3 (producer id 7, epoch 3)" in words_of(html, "verdict")
     assert any(link.endswith("#do") for link in links_of(html))
     assert "hanging" in words_of(html, "others")

@@ -246,7 +246,7 @@ def test_one_partition_tells_all_that_is_known_of_it(cluster: WithPartitions) ->
     cluster.read([owner(b"a"), owner(b"b\xff", producer_id=8)])
     cluster.look(stalled_partition(), read(entry(records=5, bytes=900), entry(8, LSO + 2), entry(9, LSO + 5)))
     subject = Subject("orders", 0, b"a", 7, 3, LSO)
-    cluster.see(observe(Kind.ADOPTED, subject=subject, title="records of a were adopted", log_partition=None))
+    cluster.see(observe(Kind.ADOPTED, subject=subject, log_partition=None))
     wait(cluster, ("billing", LSO), ("audit", LSO - 5), ("dash", END))
     page = page_of(cluster.url, HERE)
     rows = [id_ for id_ in page.texts if id_.startswith("open-")]
@@ -261,7 +261,8 @@ def test_one_partition_tells_all_that_is_known_of_it(cluster: WithPartitions) ->
         page.texts["group-billing-orders-0"]
         == "billing stopped likely: does not read on 100 0 clients measure to the LSO 10 2"
     )
-    assert page.links["records of a were adopted"].startswith("/clusters/orders/findings/")
+    of_finding = next(text for text, href in page.links.items() if href.startswith("/clusters/orders/findings/"))
+    assert of_finding.startswith("orders-0: records of a that begin at offset 100")
     assert "ruler" in page.texts
     assert page.links["This page as JSON"] == "/api/v1/clusters/orders/partitions/orders/0"
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from service.domain.findings.confirmation import EndsKnown, Unowned
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding
+from service.domain.findings.finding import Finding, RoundResult
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import Owner
 from service.domain.reasons.decided import HasGrown
