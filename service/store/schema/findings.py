@@ -46,7 +46,7 @@ findings = Table(
     Column("resolution", String),
     Column("owner", String),
     Column("muted_until_ms", BigInteger),
-    Column("facts", String, nullable=False),  # JSON, of which the words are made: service.store.rows.finding_facts
+    Column("facts", String, nullable=False),  # JSON, of which the words are made: service.store.rows.findings
     Column("evidence", JSON, nullable=False),
     Column("self_heals_at_ms", BigInteger),
     Column("log_partition", Integer),  # the log partition that it rests on; null: all of them

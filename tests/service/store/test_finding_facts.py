@@ -14,7 +14,7 @@ from service.domain.findings.finding import Facts, UnreadableFacts
 from service.domain.findings.kinds import Kind
 from service.store.queries import findings as read_findings
 from service.store.queries.findings import FindingSelection
-from service.store.rows.finding_facts import decode_facts, encode_facts
+from service.store.rows.findings import decode_facts, encode_facts
 from service.store.schema import findings
 from service.store.writers.findings import FindingWriter, load
 from tests.helpers.findings import WithFindings, finding_facts, observe
