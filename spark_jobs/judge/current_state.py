@@ -11,9 +11,8 @@ from service.domain.findings import ids_running_out, open_too_long, unreadable
 from service.domain.findings.advice import Answer
 from service.domain.findings.conditions import MOST_IDS, IdState, place_of
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding, Key, Observation
-from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import QUIET_MS, RoundResult
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult
+from service.domain.findings.kinds import QUIET_MS, Kind
 from service.domain.findings.mismatch import Compared, CoordinatorAnswer, answer_of, is_comparable, mismatches
 from service.domain.findings.open_too_long import Surroundings
 from service.domain.findings.unreadable import SourceReport

@@ -13,9 +13,8 @@ from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.context import Context
 from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
 from service.domain.findings.events import Event
-from service.domain.findings.finding import Key
-from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import QUIET_MS, RoundResult
+from service.domain.findings.finding import Key, RoundResult
+from service.domain.findings.kinds import QUIET_MS, Kind
 from service.domain.findings.settling import SKEW_MS, TOGETHER_MS, Settling, gap_ms
 from service.domain.findings.timed_out import Burst, Participants
 from service.domain.transaction_log.causes import CauseCode

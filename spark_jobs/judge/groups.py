@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from service.domain.findings import blocked_group
+from service.domain.findings import blocked_group, stall_causes
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult
 from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.stall_causes import Blocker
 from service.domain.partitions.blocked_groups import AffectedGroup
 from service.domain.partitions.facts import TopicPartition
@@ -47,7 +46,7 @@ class BlockedGroupObserver:
         transactions. A group no longer waits when its partition goes on, or when its coordinator reports so. The store
         has both, however old the last answer is."""
         as_of_ms = observed_at_ms(connection, self._cluster_id) or 0
-        found = blocked_group.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
+        found = stall_causes.blocked_groups(blocked_groups, _by_place(judged), known, context, as_of_ms)
         unread = {Kind.BLOCKED_GROUP: self.unread(connection)}
         judged_kinds = frozenset({Kind.BLOCKED_GROUP})
         return RoundResult(tuple(found), judged_kinds, frozenset(context.log.known_until_ms), True, unread=unread)

@@ -23,19 +23,15 @@ from service.domain.findings.confirmation import (
     step_2,
 )
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Finding, Subject
-from service.domain.findings.hanging import (
-    can_still_write,
-    entry_identity,
-    is_certain,
-)
+from service.domain.findings.finding import Evidence, Subject
+from service.domain.findings.hanging import can_still_write, is_certain
 from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.open_entries import DescribedOwner, Entry, Owner, Relation, can_be_of, will_end
 from service.domain.reasons.hanging import ForeignRecords
 from service.domain.transaction_log.states import COMPLETE, NAMES, PREPARED, TOPIC
 from service.domain.worlds.facts import EntryQuery, entry_query
 from service.domain.worlds.order import Sample
-from service.domain.worlds.verdict import Decided, Decision, State, Verdict, World, undecided
+from service.domain.worlds.verdict import Decided, Decision, State, Verdict
 from service.kafka.leader_check import CheckedPartition
 from service.store.escaped_text import display_id
 from spark_jobs.judge.ended_transactions import may_grow, may_have_grown
@@ -156,14 +152,6 @@ class HangingCase:
         """Returns a time (ms) by which the entry was written and its coordinator would add its partition: while it
         completes a transaction it refuses (CONCURRENT_TRANSACTIONS), and the client asks again."""
         return max(self.there_since_ms, self.busy_until_ms)
-
-    def continue_without_log(self, reported: Iterable[Subject]) -> None:
-        """Continues without the transaction log. `reported`: the subjects of open findings; one of them may be this
-        entry, with an id that is hidden by now."""
-        self.has_log, self.owner = False, None
-        self.decision = self.decision.without_log()
-        same = (subject for subject in reported if entry_identity(subject) == entry_identity(self.subject))
-        self.subject = next(same, self.subject)
 
     def must_begin_anew(self, relation: Relation, *, has_log: bool) -> bool:
         """Returns whether a new case must begin: the log is readable again, or became unreadable before step 2 held."""
@@ -321,16 +309,6 @@ class HangingCase:
         return is_known and is_certain(self.entry, self.owner, context, now_ms)
 
     # the decision: which marker would be right
-
-    def recall(self, finding: Finding) -> None:
-        """Takes over a known decision, or a contradiction, from a finding of before a restart."""
-        if finding.contradiction is not None:
-            self.decision = self.decision.recalled(undecided(finding.contradiction))
-        elif finding.observation.decision not in (None, Decided.UNKNOWN) and finding.observation.possible:
-            possible = frozenset(map(World, finding.observation.possible))
-            self.decision = self.decision.recalled(
-                Verdict(possible, finding.observation.decision, finding.observation.proofs, None, leader_changed=True)
-            )
 
     def facts_to_read(self, now_ms: int) -> EntryQuery | None:
         """Returns the facts to be read for a verdict; None while there is no reason to read them."""

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine
 from service.clock import wall_clock_ms
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult
 from service.domain.findings.kinds import Kind, Status
-from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, RoundResult, reconcile
+from service.domain.findings.lifecycle import REOPENS_WITHIN_MS, Change, reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.truncation import Truncation
 from service.domain.partitions.blocked_groups import AffectedGroup, BlockedGroupIndex

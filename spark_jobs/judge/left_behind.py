@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from service.domain.findings.conditions import IdState
 from service.domain.findings.context import Context
+from service.domain.findings.finding import RoundResult
 from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.log_expanded import LeftBehind, LeftBehindIds, expanded, named_first
 from service.domain.findings.open_too_long import is_overdue
 from service.domain.transaction_log.coordinator_partition import is_left_behind

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from service.domain.findings.context import Context
 from service.domain.findings.finding import Finding, Subject
 from service.domain.findings.hanging import entry_identity, subject_of
-from service.domain.partitions.open_entries import Entry, Relation
+from service.domain.partitions.open_entries import Entry, Relation, RelationKind, is_left_behind
 from service.domain.partitions.state import PartitionState
 from service.domain.worlds.order import decode
+from service.domain.worlds.verdict import Decided, Verdict, undecided
+from service.views.partitions.judged import JudgedEntry
 from spark_jobs.judge.hanging_case import HangingCase
 
 
@@ -38,9 +41,9 @@ def new_case(
     place = entry_identity(case.subject)
     for subject, finding in findings.items():
         if entry_identity(subject) == place:
-            case.recall(finding)
+            recall(case, finding)
     if not has_log:
-        case.continue_without_log(findings)
+        continue_without_log(case, findings)
     return case
 
 
@@ -62,7 +65,37 @@ def case_of_finding(finding: Finding, now_ms: int, *, has_log: bool) -> HangingC
         seen_at_ms=now_ms,
     )
     case = HangingCase(entry, None, subject, "", None, (), -1, -1, high_watermark=start, begun_ms=now_ms)
-    case.recall(finding)
+    recall(case, finding)
     if not has_log:
-        case.continue_without_log(())
+        continue_without_log(case, ())
     return case
+
+
+def recall(case: HangingCase, finding: Finding) -> None:
+    """Gives the case a known decision, or a contradiction, of a finding from before a restart."""
+    seen = finding.observation
+    if finding.contradiction is not None:
+        case.decision = case.decision.recalled(undecided(finding.contradiction))
+    elif seen.decision not in (None, Decided.UNKNOWN) and seen.possible:
+        known = Verdict(frozenset(seen.possible), seen.decision, seen.proofs, None, leader_changed=True)
+        case.decision = case.decision.recalled(known)
+
+
+def continue_without_log(case: HangingCase, reported: Iterable[Subject]) -> None:
+    """Goes on with the case without the transaction log. `reported`: the subjects of open findings; one of them may be
+    this entry, with an id that is hidden by now."""
+    case.has_log, case.owner = False, None
+    case.decision = case.decision.without_log()
+    same = (subject for subject in reported if entry_identity(subject) == entry_identity(case.subject))
+    case.subject = next(same, case.subject)
+
+
+def as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
+    """Returns the entry with a relation that has no case yet while some coordinator may know its transaction, which was
+    left behind when partitions were added to the log."""
+    entry, relation = one.entry, one.relation
+    holder = relation.holder
+    if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:
+        return one
+    is_gone = (holder.transactional_id, entry.producer_id) in context.uncoordinated
+    return one._replace(relation=relation._replace(is_unowned=relation.is_unowned and is_gone))

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 
 from service.clock import wall_clock_ms
 from service.domain.partitions.facts import TopicPartition
-from service.domain.partitions.open_entries import DescribedOwner
-from service.domain.transaction_log.states import TOPIC
+from service.domain.partitions.open_entries import DescribedOwner, Entry, will_end
+from service.domain.transaction_log.states import ONGOING, TOPIC
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.kafka.client import KafkaClient
 from service.kafka.entry_facts import read_facts
@@ -67,6 +67,14 @@ class CoordinatorAnswers(NamedTuple):
     asked_at_ms: int
     answered_at_ms: int
     by_producer_id: Mapping[int, DescribedOwner | None]
+
+    def without_ongoing(self, entry: Entry) -> CoordinatorAnswers:
+        """Returns the answers of coordinators that keep no transaction log, without one about an Ongoing owner that
+        does not list the entry's partition: only those of Apache Kafka are known to list every partition."""
+        found = self.by_producer_id.get(entry.producer_id)
+        if found is None or found.state != ONGOING or will_end(entry, found):
+            return self
+        return self._replace(by_producer_id={**self.by_producer_id, entry.producer_id: None})
 
 
 @dataclass(slots=True)

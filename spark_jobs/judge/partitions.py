@@ -17,14 +17,12 @@ from service.domain.findings.adopted import unreplicated
 from service.domain.findings.blockers import SAMPLE_FRESH_MS
 from service.domain.findings.confirmation import EndsKnown, Open, settled_at_ms
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Resolution
-from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.unreadable import NotJudged, unreadable_topics
-from service.domain.partitions.open_entries import Entry, Relation, RelationKind, is_left_behind, will_end
+from service.domain.partitions.open_entries import Entry, Relation, RelationKind
 from service.domain.partitions.state import PartitionState
 from service.domain.reasons.unread import is_log_absent
-from service.domain.transaction_log.states import ONGOING
 from service.domain.worlds.facts import EntryFacts, EntryQuery
 from service.domain.worlds.proving import verdict_on
 from service.domain.worlds.verdict import Decided
@@ -33,15 +31,8 @@ from service.store.queries.clusters import LogRead, log_read
 from service.views.partitions.judged import TOO_MANY_ENTRIES, JudgedEntry, JudgedPartition, judge, log_unread_reason
 from spark_jobs.judge.disturbances import NEVER_MS, Disturbances
 from spark_jobs.judge.hanging_case import HangingCase
-from spark_jobs.judge.new_cases import case_of_finding, new_case
-from spark_jobs.judge.partition_prober import (
-    Answers,
-    CoordinatorAnswers,
-    EntryKey,
-    PartitionProber,
-    Questions,
-    is_open,
-)
+from spark_jobs.judge.new_cases import as_coordinated, case_of_finding, new_case
+from spark_jobs.judge.partition_prober import Answers, EntryKey, PartitionProber, Questions, is_open
 from spark_jobs.judge.resolution import cases_of, how_it_ended, observed
 from spark_jobs.judge.shared_fate import OwnedEntry, SharedFates, entry_key, key_of, owned_entries
 from spark_jobs.source.reader_settings import EVERYTHING, WatchedTopics
@@ -121,9 +112,7 @@ class OpenEntryObserver:
         partitions = judge(connection, self._cluster_id, read_partitions.stalled(connection, self._cluster_id))
         hanging = {subject: one for (kind, subject), one in known.items() if kind == Kind.HANGING}
         log_unread = log_unread_reason(connection, self._cluster_id)
-        shown = [
-            (partition.row, _as_coordinated(one, context)) for partition in partitions for one in partition.entries
-        ]
+        shown = [(partition.row, as_coordinated(one, context)) for partition in partitions for one in partition.entries]
         current = _Round(
             connection,
             context._replace(has_undecodable=read.has_undecodable),
@@ -231,7 +220,7 @@ class OpenEntryObserver:
             case.apply_log_ends(asked_at_ms, ends, read.read_to)
         coordinators = answers.coordinator_answers
         if coordinators is not None and current.is_log_absent:
-            coordinators = _without_ongoing(coordinators, case.entry)
+            coordinators = coordinators.without_ongoing(case.entry)
         if coordinators is not None and case.apply_coordinators(coordinators, from_ms):
             return Resolution.ADOPTION
         if seen is None or seen.asked_at_ms < case.begun_ms:
@@ -341,26 +330,6 @@ class OpenEntryObserver:
         questions = Questions(frozenset(partitions), entries, facts, frozenset(producers))
         if questions and self._prober.ask(questions) and producers:
             self._coordinators_asked_ms = now_ms
-
-
-def _without_ongoing(answers: CoordinatorAnswers, entry: Entry) -> CoordinatorAnswers:
-    """Returns the answers of coordinators that keep no transaction log, without one about an Ongoing owner that does
-    not list the entry's partition: only those of Apache Kafka are known to list every partition."""
-    found = answers.by_producer_id.get(entry.producer_id)
-    if found is None or found.state != ONGOING or will_end(entry, found):
-        return answers
-    return answers._replace(by_producer_id={**answers.by_producer_id, entry.producer_id: None})
-
-
-def _as_coordinated(one: JudgedEntry, context: Context) -> JudgedEntry:
-    """Returns the entry with a relation that has no case yet while some coordinator may know its transaction, which was
-    left behind when partitions were added to the log."""
-    entry, relation = one.entry, one.relation
-    holder = relation.holder
-    if holder is None or not is_left_behind(entry, holder) or relation.kind != RelationKind.UNKNOWN:
-        return one
-    is_gone = (holder.transactional_id, entry.producer_id) in context.uncoordinated
-    return one._replace(relation=relation._replace(is_unowned=relation.is_unowned and is_gone))
 
 
 def _unread(connection: Connection, cluster_id: int, partitions: Sequence[JudgedPartition]) -> int:

@@ -14,10 +14,9 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.adopted import adopted
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Finding, Observation, Subject
+from service.domain.findings.finding import Evidence, Finding, Observation, RoundResult, Subject
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.kinds import Kind, Resolution, Severity
-from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import ADOPTED_AFTER_MS, Entry, Owner, RelationKind

@@ -9,9 +9,8 @@ from sqlalchemy import Connection
 
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding, Key, Observation
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult
 from service.domain.findings.kinds import Resolution
-from service.domain.findings.lifecycle import RoundResult
 from service.domain.findings.torn import torn
 from service.store.mutes import read_acknowledgements
 from service.store.queries import marker_audit

@@ -28,6 +28,7 @@ from service.store.writers.findings import FindingWriter
 from service.store.writers.history import MINUTES, minute_row
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.benchmarks.stores import begun, size_bytes
+from tests.helpers.findings import finding_facts
 
 CLUSTER: Final = "bench"
 PARTITIONS: Final = 50
@@ -206,8 +207,7 @@ def _findings(store: LargeStore) -> Iterator[Finding]:
             kind,
             tuple(Severity)[number % 3],
             about,
-            "A transaction is open for longer than its timeout allows",
-            "See whether the coordinator is alive; its log says nothing since.",
+            finding_facts(kind),
             tuple(Evidence(opened_ms, f"{TOPIC}-3@{number}", "Ongoing, 60 s timeout") for _ in range(3)),
             log_partition=number % PARTITIONS,
         )

@@ -110,7 +110,7 @@ class HangLab(NamedTuple):
         )
         assert row.severity == Severity.CRITICAL
         assert row.decision in ALLOWED_DECISIONS[hang.decision], row.evidence
-        assert row.advice
+        assert finding_of(row).observation.advice
         assert row.confirmed_at_ms >= row.opened_at_ms
         assert (command_of(row) is None) == (hang.decision == "commit")
         if (command := command_of(row)) is not None:

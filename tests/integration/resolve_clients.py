@@ -24,6 +24,7 @@ from service.remediation.way_out import way_out
 from service.store.queries import clusters, findings
 from service.store.schema import audit
 from tests.helpers.brokers import connect
+from tests.helpers.findings import finding_facts
 from tests.helpers.paths import ROOT
 from tests.helpers.servers import serving_app
 from tests.helpers.waiting import ANSWER_S, LIMIT_S, wait_until, wait_until_equal
@@ -86,7 +87,9 @@ class ResolveClients(NamedTuple):
             producer_epoch=hang.producer_epoch,
             start_offset=hang.start_offset,
         )
-        observation = Observation(Kind.HANGING, Severity.CRITICAL, subject, "", "", (), decision=Decided(hang.decision))
+        observation = Observation(
+            Kind.HANGING, Severity.CRITICAL, subject, finding_facts(Kind.HANGING), (), decision=Decided(hang.decision)
+        )
         return Finding("claimed", observation, Life(Status.CONFIRMED, 0, 0, 0, count=1))
 
     def refusal(self, finding: Finding) -> str:

@@ -12,9 +12,11 @@ import pytest
 
 from deploy.demo.broker import Broker
 from service.domain.applications import INCREMENTING, POOLING, Application, Framework
+from service.domain.findings.finding import Observation
 from service.domain.findings.kinds import Kind
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
+from service.store.rows.findings import finding_of
 from service.store.schema import clusters, findings, transactional_ids
 from spark_jobs.judge.makers import Makers
 from tests.clients.client import READY, Client
@@ -50,7 +52,11 @@ class Seen(NamedTuple):
     makers: dict[str, Application]
 
     def reported(self) -> list[tuple[str, str, str, str]]:
-        return [(one.kind, one.severity, one.title, one.advice) for one in self.findings]
+        return [(one.kind, one.severity, one.title, one.advice) for one in self.observations]
+
+    @property
+    def observations(self) -> list[Observation]:
+        return [finding_of(row).observation for row in self.findings]
 
 
 class Job:
@@ -141,11 +147,11 @@ _LOSSES: Final = (Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS)
 
 def test_nothing_is_found_but_the_loss_that_was_staged(seen: Seen) -> None:
     assert {one.kind for one in seen.findings} <= ALLOWED, seen.reported()
-    assert not any("Give each instance" in one.advice for one in seen.findings), seen.reported()
+    assert not any("Give each instance" in one.advice for one in seen.observations), seen.reported()
 
 
 def test_the_loss_is_called_one_and_says_where_to_look(seen: Seen) -> None:
-    losses = [one for one in seen.findings if one.kind in _LOSSES]
+    losses = [one for one in seen.observations if one.kind in _LOSSES]
     assert all('"Unable to commit transaction"' in one.advice for one in losses), seen.reported()
     assert not any("trace of an outage" in one.advice for one in losses), seen.reported()
 

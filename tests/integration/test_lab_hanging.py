@@ -13,6 +13,7 @@ import pytest
 from deploy.demo.workload.shipping import OFFSETS
 from service.domain.findings.kinds import Kind, Resolution, Status
 from service.domain.transaction_log.causes import Confidence
+from service.store.rows.findings import finding_of
 from tests.helpers.brokers import WITH_TV2, on, on_those
 from tests.helpers.waiting import wait_until_equal
 from tests.integration.hang_lab import HangLab, command_of, hang_labs
@@ -113,7 +114,7 @@ def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: Hang
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
         Kind.HANGING,
-        lambda one: one.status == Status.CONFIRMED and "--mirrored" in one.advice,
+        lambda one: one.status == Status.CONFIRMED and "--mirrored" in finding_of(one).observation.advice,
         topic=name,
         producer_id=hang.producer_id,
     )
@@ -170,7 +171,9 @@ def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> N
         )
         here.wait_for_finding(
             Kind.BLOCKED_GROUP,
-            lambda one: one.status == Status.CONFIRMED and "hanging transaction of e-first-1" in one.title,
+            lambda one: (
+                one.status == Status.CONFIRMED and "hanging transaction of e-first-1" in finding_of(one).summary
+            ),
             group="e-first-readers",
             partition=1,
         )

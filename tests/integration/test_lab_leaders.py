@@ -13,6 +13,7 @@ from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.kafka.client import KafkaClient
 from service.kafka.cluster import cluster_id
 from service.kafka.settings import ClientSettings
+from service.store.rows.findings import finding_of
 from tests.helpers.brokers import SKIPS_THE_LOST, Cluster, on, on_those
 from tests.helpers.waiting import wait_for
 from tests.integration.hang_lab import HangLab, hang_lab
@@ -60,7 +61,7 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
             Kind.STUCK_COMPLETION, lambda one: missing in str(one.evidence), transactional_id=b"k-frozen"
         )
         assert (row.severity, row.decision) == (Severity.WARNING, None)
-        assert f"k-frozen-{1 - LOST}" not in row.title
+        assert f"k-frozen-{1 - LOST}" not in finding_of(row).summary
         wait_for(lambda: here.is_unjudged("k-frozen", LOST), "that the leader does not answer")
         for _ in range(4):  # whichever broker comes first
             with KafkaClient(ClientSettings.load(brokers.bootstrap, None)) as client:
@@ -85,7 +86,7 @@ def test_k2_a_committed_transaction_loses_a_participant(
         assert still_hangs(brokers, torn)
         record_property(SEEN, SKIPPED_MARKER)
         row = here.wait_until_confirmed(torn.hang())
-        assert "COMMIT" in row.advice
+        assert "COMMIT" in finding_of(row).observation.advice
         mark(here.connection, "k2-lost", LOST, torn.hang().open, commit=True)
         here.wait_until_resolved(torn.hang(), Resolution.FOREIGN_COMMIT)
     else:

@@ -15,6 +15,7 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.timeline import Folded, Row, TimelineCursor
 from service.store.queries.history import read_timeline
+from service.store.rows.findings import finding_of
 from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.scenario import AIOKAFKA, CHURN, KAFKAJS, PROPERTIES, SHIPPING, SHOP, STREAMS, Scenario
 from tests.harm.watched import Watch
@@ -51,7 +52,7 @@ class Seen(NamedTuple):
         return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
 
     def reported(self) -> list[tuple[str, str, int, str]]:
-        return [(one.kind, _about(one), one.count, one.title) for one in self.findings]
+        return [(one.kind, _about(one), one.count, finding_of(one).summary) for one in self.findings]
 
     def needs(self, *names: str) -> None:
         """Skips the test where a library is not here."""

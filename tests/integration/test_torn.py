@@ -19,6 +19,7 @@ from service.app import create_app
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.source_state import SourceName
 from service.kafka.settings import ClientSettings
+from service.store.rows.findings import finding_of
 from service.store.schema import audited_partitions, counters, log_partitions, unended_records
 from service.store.schema.history import AUDITED
 from tests.helpers.waiting import OPEN_MS, wait_for, wait_until
@@ -88,8 +89,9 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
         (torn,) = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 1, "the finding")
         assert (torn.status, torn.severity) == (Status.CONFIRMED, Severity.CRITICAL)
         assert (torn.topic, torn.partition, torn.transactional_id) == (a, 0, name.encode())
-        assert torn.title == f"a transaction of {name} was committed, and its part on {a}-0 is aborted"
-        assert torn.detail == f"committed on {b}-0"
+        assert finding_of(torn).summary == (
+            f"a transaction of {name} was committed, and its part on {a}-0 is aborted; committed on {b}-0"
+        )
 
         write(producer, a, b)
         producer.end(commit=True)
@@ -163,10 +165,9 @@ def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
         found = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "the findings")
         assert {one.title for one in found} == {
             f"a transaction of id-{topic} was committed, and its records on {topic}-0 are gone: the topic was deleted"
-            " while it was open"
+            f" while it was open; committed on {stays}-0"
             for topic in (gone, again)
         }
-        assert {one.detail for one in found} == {f"committed on {stays}-0"}
 
         with TestClient(create_app(app.url, "1.2.3", ClientSettings.load(broker.bootstrap, None))) as client:
             (lone,) = client.get(f"/api/v1/clusters/test/partitions/{again}/0/offsets/0").json()["spans"]

@@ -15,6 +15,7 @@ from deploy.demo.broker import Broker
 from service.domain.applications import LEADER, PER_PARTITION, PER_TASK, Application, Framework, application_of
 from service.domain.transaction_log import states
 from service.store.queries.transactions import behaviours
+from service.store.rows.findings import finding_of
 from service.store.schema import clusters, findings, transactional_ids
 from tests.clients.client import READY, Client
 from tests.clients.connect_worker import CONNECTORS, FENCED_WITH_MS, GROUP, ROUNDS, TASK_IDS, Worker
@@ -106,7 +107,7 @@ def feeding(bootstrap: str) -> Iterator[None]:
 
 
 def test_nothing_is_found(seen: Seen) -> None:
-    assert [(one.kind, one.title, one.advice) for one in seen.findings] == []
+    assert [(one.kind, finding_of(one).summary) for one in seen.findings] == []
 
 
 def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:

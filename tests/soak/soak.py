@@ -20,6 +20,7 @@ from service.domain.findings.kinds import Kind
 from service.domain.transaction_log.states import TOPIC
 from service.store.engine import open_reader
 from service.store.escaped_text import display_id
+from service.store.rows.findings import finding_of
 from service.store.schema import counters, findings
 from service.store.schema.history import AUDITED
 from tests.benchmarks.figures import percentile
@@ -272,7 +273,7 @@ def reported(result: Result, bars: Sequence[Line]) -> Iterator[str]:
     for key in result.missed:
         yield f"  missed: {key}"
     for row in result.lost:
-        yield f"  {row.kind}: {row.title} {_of(row)} {row.evidence}"
+        yield f"  {row.kind}: {finding_of(row).summary} {_of(row)} {row.evidence}"
     for row in result.others:
         name = "nobody" if row.transactional_id is None else display_id(row.transactional_id)
         yield f"  false: {name} {_of(row)} {row.confirmed_at_ms} {row.resolution} {row.confidence}"

@@ -4,10 +4,11 @@ marker ends everything that its producer id left open."""
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from service.domain.findings import kinds
-from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.finding import Evidence, Facts, Observation, Subject, Words
 from service.domain.findings.formatting import utc
 from service.domain.findings.hanging import Case, owner_evidence
 from service.domain.findings.kinds import Kind, Severity
@@ -22,6 +23,42 @@ _OF_COMMITTED: Final = (
     "The left-over records are of a transaction that was committed. An abort of the present transaction destroys them;"
     " a commit is the good case. Do not stop the producer, and do not end its transaction by hand."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedFacts(Facts):
+    """Left-over records of the id `name`. `is_committed`: they are proven to belong to a committed transaction whose
+    marker was never written."""
+
+    name: str
+    is_committed: bool
+
+    def words(self, about: Observation, /) -> Words:
+        topic, partition, *_ = about.subject
+        return Words(
+            f"{topic}-{partition}: records of {self.name} that begin at offset {about.subject.start_offset} are older"
+            " than its present transaction, and will be committed or aborted with it",
+            _OF_COMMITTED if self.is_committed else _OF_NOTHING,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnreplicatedFacts(Facts):
+    """A marker of the id `name` (None: it is not known) that is not replicated, at the LSO."""
+
+    name: str | None
+    last_stable_offset: int
+
+    def words(self, about: Observation, /) -> Words:
+        subject = about.subject
+        place = f"{subject.topic}-{subject.partition}"
+        name = self.name or f"producer id {subject.producer_id}"
+        return Words(
+            f"{place}: the marker of {name} for offset {subject.start_offset} is written but not replicated",
+            f"Nothing is hanging. Bring the replicas of {place} back in sync (check its ISR and min.insync.replicas):"
+            " the LSO moves on when they have the marker. Do not write another one.",
+            f"read_committed consumers stop at {self.last_stable_offset}",
+        )
 
 
 def adopted(cases: Iterable[Case], rules: Rules, committed: Container[Subject] = ()) -> list[Observation]:
@@ -39,9 +76,7 @@ def _adopted(case: Case, rules: Rules, *, is_committed: bool) -> Observation:
         kind=Kind.ADOPTED,
         severity=Severity.CRITICAL if is_committed else Severity.WARNING,
         subject=case.subject,
-        title=f"{entry.topic}-{entry.partition}: records of {case.name} that begin at offset {entry.start_offset} are"
-        " older than its present transaction, and will be committed or aborted with it",
-        advice=_OF_COMMITTED if is_committed else _OF_NOTHING,
+        facts=AdoptedFacts(case.name or "", is_committed),
         evidence=(
             *owner_evidence(case),
             Evidence(
@@ -65,18 +100,13 @@ def unreplicated(cases: Iterable[Case], rules: Rules, now_ms: int) -> list[Obser
 
 def _unreplicated(case: Case, rules: Rules, now_ms: int) -> Observation:
     entry = case.entry
-    place = f"{entry.topic}-{entry.partition}"
-    name = case.name or f"producer id {entry.producer_id}"
     rule = rules.of(case.name or "", (entry.topic,))
     is_long = now_ms - entry.first_seen_ms >= kinds.CRITICAL_AFTER_MS
     return Observation(
         kind=Kind.UNREPLICATED,
         severity=Severity.CRITICAL if is_long else Severity.WARNING,
         subject=case.subject,
-        title=f"{place}: the marker of {name} for offset {entry.start_offset} is written but not replicated",
-        detail=f"read_committed consumers stop at {case.last_stable_offset}",
-        advice=f"Nothing is hanging. Bring the replicas of {place} back in sync (check its ISR and"
-        " min.insync.replicas): the LSO moves on when they have the marker. Do not write another one.",
+        facts=UnreplicatedFacts(case.name, case.last_stable_offset),
         evidence=(
             *owner_evidence(case),
             Evidence(

@@ -1,5 +1,5 @@
 """The kinds of findings: one entry for each, and the only list of them. A new kind is an entry here, a rule that
-observes it, and a runbook for its alert."""
+observes it, with its facts and words, and a runbook for its alert."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from service.domain.findings.adopted import AdoptedFacts, UnreplicatedFacts
+from service.domain.findings.advice import LongRunningFacts, OverdueFacts, StuckFacts
+from service.domain.findings.blocked_group import BlockedGroupFacts, CommitsUnreadFacts, GroupUnreadFacts
+from service.domain.findings.churn import ChurnFacts
+from service.domain.findings.fencing import FencingFacts
+from service.domain.findings.finding import Facts
+from service.domain.findings.hanging import HangingFacts
+from service.domain.findings.ids_running_out import EpochFacts, ExpiredFacts, ExpiringFacts
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
-from service.domain.findings.outlook import HANGS, Heals, Outlook
+from service.domain.findings.log_expanded import LogExpandedFacts
+from service.domain.findings.lost_records import LostRecordsFacts
+from service.domain.findings.mismatch import MismatchFacts
+from service.domain.findings.outlook import ENDS_WITH, HANGS, Ends, Heals, Outlook
+from service.domain.findings.timed_out import CorrelatedFacts, TimedOutFacts
+from service.domain.findings.torn import TornFacts
+from service.domain.findings.unreadable import DataGapFacts, SourceUnreadFacts, TopicUnreadFacts, UndecodableFacts
 from service.domain.partitions.open_entries import RelationKind
 from service.domain.transaction_log.causes import CauseCode
-
-
-class Ends(Enum):
-    """What ends a finding of a kind."""
-
-    WITH_CONDITION = auto()
-    """It is a condition: the round that does not observe it any more ends it."""
-    QUIET = auto()
-    """It is an event: it ends when it has not happened again for a while."""
-    ACKNOWLEDGED = auto()
-    """It is an event that nothing undoes: it ends when somebody acknowledges it."""
 
 
 class SeenOn(Enum):
@@ -34,17 +37,12 @@ class SeenOn(Enum):
     PARTITION = auto()
 
 
-_ENDS_WITH: Final = {
-    Ends.QUIET: "this finding to resolve when it has not happened again for 15 minutes.",
-    Ends.ACKNOWLEDGED: "this finding to resolve when you acknowledge it, and not before.",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A kind.
 
-    - `word`: its name in lists. `severities`: those that its findings can have.
+    - `word`: its name in lists. `facts`: the types of its facts, each with its words. `severities`: those that its
+      findings can have.
     - `outlook`: if and when it heals, and by whom. `expect`: what a condition does once the advice was followed, ""
       if nothing can be seen. `no_help`: what does not help.
     - `alert`: the alert that fires for it, whose runbook has the same name; None if there is none.
@@ -55,6 +53,7 @@ class Entry:
     """
 
     word: str
+    facts: tuple[type[Facts], ...]
     severities: tuple[Severity, ...]
     outlook: Outlook
     expect: str = ""
@@ -71,7 +70,7 @@ class Entry:
     @property
     def follows(self) -> str:
         """Returns what follows once the advice was followed: `expect`, or how an event ends; "" if nothing is seen."""
-        return self.expect or _ENDS_WITH.get(self.ends, "")
+        return self.expect or ENDS_WITH[self.ends]
 
     @property
     def is_event(self) -> bool:
@@ -89,6 +88,7 @@ _STAYS: Final = Outlook(0, Heals.NO, "critical", "stays until acknowledged", mor
 CATALOGUE: Final[dict[Kind, Entry]] = {
     Kind.HANGING: Entry(
         "hanging",
+        (HangingFacts,),
         _CRITICAL,
         HANGS,
         alert="KafkaTransactionHanging",
@@ -98,6 +98,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.ADOPTED: Entry(
         "adopted records",
+        (AdoptedFacts,),
         _GROWS,
         Outlook(2, Heals.SELF, "clock", "ends with the id's present transaction"),
         expect="this finding to resolve when the present transaction ends.",
@@ -109,6 +110,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.UNREPLICATED: Entry(
         "marker not replicated",
+        (UnreplicatedFacts,),
         _GROWS,
         Outlook(1, Heals.WHEN, "completing", "heals when the replicas catch up"),
         expect="the LSO to move on as soon as the replicas have the marker.",
@@ -122,6 +124,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.STUCK_COMPLETION: Entry(
         "stuck completion",
+        (StuckFacts,),
         _GROWS,
         Outlook(1, Heals.WHEN, "completing", "heals when its leaders acknowledge"),
         expect="Complete in the transaction log as soon as the last leader has acknowledged.",
@@ -137,6 +140,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.OVERDUE: Entry(
         "overdue",
+        (OverdueFacts,),
         _GROWS,
         Outlook(1, Heals.NOW, "warning", "not before its coordinator works"),
         expect=(
@@ -152,6 +156,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.LONG_RUNNING: Entry(
         "long-running",
+        (LongRunningFacts,),
         (Severity.INFO, Severity.WARNING),
         Outlook(1, Heals.WHEN, "open", "ends when its application ends it"),
         expect="the LSO to move on when it ends, and this finding to resolve within seconds.",
@@ -166,6 +171,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.BLOCKED_GROUP: Entry(
         "blocked group",
+        (BlockedGroupFacts,),
         tuple(Severity),
         Outlook(3, Heals.WHEN, "completing", "goes on when that transaction ends"),
         expect="the group to read on as soon as the LSO moves.",
@@ -175,6 +181,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.TIMED_OUT: Entry(
         "timed out",
+        (TimedOutFacts,),
         _WARNING,
         _OVER,
         no_help=("Restarting consumers: nothing is blocked any more, the records are discarded.",),
@@ -184,6 +191,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.CORRELATED_TIMEOUTS: Entry(
         "correlated timeouts",
+        (CorrelatedFacts,),
         _WARNING,
         _OVER,
         alert="KafkaTransactionsTimedOutTogether",
@@ -192,6 +200,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.FENCING_CONFLICT: Entry(
         "fencing conflict",
+        (FencingFacts,),
         _WARNING,
         Outlook(0, Heals.NOW, "critical", "will not stop by itself", more="find the second producer"),
         no_help=("Raising a timeout: each start fences the one before, whatever its timeout.",),
@@ -202,6 +211,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.CHURN: Entry(
         "churn of ids",
+        (ChurnFacts,),
         (Severity.INFO, Severity.WARNING),
         Outlook(0, Heals.NOW, "warning", "will not stop by itself", more="give each instance a stable id"),
         no_help=("A shorter transactional.id.expiration.ms: transactions left open still wait for their timeout.",),
@@ -212,6 +222,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.EXPIRING: Entry(
         "expiring id",
+        (ExpiringFacts,),
         _INFO,
         Outlook(4, Heals.SELF, "clock", "any use renews it", more="else it expires"),
         expect="this finding to resolve with the next transaction of the id.",
@@ -220,6 +231,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.EXPIRED: Entry(
         "expired id",
+        (ExpiredFacts,),
         _INFO,
         _OVER._replace(more="a producer that still uses it has to be started again"),
         ends=Ends.QUIET,
@@ -228,6 +240,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.EPOCH_EXHAUSTION: Entry(
         "epochs running out",
+        (EpochFacts,),
         _WARNING,
         Outlook(4, Heals.SELF, "clock", "gets a new producer id after the last epoch"),
         alert="KafkaProducerEpochNearExhaustion",
@@ -235,6 +248,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.COORDINATOR_MISMATCH: Entry(
         "coordinator mismatch",
+        (MismatchFacts,),
         _CRITICAL,
         Outlook(0, Heals.NO, "critical", "will not heal by itself"),
         expect="this finding to resolve when the coordinator and the transaction log agree again.",
@@ -245,6 +259,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.LOG_EXPANDED: Entry(
         "transaction log expanded",
+        (LogExpandedFacts,),
         _CRITICAL,
         Outlook(0, Heals.NO, "critical", "will not heal by itself", more="idle ids expire, open ones do not"),
         expect="what hangs to be named with its marker, and the number of ids to fall as they expire.",
@@ -257,6 +272,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.UNDECODABLE: Entry(
         "undecodable record",
+        (UndecodableFacts,),
         _WARNING,
         Outlook(4, Heals.SELF, "clock", "heals with the next record of the id"),
         expect="each id to be known again from its next record on.",
@@ -265,6 +281,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.DATA_GAP: Entry(
         "data gap",
+        (DataGapFacts,),
         _WARNING,
         _OVER,
         no_help=("Restarting txnscope: records that are gone cannot be read again.",),
@@ -274,6 +291,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.COVERAGE_GAP: Entry(
         "coverage gap",
+        (SourceUnreadFacts, TopicUnreadFacts, GroupUnreadFacts, CommitsUnreadFacts),
         _WARNING,
         Outlook(3, Heals.UNKNOWN, "unknown", "unknown until it can be read"),
         expect="verdicts to return within seconds once it can be read.",
@@ -282,6 +300,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.LOST_RECORDS: Entry(
         "lost records",
+        (LostRecordsFacts,),
         _CRITICAL,
         _STAYS,
         no_help=(
@@ -293,6 +312,7 @@ CATALOGUE: Final[dict[Kind, Entry]] = {
     ),
     Kind.TORN: Entry(
         "torn transaction",
+        (TornFacts,),
         _CRITICAL,
         _STAYS,
         no_help=("Another marker: each part is decided, and a later marker does not change that.",),

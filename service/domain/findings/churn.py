@@ -16,6 +16,8 @@ import types
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TypeVar
 
 from service.domain.applications import (
@@ -39,10 +41,9 @@ from service.domain.findings.events import (
     is_generated,
     prefix_of,
 )
-from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence, Subject
-from service.domain.findings.formatting import duration, join_names
-from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.finding import EVIDENCE_KEPT, Facts, Observation, Occurrence, Subject, Words
+from service.domain.findings.formatting import Names, assumed_remark, duration, names_of
+from service.domain.findings.kinds import QUIET_MS, Kind, Severity
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.id_delta import minute_of
 from service.domain.transaction_log.states import EXPIRATION_CONFIG, NEVER_SEEN
@@ -79,16 +80,56 @@ _STATE_DIR: Final = (
     " on a disk that outlives its process: the process id in its transactional ids is stored there, if the topology has"
     " a persistent state store. Without such a store every start makes up new ids."
 )
-_FOR_STREAMS: Final = f"Keep state.dir of this Kafka Streams application{_STATE_DIR}"
-_FOR_OTHERS: Final = "Give each instance a transactional.id that stays the same over restarts."
-_PERHAPS_STREAMS: Final = f"{_FOR_OTHERS} If this is Kafka Streams, keep its state.dir{_STATE_DIR}"
 
-_FOR_FLINK: Final = (
-    "Nothing is wrong, and nothing has to be done. Each id takes memory in its coordinator for {kept} after its last"
-    " use: at the present rate some {ids:,} ids are kept. If that is too much, the naming strategy POOLING"
-    " (TransactionNamingStrategy, flink-connector-kafka 4.0 or newer) uses a few ids again and again; fewer"
-    " checkpoints, or a shorter transactional.id.expiration.ms, make it less."
-)
+
+class Maker(StrEnum):
+    """The maker of the ids, as far as it matters for the remedy."""
+
+    STREAMS = "streams"
+    PERHAPS_STREAMS = "perhaps_streams"
+    FLINK = "flink"
+    OTHER = "other"
+
+
+_OTHER: Final = "Give each instance a transactional.id that stays the same over restarts."
+_REMEDIES: Final = {
+    Maker.STREAMS: f"Keep state.dir of this Kafka Streams application{_STATE_DIR}",
+    Maker.PERHAPS_STREAMS: f"{_OTHER} If this is Kafka Streams, keep its state.dir{_STATE_DIR}",
+    Maker.OTHER: _OTHER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChurnFacts(Facts):
+    """`newest`: the newest ids. Each takes memory for `kept_ms`, Kafka's default if `is_assumed`. `kept_ids`: about how
+    many ids are kept at the present rate."""
+
+    maker: Maker
+    newest: Names
+    kept_ms: int
+    is_assumed: bool
+    kept_ids: int
+
+    def words(self, about: Observation, /) -> Words:
+        prefix = about.subject.prefix
+        kept = duration(self.kept_ms) + assumed_remark(EXPIRATION_CONFIG, is_assumed=self.is_assumed)
+        if self.maker is Maker.FLINK:
+            return Words(
+                f"{prefix}: a new transactional id for each checkpoint, as Apache Flink's naming strategy"
+                f" {INCREMENTING} makes them ({self.newest})",
+                f"Nothing is wrong, and nothing has to be done. Each id takes memory in its coordinator for {kept}"
+                f" after its last use: at the present rate some {self.kept_ids:,} ids are kept. If that is too much,"
+                " the naming strategy POOLING (TransactionNamingStrategy, flink-connector-kafka 4.0 or newer) uses a"
+                " few ids again and again; fewer checkpoints, or a shorter transactional.id.expiration.ms, make it"
+                " less.",
+            )
+        return Words(
+            f"{prefix}: new transactional ids keep coming, as if every start made up its own ({self.newest})",
+            f"{_REMEDIES[self.maker]} Only then does a start abort what the one before left open. Now such a"
+            f" transaction blocks readers until its timeout, and each id takes memory in the coordinator for {kept}"
+            " after its last use.",
+        )
+
 
 T = TypeVar("T")
 
@@ -136,7 +177,7 @@ def churn(
         if shown := _shown(others, uses, window):
             found.append((len(shown), prefix, _observe(prefix, shown, uses, context)))
         elif shown := _shown(of_flink, uses, window):
-            found.append((len(shown), prefix, _observe_flink(prefix, shown, of_flink, uses, context)))
+            found.append((len(shown), prefix, _observe(prefix, shown, uses, context, of_flink)))
     return [observation for _, _, observation in sorted(found, key=lambda each: (-each[0], each[1]))]
 
 
@@ -248,18 +289,25 @@ def _add(counter: Counter[T], one: T, more: int) -> None:
         del counter[one]
 
 
-def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) -> Observation:
-    kept = duration(context.log.limits.expiration_ms) + context.log.assumed(EXPIRATION_CONFIG)
+def _observe(
+    prefix: str, new: Sequence[Event], uses: Uses, context: Context, of_flink: Sequence[Event] = ()
+) -> Observation:
+    """Returns the observation. `of_flink`: all births of an application of Flink's; others have none."""
+    limits = context.log.limits
+    span_ms = max(of_flink[-1].at_ms - of_flink[0].at_ms, START_MS) if of_flink else START_MS
+    facts = ChurnFacts(
+        Maker.FLINK if of_flink else _maker(new),
+        names_of([e.name for e in new[-2:]]),
+        limits.expiration_ms,
+        context.log.is_assumed(EXPIRATION_CONFIG),
+        _one_digit(len(of_flink) * limits.expiration_ms // span_ms),
+    )
     return with_rule(
         Observation(
             kind=Kind.CHURN,
-            severity=Severity.WARNING,
+            severity=Severity.INFO if of_flink else Severity.WARNING,
             subject=Subject(prefix=prefix),
-            title=f"{prefix}: new transactional ids keep coming, as if every start made up its own"
-            f" ({join_names([e.name for e in new[-2:]])})",
-            advice=_remedy(new)
-            + " Only then does a start abort what the one before left open. Now such a transaction blocks readers until"
-            f" its timeout, and each id takes memory in the coordinator for {kept} after its last use.",
+            facts=facts,
             evidence=tuple(evidence(e, _described(e, uses)) for e in new[-EVIDENCE_KEPT:]),
             confidence=Confidence.LIKELY,
             occurrences=tuple(Occurrence(e.sequence, e.at_ms) for e in new),
@@ -268,27 +316,11 @@ def _observe(prefix: str, new: Sequence[Event], uses: Uses, context: Context) ->
     )
 
 
-def _remedy(new: Sequence[Event]) -> str:
+def _maker(new: Sequence[Event]) -> Maker:
     ids = [_behaviour(event) for event in new]
     if application_of(ids[-1], ids[:-1]).kind == Framework.KAFKA_STREAMS:
-        return _FOR_STREAMS
-    return _PERHAPS_STREAMS if has_form_of_streams(ids[-1].name) else _FOR_OTHERS
-
-
-def _observe_flink(
-    prefix: str, new: Sequence[Event], all_new: Sequence[Event], uses: Uses, context: Context
-) -> Observation:
-    span_ms = max(all_new[-1].at_ms - all_new[0].at_ms, START_MS)
-    advice = _FOR_FLINK.format(
-        kept=duration(context.log.limits.expiration_ms) + context.log.assumed(EXPIRATION_CONFIG),
-        ids=_one_digit(len(all_new) * context.log.limits.expiration_ms // span_ms),
-    )
-    return _observe(prefix, new, uses, context)._replace(
-        severity=Severity.INFO,
-        title=f"{prefix}: a new transactional id for each checkpoint, as Apache Flink's naming strategy"
-        f" {INCREMENTING} makes them ({join_names([e.name for e in new[-2:]])})",
-        advice=advice,
-    )
+        return Maker.STREAMS
+    return Maker.PERHAPS_STREAMS if has_form_of_streams(ids[-1].name) else Maker.OTHER
 
 
 def _one_digit(count: int) -> int:

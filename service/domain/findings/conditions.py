@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from service.domain.findings.advice import Place
 from service.domain.findings.context import Context, with_rule
-from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.finding import Evidence, Observation, SharedFacts, Subject
 from service.domain.findings.rules import Rule
 from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.coordinator_partition import coordinator_partition, is_left_behind
@@ -51,24 +51,20 @@ T = TypeVar("T")
 
 
 def bounded(
-    found: Sequence[T], one: Callable[[T], Observation], rest: Callable[[Sequence[T]], str]
+    found: Sequence[T], one: Callable[[T], Observation], count: Callable[[Sequence[T]], int] = len
 ) -> list[Observation]:
-    """Returns an observation for each of the first MOST_IDS, and one more, with the title that `rest` returns, for
-    all others.
-
-    The shared observation has the severity of the first of these others.
-    """
+    """Returns an observation for each of the first MOST_IDS, and one more that all others share: it has the severity,
+    and the facts, of the first of these. `count`: how many they are in its words."""
     shown = [one(each) for each in found[:MOST_IDS]]
     behind = found[MOST_IDS:]
     if behind:
         first = one(behind[0])
-        evidence = tuple(e for each in behind[:3] for e in one(each).evidence[:1])
+        assert isinstance(first.facts, SharedFacts), f"{first.kind}: its facts cannot be shared"
         shown.append(
             first._replace(
                 subject=Subject(),
-                title=rest(behind),
-                detail="",
-                evidence=evidence,
+                facts=first.facts.shared(count(behind)),
+                evidence=tuple(e for each in behind[:3] for e in one(each).evidence[:1]),
                 self_heals_at_ms=None,
                 log_partition=None,
                 ids=len(behind),
@@ -102,8 +98,3 @@ def place_of(one: IdState, context: Context) -> Place:
     was_left_behind = is_left_behind(one.transactional_id, one.partition, count)
     looked_for = coordinator_partition(one.transactional_id, count) if was_left_behind else None
     return Place(one.partition, context.log.leaders.get(one.partition, -1), looked_for)
-
-
-def coordinator(one: IdState, context: Context) -> str:
-    """Returns the text that names the id's coordinator, which has to act."""
-    return place_of(one, context).coordinator

@@ -11,8 +11,7 @@ from service.domain.findings.churn import SHORT_LIVED_MS, Uses
 from service.domain.findings.context import Context
 from service.domain.findings.events import Event, ReportWindow, prefix_of
 from service.domain.findings.finding import Key, Observation, Subject
-from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.kinds import QUIET_MS, Kind
 from service.domain.findings.settling import Settling, first_unsettled, first_unsettled_timeout, gap_ms
 from service.domain.findings.timed_out import Burst, Makers, Participants
 from service.domain.transaction_log.causes import CauseCode

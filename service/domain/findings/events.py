@@ -6,10 +6,11 @@ import re
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from service.domain.findings.finding import Evidence, Occurrence, Subject
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.kinds import QUIET_MS
 from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.domain.transaction_log.states import TOPIC
@@ -59,13 +60,26 @@ class ReportWindow(NamedTuple):
 ALL_EVENTS: Final = ReportWindow()
 
 
-class Group(NamedTuple):
-    """Events that one finding reports. `label` begins a sentence: "pay-1", "12 ids that begin with pay-"."""
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """The ids that a finding about events is about. `name`: of the one id, or the prefix of all; "" if they have none
+    in common."""
 
-    subject: Subject
-    label: str
     name: str
     ids: int
+
+    def text(self, subject: Subject) -> str:
+        """Returns the beginning of a sentence, like "pay-1" or "12 ids that begin with pay-"."""
+        if subject.prefix is not None:
+            return f"{self.ids:,} ids that begin with {self.name}"
+        return self.name or f"{self.ids:,} other ids"
+
+
+class Group(NamedTuple):
+    """Events that one finding reports."""
+
+    subject: Subject
+    whose: Whose
     events: tuple[Event, ...]
 
     @property
@@ -74,7 +88,7 @@ class Group(NamedTuple):
 
     @property
     def log_partition(self) -> int | None:
-        return self.events[-1].partition if self.ids == 1 else None
+        return self.events[-1].partition if self.whose.ids == 1 else None
 
 
 def prefix_of(name: str) -> str:
@@ -186,16 +200,15 @@ def group_by_subject(events: Iterable[Event], after_ms: int = 0, window: ReportW
             of_subject.append(event)
             groups[subject] = ids, of_subject
     found = [_group(subject, ids, tuple(sorted(some))) for subject, (ids, some) in groups.items()]
-    return sorted(found, key=lambda one: (one.subject == Subject(), -one.ids, -len(one.events), one.name))
+    return sorted(found, key=lambda one: (one.subject == Subject(), -one.whose.ids, -len(one.events), one.whose.name))
 
 
 def _group(subject: Subject, ids: int, events: tuple[Event, ...]) -> Group:
     if subject.transactional_id is not None:
-        return Group(subject, events[-1].name, events[-1].name, 1, events)
+        return Group(subject, Whose(events[-1].name, 1), events)
     if subject.prefix is not None:
-        return Group(subject, f"{ids:,} ids that begin with {subject.prefix}", subject.prefix, ids, events)
-    ids = len({e.transactional_id for e in events})
-    return Group(subject, f"{ids:,} other ids", "", ids, events)
+        return Group(subject, Whose(subject.prefix, ids), events)
+    return Group(subject, Whose("", len({e.transactional_id for e in events})), events)
 
 
 def place(event: Event) -> LogPlace:

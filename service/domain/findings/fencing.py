@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -30,14 +31,14 @@ from service.domain.findings.events import (
     Event,
     Group,
     ReportWindow,
+    Whose,
     evidence,
     group_by_subject,
     prefix_of,
 )
-from service.domain.findings.finding import EVIDENCE_KEPT, Observation, Occurrence
+from service.domain.findings.finding import EVIDENCE_KEPT, Facts, Observation, Occurrence, Words
 from service.domain.findings.formatting import duration
-from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.kinds import QUIET_MS, Kind, Severity
 from service.domain.findings.settling import gap_ms
 from service.domain.transaction_log import causes
 from service.domain.transaction_log.causes import CauseCode, Confidence
@@ -79,6 +80,23 @@ class _Takeover(NamedTuple):
 
     def is_soon_after(self, earlier: _Takeover) -> bool:
         return self.has_another_timeout or self.fence.at_ms - earlier.fence.at_ms <= BACK_WITHIN_MS
+
+
+@dataclass(frozen=True, slots=True)
+class FencingFacts(Facts):
+    whose: Whose
+
+    def words(self, about: Observation, /) -> Words:
+        who = "two producers fence" if self.whose.ids == 1 else "producers of the same id fence"
+        return Words(
+            f"{self.whose.text(about.subject)}: {who} each other in turns, or one starts again every few moments",
+            "Each of these transactions was aborted because a producer was started with its transactional.id"
+            f" less than {duration(ALIVE_MS)} after it began, or with another transaction timeout. Find the second"
+            " instance (a forgotten deployment, another environment on the same cluster, a copied configuration) and"
+            " stop it, or give it ids of its own. The log does not show hosts: if there is only one instance, find out"
+            " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are: their"
+            " exactly-once rests on them.",
+        )
 
 
 def takeover_conflicts(events: Iterable[Event]) -> dict[int, tuple[Event, ...]]:
@@ -161,25 +179,18 @@ def _number_near(at_ms: int, times_ms: Sequence[int]) -> int:
 def _observe(group: Group, takeovers: Sequence[tuple[Event, Event]], context: Context) -> Observation:
     """Returns the observation. `takeovers`: pairs of the takeover that proved the conflict and a takeover of its group.
     Each counts under the sequence of the one that proved it, so that both are settled together."""
-    who = "two producers fence" if group.ids == 1 else "producers of the same id fence"
     return with_rule(
         Observation(
             kind=Kind.FENCING_CONFLICT,
             severity=Severity.WARNING,
             subject=group.subject,
-            title=f"{group.label}: {who} each other in turns, or one starts again every few moments",
-            advice="Each of these transactions was aborted because a producer was started with its transactional.id"
-            f" less than {duration(ALIVE_MS)} after it began, or with another transaction timeout. Find the second"
-            " instance (a forgotten deployment, another environment on the same cluster, a copied configuration) and"
-            " stop it, or give it ids of its own. The log does not show hosts: if there is only one instance, find out"
-            " why it restarts so fast. Ids that belong to an input partition or a task have to stay as they are: their"
-            " exactly-once rests on them.",
+            facts=FencingFacts(group.whose),
             evidence=tuple(evidence(e, _described(e)) for _, e in takeovers[-EVIDENCE_KEPT:]),
             confidence=Confidence.LIKELY,
             log_partition=group.log_partition,
             occurrences=tuple(sorted({Occurrence(shown_by.sequence, e.at_ms) for shown_by, e in takeovers})),
         ),
-        context.rules.of(group.name),
+        context.rules.of(group.whose.name),
     )
 
 

@@ -3,8 +3,11 @@ are ms since the epoch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, NewType
 
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.partitions.facts import LogPlace
@@ -55,10 +58,61 @@ class Acknowledgement(NamedTuple):
     reason: str
 
 
-class Observation(NamedTuple):
-    """The facts about a subject in one judge round. Texts contain no ages: the same facts give the same texts.
+Sentence = NewType("Sentence", str)
+"""Text for people, made of facts where it is shown. Nothing is found out from it."""
 
-    - `title`: what is wrong, as one clause without a full stop; `detail`: a second one, "" if there is none.
+
+class Words(NamedTuple):
+    """A finding in words. `title`: what is wrong, as one clause without a full stop; `detail`: a second one, "" if
+    there is none. `advice`: whole sentences."""
+
+    title: str
+    advice: str
+    detail: str = ""
+
+
+class Facts(ABC):
+    """The base of the facts of each kind: frozen, typed values of which its words are made, and which the store keeps.
+
+    They contain no ages and nothing that changes by itself: facts that differ are stored anew."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def words(self, about: Observation, /) -> Words:
+        """Returns the words. They depend on nothing else of `about` than its subject, decision and reason, the possible
+        worlds and the confidence, which the store keeps too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFacts(Facts):
+    """Facts of a finding that may share the space of `more` findings for which there is none: then they are those of
+    the first of these."""
+
+    more: int = field(default=0, kw_only=True)
+
+    def shared(self, more: int) -> SharedFacts:
+        return replace(self, more=more)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableFacts(Facts):
+    """Facts in the store that this version cannot read: damaged, or of another version. `stored`: as they are."""
+
+    stored: str
+
+    def words(self, about: Observation, /) -> Words:
+        return Words(
+            f"{about.kind}: its facts in the store cannot be read, so that there are no words for it",
+            "They are damaged, or of another version of txnscope. If it still holds, the judge stores them anew in its"
+            " next round. Its evidence is as it was observed.",
+        )
+
+
+class Observation(NamedTuple):
+    """What is known about a subject in one judge round. The same facts give the same words, whenever they are read.
+
+    - `facts`: of the kind's own type.
     - `log_partition`: of the transaction log, if the observation depends on one partition alone.
     - `ids`: the number of ids that a condition is about.
     - `occurrences`: of an event, all that are known, oldest first; `waiting`: sequences of those that may yet be among
@@ -73,10 +127,8 @@ class Observation(NamedTuple):
     kind: Kind
     severity: Severity
     subject: Subject
-    title: str
-    advice: str
+    facts: Facts
     evidence: tuple[Evidence, ...]
-    detail: str = ""
     confidence: Confidence = Confidence.CERTAIN
     self_heals_at_ms: int | None = None
     log_partition: int | None = None
@@ -94,8 +146,21 @@ class Observation(NamedTuple):
     reason: Reason | None = None
 
     @property
-    def summary(self) -> str:
-        return f"{self.title}; {self.detail}" if self.detail else self.title
+    def title(self) -> Sentence:
+        return Sentence(self.facts.words(self).title)
+
+    @property
+    def detail(self) -> Sentence:
+        return Sentence(self.facts.words(self).detail)
+
+    @property
+    def advice(self) -> Sentence:
+        return Sentence(self.facts.words(self).advice)
+
+    @property
+    def summary(self) -> Sentence:
+        title, _, detail = self.facts.words(self)
+        return Sentence(f"{title}; {detail}" if detail else title)
 
     @property
     def kept(self) -> Observation:
@@ -148,7 +213,7 @@ class Finding:
         return self.life.status
 
     @property
-    def summary(self) -> str:
+    def summary(self) -> Sentence:
         return self.observation.summary
 
     @property
@@ -187,3 +252,37 @@ class Finding:
 
 Key = tuple[Kind, Subject]
 """The key of the newest episode of a subject: kind and subject."""
+
+
+class RoundResult(NamedTuple):
+    """The result of one judge round: a finding that could have been observed in it, and was not, has ended.
+
+    - `kinds`: the kinds that the round judges. Of these it judges the findings that depend on a log partition in
+      `partitions`, and the others if `is_log_complete` (all partitions are read).
+    - `ids`: if not None, the round judges only findings about these ids.
+    - `resolutions`: if given, exactly the findings about these subjects have ended, in these ways.
+    - `unsettled`: findings with events that cannot be reported yet (see `settling`); these have not ended.
+    - `unread`: by kind, the number of cases that were not read because a bound was reached. For a kind that is absent,
+      the number of an earlier round stays.
+    """
+
+    observations: tuple[Observation, ...]
+    kinds: frozenset[Kind]
+    partitions: frozenset[int] = frozenset()
+    is_log_complete: bool = False
+    ids: frozenset[bytes] | None = None
+    resolutions: Mapping[Subject, Resolution] | None = None
+    unsettled: frozenset[Key] = frozenset()
+    unread: Mapping[Kind, int] = MappingProxyType({})
+
+    def judges(self, finding: Finding) -> bool:
+        if finding.kind not in self.kinds or (finding.kind, finding.subject) in self.unsettled:
+            return False
+        if self.resolutions is not None:
+            return finding.subject in self.resolutions
+        return self.covers(finding.subject, finding.observation.log_partition)
+
+    def covers(self, subject: Subject, log_partition: int | None) -> bool:
+        if self.ids is not None and subject.transactional_id not in self.ids:
+            return False
+        return self.is_log_complete if log_partition is None else log_partition in self.partitions

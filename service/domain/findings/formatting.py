@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
@@ -34,12 +35,32 @@ def utc(ms: int) -> str:
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Some names, the first of them `shown`, of `count` in all. As text like "a, b and 3 more"."""
+
+    shown: tuple[str, ...]
+    count: int
+
+    def __str__(self) -> str:
+        if self.count > len(self.shown):
+            return f"{', '.join(self.shown)} and {self.count - len(self.shown):,} more"
+        *others, last = self.shown or ("",)
+        return " and ".join([", ".join(others), last]) if others else last
+
+
+def names_of(names: Sequence[str], most: int = NAMES_SHOWN) -> Names:
+    return Names(tuple(names[:most]), len(names))
+
+
+def partitions_of(places: Sequence[tuple[str, int]], most: int = NAMES_SHOWN) -> Names:
+    """Returns the partitions as names, like "orders-0"; "no partition" for none."""
+    return names_of([f"{topic}-{number}" for topic, number in places] or ["no partition"], most)
+
+
 def join_names(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
     """Returns the names as one text, like "a, b and 3 more"."""
-    shown = list(names[:most])
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most:,} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+    return str(names_of(names, most))
 
 
 def describe_counts(truncated: Mapping[str, int]) -> str:
@@ -51,4 +72,16 @@ def describe_counts(truncated: Mapping[str, int]) -> str:
 
 def join_partitions(places: Sequence[tuple[str, int]], most: int = NAMES_SHOWN) -> str:
     """Returns the partitions as one text, like "orders-0, orders-3 and 4 more"; "no partition" for none."""
-    return join_names([f"{topic}-{number}" for topic, number in places], most) or "no partition"
+    return str(partitions_of(places, most))
+
+
+def assumed_remark(config: str, *, is_assumed: bool) -> str:
+    """Returns the remark for a sentence that depends on the config; empty if the config could be read."""
+    return f" (assumed: the brokers' {config} could not be read)" if is_assumed else ""
+
+
+def as_sentence(clause: str) -> str:
+    """Returns the clause as a sentence, "" if there is none. A name at its beginning, as `read_committed`, stays."""
+    if clause.partition(" ")[0].isalpha():
+        clause = clause[:1].upper() + clause[1:]
+    return clause and f"{clause}."

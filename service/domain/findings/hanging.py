@@ -5,11 +5,12 @@ The judge makes the three confirmation steps (`service.domain.findings.confirmat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from service.domain.findings import advice
+from service.domain.findings.advice import TwoPhase, checkpoint, two_phase_of
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.finding import Evidence, Facts, Observation, Subject, Words
 from service.domain.findings.formatting import join_names, join_partitions
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
@@ -46,6 +47,99 @@ class Case(NamedTuple):
     @property
     def subject(self) -> Subject:
         return subject_of(self.entry, self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class HangingFacts(Facts):
+    """`name`: of the owner; None if it is not known. `can_still_write`: its producer may have this producer id and
+    epoch. `was_left_behind`: its id was, when partitions were added to the log. `is_foreign`: its records are not those
+    of the id with its producer id. `may_write_unlisted`: its producer may write to it in a transaction that does not
+    list the partition. `holds_committed`: records of a committed transaction are in it. `blocks_at`: the LSO that the
+    entry holds; None while an older entry does.
+    """
+
+    name: str | None
+    can_still_write: bool
+    was_left_behind: bool
+    two_phase: TwoPhase
+    is_foreign: bool = False
+    may_write_unlisted: bool = False
+    holds_committed: bool = False
+    blocks_at: int | None = None
+
+    def words(self, about: Observation, /) -> Words:
+        subject = about.subject
+        who = f"producer id {subject.producer_id}, epoch {subject.producer_epoch}"
+        if self.name:
+            who = f"{self.name} ({who})"
+        elif about.possible == (World.NONE,):
+            who += ", which never belonged to a transactional.id"
+        else:
+            who += ", whose transactional.id is not known"
+        return Words(
+            f"{subject.topic}-{subject.partition}: the transaction of {who} at offset {subject.start_offset} hangs: no"
+            " coordinator will end it",
+            self.advice(about.decision),
+            "it will stop read_committed consumers once the transactions before it have ended"
+            if self.blocks_at is None
+            else f"read_committed consumers stop at {self.blocks_at}",
+        )
+
+    def advice(self, decision: Decided | None) -> str:
+        if self.is_foreign:
+            return (
+                "Write no marker: it would decide about records of another cluster. If the topic is a mirror, or its"
+                " files were copied, declare it with `--mirrored`; txnscope then leaves it out. If it is neither, find"
+                " out who writes there with another cluster's producer ids."
+            )
+        if self.may_write_unlisted and decision in (Decided.ABORT, Decided.NONE):
+            return (
+                f"No committed transaction has written to it yet, but {self.name} can still do so under this epoch,"
+                " without listing the partition: stop its producer, or let it initialise again, which aborts what the"
+                " id has open and discards those records. Then, if the decision stays, write the ABORT marker with"
+                " `txnscope resolve`: it discards these records."
+            )
+        if decision == Decided.COMMIT:
+            text = (
+                "Do not abort it: its transaction was committed, and `kafka-transactions.sh abort` would discard this"
+                " part of it. Write the missing COMMIT marker with `txnscope resolve`; Kafka's tools cannot."
+            )
+        elif decision == Decided.ABORT:
+            text = (
+                "No committed transaction can have written it: write the missing ABORT marker with the command, or"
+                f" `txnscope resolve`. It discards these records.{checkpoint(self.two_phase)}"
+            )
+        elif decision == Decided.NONE:
+            text = (
+                "Its records belong to no transaction that was committed: write an ABORT marker with the command, or"
+                " `txnscope resolve`. It discards these records. Restarting the application does not help."
+                + checkpoint(self.two_phase)
+            )
+        elif self.holds_committed:
+            text = (
+                "Do not abort it: it holds records of a committed transaction, and an ABORT marker destroys them."
+                " Whether it holds others, too, is not known: find out from the application before anything is"
+                " written."
+            )
+        else:
+            text = (
+                "Whether its transaction was committed is not known, and the wrong marker loses data: find out from the"
+                " application before anything is written. It will not heal by itself."
+            )
+        return text + self._fence()
+
+    def _fence(self) -> str:
+        if self.name is None or not self.can_still_write:
+            return ""
+        if self.was_left_behind:
+            return (
+                f" A producer of {self.name} that runs since before partitions were added to {TOPIC} can still write"
+                " there: stop it before you write the marker."
+            )
+        return (
+            f" {self.name} can still write under this epoch: stop its producer, or let it initialise again, before you"
+            " write the marker. Initialising aborts whatever the id has open by then, and discards those records."
+        )
 
 
 def subject_of(entry: Entry, owner: Owner | None) -> Subject:
@@ -106,29 +200,15 @@ def observe(
     """Returns the observation of a case. `bootstrap`: servers for the command. `certain`: the result of `is_certain`,
     if all three confirmation steps could be made. `may_skip_markers`: from `service.domain.releases`, for the brokers
     of the cluster."""
-    entry = case.entry
-    place = f"{entry.topic}-{entry.partition}"
-    who = (
-        f"{case.name} (producer id {entry.producer_id}, epoch {entry.producer_epoch})"
-        if case.name
-        else (f"producer id {entry.producer_id}, epoch {entry.producer_epoch}, {_unknown_owner(case.verdict)}")
-    )
+    entry, verdict = case.entry, case.verdict
     blocks = is_blocking(entry, case.log_start, case.last_stable_offset)
-    effect = (
-        f"read_committed consumers stop at {case.last_stable_offset}"
-        if blocks
-        else "it will stop read_committed consumers once the transactions before it have ended"
-    )
-    verdict = case.verdict
     is_safe = verdict.decision in (Decided.ABORT, Decided.NONE) and not may_write_unlisted(entry, case.owner)
     why = _why(case, may_skip_markers, is_behind=not blocks)
     return Observation(
         kind=Kind.HANGING,
         severity=Severity.CRITICAL,
         subject=case.subject,
-        title=f"{place}: the transaction of {who} at offset {entry.start_offset} hangs: no coordinator will end it",
-        detail=effect,
-        advice=advice.hanging(_facts(case)),
+        facts=_facts(case, case.last_stable_offset if blocks else None),
         evidence=(
             *owner_evidence(case),
             *case.step_evidence,
@@ -147,11 +227,6 @@ def observe(
         proofs=verdict.proofs,
         reason=why,
     )
-
-
-def _unknown_owner(verdict: Verdict) -> str:
-    is_proven = verdict.possible == {World.NONE}
-    return "which never belonged to a transactional.id" if is_proven else "whose transactional.id is not known"
 
 
 def is_blocking(entry: Entry, log_start: int, last_stable_offset: int) -> bool:
@@ -211,13 +286,12 @@ def _cause(case: Case) -> HangCause:
     return HangCause.NEVER_ADDED if entry.coordinator_epoch == -1 else HangCause.LATE
 
 
-def _facts(case: Case) -> advice.Hanging:
+def _facts(case: Case, blocks_at: int | None) -> HangingFacts:
     owner, name = case.owner, case.name
-    two_phase = advice.TwoPhase.NO
+    two_phase = TwoPhase.NO
     if name is not None:
-        two_phase = advice.two_phase_of(name, 0 if owner is None else owner.record.timeout_ms)
-    return advice.Hanging(
-        case.verdict.decision,
+        two_phase = two_phase_of(name, 0 if owner is None else owner.record.timeout_ms)
+    return HangingFacts(
         name,
         can_still_write(case.entry, owner),
         owner is not None and owner.is_left_behind,
@@ -225,4 +299,5 @@ def _facts(case: Case) -> advice.Hanging:
         is_foreign=isinstance(case.verdict.open_question, ForeignRecords),
         may_write_unlisted=may_write_unlisted(case.entry, owner),
         holds_committed=case.verdict.holds_committed,
+        blocks_at=blocks_at,
     )

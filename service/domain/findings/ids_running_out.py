@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from service.domain.findings.conditions import IdState, bounded, judgeable, with_owner_and_groups
@@ -14,12 +15,13 @@ from service.domain.findings.events import (
     Event,
     Group,
     ReportWindow,
+    Whose,
     evidence,
     group_by_subject,
     prefix_of,
 )
-from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Subject
-from service.domain.findings.formatting import duration, utc
+from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Facts, Observation, SharedFacts, Subject, Words
+from service.domain.findings.formatting import assumed_remark, duration, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import gap_ms
 from service.domain.partitions.facts import LogPlace
@@ -48,22 +50,44 @@ def expiring(ids: Iterable[IdState], context: Context) -> list[Observation]:
     return bounded(
         found,
         lambda some: _expiring(some, context),
-        lambda rest: f"{sum(map(len, rest)):,} more ids expire soon unless they are used",
+        lambda behind: sum(map(len, behind)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringFacts(SharedFacts):
+    """Ids of which `first` expires first, at `expires_ms`."""
+
+    whose: Whose
+    first: str
+    expires_ms: int
+
+    def words(self, _: Observation, /) -> Words:
+        who = f"{self.first} expires"
+        if self.whose.ids > 1:
+            who = f"{self.whose.ids:,} ids that begin with {self.whose.name} expire, {self.first} first,"
+        return Words(
+            f"{self.more:,} more ids expire soon unless they are used"
+            if self.more
+            else f"{who} at {utc(self.expires_ms)} unless it is used before",
+            "Any transaction renews it. A producer that still has it open would fail with INVALID_PRODUCER_ID_MAPPING"
+            " afterwards and has to be started again. Nothing to do if the id is not used any more.",
+        )
 
 
 def _expiring(some: Sequence[IdState], context: Context) -> Observation:
     first = some[0]
     limits = context.log.limits
     expires = expires_at_ms(first.state, first.last_update_ms, limits.expiration_ms) or 0
-    assumed = context.log.assumed(EXPIRATION_CONFIG)
+    is_assumed = context.log.is_assumed(EXPIRATION_CONFIG)
     if len(some) == 1:
-        subject, name, who = Subject(transactional_id=first.transactional_id), first.name, f"{first.name} expires"
+        subject, name = Subject(transactional_id=first.transactional_id), first.name
     else:
         name = prefix_of(first.name)
-        subject, who = Subject(prefix=name), f"{len(some):,} ids that begin with {name} expire, {first.name} first,"
+        subject = Subject(prefix=name)
     due = (
-        f"{first.name}: last used {utc(first.last_update_ms)}, kept for {duration(limits.expiration_ms)}{assumed};"
+        f"{first.name}: last used {utc(first.last_update_ms)}, kept for"
+        f" {duration(limits.expiration_ms)}{assumed_remark(EXPIRATION_CONFIG, is_assumed=is_assumed)};"
         f" the coordinator removes expired ids every {duration(limits.sweep_ms)}"
     )
     return with_rule(
@@ -71,12 +95,9 @@ def _expiring(some: Sequence[IdState], context: Context) -> Observation:
             kind=Kind.EXPIRING,
             severity=Severity.INFO,
             subject=subject,
-            title=f"{who} at {utc(expires)} unless it is used before",
-            advice="Any transaction renews it. A producer that still has it open would fail with"
-            " INVALID_PRODUCER_ID_MAPPING afterwards and has to be started again. Nothing to do if the id is not used"
-            " any more.",
+            facts=ExpiringFacts(Whose(name, len(some)), first.name, expires),
             evidence=(Evidence(first.last_update_ms, LogPlace(TOPIC, first.partition, first.offset), due),),
-            confidence=Confidence.LIKELY if assumed else Confidence.CERTAIN,
+            confidence=Confidence.LIKELY if is_assumed else Confidence.CERTAIN,
             log_partition=first.partition if len(some) == 1 else None,
             ids=len(some),
         ),
@@ -94,26 +115,60 @@ def expired(events: Iterable[Event], context: Context, window: ReportWindow = AL
     return [_expired(group, context) for group in group_by_subject(expiries(events), gap_ms(context), window)]
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiredFacts(Facts):
+    """Ids that were unused for `expiration_ms`, which is Kafka's default if `is_assumed`."""
+
+    whose: Whose
+    expiration_ms: int
+    is_assumed: bool
+
+    def words(self, about: Observation, /) -> Words:
+        remark = assumed_remark(EXPIRATION_CONFIG, is_assumed=self.is_assumed)
+        return Words(
+            f"{self.whose.text(about.subject)} expired: unused for {duration(self.expiration_ms)}{remark}, removed by"
+            " the coordinator",
+            "A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction: start it"
+            " again. If the id is no longer used, nothing has to be done.",
+        )
+
+
 def _expired(group: Group, context: Context) -> Observation:
     return with_rule(
         Observation(
             kind=Kind.EXPIRED,
             severity=Severity.INFO,
             subject=group.subject,
-            title=f"{group.label} expired: unused for {duration(context.log.limits.expiration_ms)}"
-            f"{context.log.assumed(EXPIRATION_CONFIG)}, removed by the coordinator",
-            advice="A producer that still has it open fails with INVALID_PRODUCER_ID_MAPPING at its next transaction:"
-            " start it again. If the id is no longer used, nothing has to be done.",
+            facts=ExpiredFacts(
+                group.whose, context.log.limits.expiration_ms, context.log.is_assumed(EXPIRATION_CONFIG)
+            ),
             evidence=tuple(evidence(e, f"{e.name}: tombstone") for e in group.events[-EVIDENCE_KEPT:]),
             log_partition=group.log_partition,
             occurrences=group.occurrences,
         ),
-        context.rules.of(group.name),
+        context.rules.of(group.whose.name),
     )
 
 
 HIGH_EPOCH_FROM: Final = 30_000
 """Epoch from which an id is reported; clients may have the epochs 0 to 32,766."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFacts(SharedFacts):
+    name: str
+    producer_epoch: int
+
+    def words(self, _: Observation, /) -> Words:
+        return Words(
+            f"{self.more:,} more ids have used up most of their epochs"
+            if self.more
+            else f"{self.name} has used {self.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
+            "Under the old protocol each start, fence and timeout takes an epoch: find out what makes this id"
+            " start so often. A start while it is idle rotates the producer id only from epoch 32,766 on, before that"
+            " it takes one more; a fence or timeout in the last epochs can fail on brokers before 4.3."
+            " Clients of the new protocol (KIP-890) rotate by themselves.",
+        )
 
 
 def epoch_exhaustion(ids: Iterable[IdState], context: Context) -> list[Observation]:
@@ -122,7 +177,6 @@ def epoch_exhaustion(ids: Iterable[IdState], context: Context) -> list[Observati
     return bounded(
         judgeable(ids, context),
         lambda one: _observe(one, context),
-        lambda rest: f"{len(rest):,} more ids have used up most of their epochs",
     )
 
 
@@ -134,11 +188,7 @@ def _observe(one: IdState, context: Context) -> Observation:
             kind=Kind.EPOCH_EXHAUSTION,
             severity=Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            title=f"{one.name} has used {one.producer_epoch:,} of the {LAST_EPOCH:,} epochs of its producer id",
-            advice="Under the old protocol each start, fence and timeout takes an epoch: find out what makes this id"
-            " start so often. A start while it is idle rotates the producer id only from epoch 32,766 on, before that"
-            " it takes one more; a fence or timeout in the last epochs can fail on brokers before 4.3."
-            " Clients of the new protocol (KIP-890) rotate by themselves.",
+            facts=EpochFacts(one.name, one.producer_epoch),
             evidence=(one.newest_record(),),
             log_partition=one.partition,
         ),

@@ -66,3 +66,6 @@ class Resolution(StrEnum):
 
 CRITICAL_AFTER_MS: Final = 60_000
 """Time for which a finding about a late transaction is a warning; then it is critical."""
+
+QUIET_MS: Final = 15 * 60_000
+"""Time without another occurrence after which a finding of an event kind ends, unless it stays until acknowledged."""

@@ -7,18 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.findings.catalogue import CATALOGUE, EVENTS, UNTIL_ACKNOWLEDGED
-from service.domain.findings.finding import Finding, Key, Life, Observation, Occurrence, Subject
-from service.domain.findings.kinds import Kind, Resolution, Status
+from service.domain.findings.finding import Finding, Key, Life, Observation, Occurrence, RoundResult
+from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Status
 
 REOPENS_WITHIN_MS: Final = 24 * 3_600_000
 """Time after its resolution in which a finding is opened again; after that the same subject gets a new finding."""
-
-QUIET_MS: Final = 15 * 60_000
-"""Time without another occurrence after which a finding of an event kind ends, unless it stays until acknowledged."""
 
 SEEN_AGAIN_MS: Final = 60_000
 """Interval at which a finding with an unchanged condition is stored again as still open."""
@@ -30,40 +26,6 @@ reached, further findings are opened only when others end."""
 MOST_OPEN_IN_ALL: Final = MOST_OPEN * len(tuple(Kind))
 
 OPENED, CONFIRMED, REOPENED, RESOLVED, UPDATED = "opened", "confirmed", "reopened", "resolved", "updated"
-
-
-class RoundResult(NamedTuple):
-    """The result of one judge round: a finding that could have been observed in it, and was not, has ended.
-
-    - `kinds`: the kinds that the round judges. Of these it judges the findings that depend on a log partition in
-      `partitions`, and the others if `is_log_complete` (all partitions are read).
-    - `ids`: if not None, the round judges only findings about these ids.
-    - `resolutions`: if given, exactly the findings about these subjects have ended, in these ways.
-    - `unsettled`: findings with events that cannot be reported yet (see `settling`); these have not ended.
-    - `unread`: by kind, the number of cases that were not read because a bound was reached. For a kind that is absent,
-      the number of an earlier round stays.
-    """
-
-    observations: tuple[Observation, ...]
-    kinds: frozenset[Kind]
-    partitions: frozenset[int] = frozenset()
-    is_log_complete: bool = False
-    ids: frozenset[bytes] | None = None
-    resolutions: Mapping[Subject, Resolution] | None = None
-    unsettled: frozenset[Key] = frozenset()
-    unread: Mapping[Kind, int] = MappingProxyType({})
-
-    def judges(self, finding: Finding) -> bool:
-        if finding.kind not in self.kinds or (finding.kind, finding.subject) in self.unsettled:
-            return False
-        if self.resolutions is not None:
-            return finding.subject in self.resolutions
-        return self.covers(finding.subject, finding.observation.log_partition)
-
-    def covers(self, subject: Subject, log_partition: int | None) -> bool:
-        if self.ids is not None and subject.transactional_id not in self.ids:
-            return False
-        return self.is_log_complete if log_partition is None else log_partition in self.partitions
 
 
 class OmittedObservation(NamedTuple):

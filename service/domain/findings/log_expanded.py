@@ -9,9 +9,10 @@ read when it started.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.finding import Evidence, Facts, Observation, Subject, Words
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.coordinator_partition import coordinator_partition
@@ -40,36 +41,46 @@ class LeftBehindIds(NamedTuple):
     named: tuple[LeftBehind, ...]
 
 
-def expanded(found: LeftBehindIds, partition_count: int) -> list[Observation]:
-    """Returns the observation of the cluster; none if no record was left behind."""
-    if not found.ids:
-        return []
-    is_one = found.ids == 1
-    return [
-        Observation(
-            kind=Kind.LOG_EXPANDED,
-            severity=Severity.CRITICAL,
-            subject=Subject(),
-            title=f"the transaction log has {partition_count} partitions now; {found.ids:,}"
-            f" {'id has records' if is_one else 'ids have records'} in a partition where no coordinator looks for them",
-            detail=_ongoing(found.ongoing),
-            advice=f"Partitions of {TOPIC} cannot be removed, and none should be added again. Restart every broker that"
+@dataclass(frozen=True, slots=True)
+class LogExpandedFacts(Facts):
+    """The partitions of the log now; the `ids` with records that were left behind, `ongoing` of them Ongoing."""
+
+    partitions: int
+    ids: int
+    ongoing: int
+
+    def words(self, _: Observation, /) -> Words:
+        have = "id has records" if self.ids == 1 else "ids have records"
+        which = "1 of them has" if self.ongoing == 1 else f"{self.ongoing:,} of them have"
+        return Words(
+            f"the transaction log has {self.partitions} partitions now; {self.ids:,} {have} in a partition where no"
+            " coordinator looks for them",
+            f"Partitions of {TOPIC} cannot be removed, and none should be added again. Restart every broker that"
             " has not restarted since, one after another: until then brokers disagree about the coordinator of an id."
             " An id that is started again gets a new producer id where its coordinator looks; what an earlier instance"
             " had open is not aborted by that. End each such transaction by the marker of its finding"
             " (hanging_transaction): its records are discarded. Idle records expire after"
             " transactional.id.expiration.ms, where they are. Mute this finding once nothing is open there.",
+            f"{which} a transaction open there that no timeout ends"
+            if self.ongoing
+            else "none of them has a transaction open there",
+        )
+
+
+def expanded(found: LeftBehindIds, partition_count: int) -> list[Observation]:
+    """Returns the observation of the cluster; none if no record was left behind."""
+    if not found.ids:
+        return []
+    return [
+        Observation(
+            kind=Kind.LOG_EXPANDED,
+            severity=Severity.CRITICAL,
+            subject=Subject(),
+            facts=LogExpandedFacts(partition_count, found.ids, found.ongoing),
             evidence=tuple(_evidence(one, partition_count) for one in found.named[:NAMED]),
             ids=found.ids,
         )
     ]
-
-
-def _ongoing(ongoing: int) -> str:
-    if not ongoing:
-        return "none of them has a transaction open there"
-    which = "1 of them has" if ongoing == 1 else f"{ongoing:,} of them have"
-    return f"{which} a transaction open there that no timeout ends"
 
 
 def _evidence(one: LeftBehind, partition_count: int) -> Evidence:

@@ -3,17 +3,18 @@ them. Such a finding stays until it is acknowledged."""
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, NamedTuple
 
-from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
+from service.domain.findings.finding import Evidence, Facts, Observation, Occurrence, Subject, Words
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.partitions.facts import LogPlace
 from service.domain.transaction_log.causes import Confidence
 
 
-class EndedBy(Enum):
+class EndedBy(StrEnum):
     """The ABORT marker that ended the records."""
 
     OTHER_TRANSACTION = "other_transaction"
@@ -29,7 +30,7 @@ class EndedBy(Enum):
 _HOW: Final = {
     EndedBy.OTHER_TRANSACTION: "the ABORT marker of another transaction of its producer id",
     EndedBy.FOREIGN_ABORT: "an ABORT marker that no coordinator decided",
-    EndedBy.NOT_KNOWN: "an ABORT marker of another transaction of its producer id, or one written by hand,",
+    EndedBy.NOT_KNOWN: "an ABORT marker of another transaction of its producer id, or one written by hand",
 }
 
 
@@ -59,13 +60,36 @@ class LostRecords(NamedTuple):
     confidence: Confidence = Confidence.CERTAIN
 
 
+@dataclass(frozen=True, slots=True)
+class LostRecordsFacts(Facts):
+    """`last_offset`: of the range that begins with the subject's offset; None if it is not known."""
+
+    name: str | None
+    last_offset: int | None
+    ended_by: EndedBy
+
+    def words(self, about: Observation, /) -> Words:
+        subject = about.subject
+        first, last = subject.start_offset, self.last_offset
+        who = f"producer id {subject.producer_id}" if self.name is None else self.name
+        offsets = f"at offset {first}" if last == first else f"among offsets {first} to {last}"
+        if last is None:
+            offsets = f"among offsets from {first} on"
+        comma = "," if self.ended_by is EndedBy.NOT_KNOWN else ""
+        return Words(
+            f"{subject.topic}-{subject.partition}: records of {who} {offsets} were committed, and are lost to consumers"
+            " of committed records",
+            "No marker brings them back. Until retention deletes them they are in the log: read these offsets with"
+            " isolation.level=read_uncommitted, compare them with what the application sent, and have it send again"
+            " what consumers need. Then acknowledge this finding.",
+            f"{_HOW[self.ended_by]}{comma} ended them",
+        )
+
+
 def lost_records(one: LostRecords, rule: Rule) -> Observation:
     """Returns the observation. One is enough: the finding is kept until somebody acknowledges it. Repeating it within
     24 h of that changes nothing."""
     place = f"{one.topic}-{one.partition}"
-    who = f"producer id {one.producer_id}" if one.name is None else one.name
-    offsets = f"among offsets from {one.first_offset} on" if one.last_offset is None else _offsets(one)
-    how = _HOW[one.ended_by]
     marker = place if one.marker_offset is None else LogPlace(one.topic, one.partition, one.marker_offset)
     return Observation(
         kind=Kind.LOST_RECORDS,
@@ -78,17 +102,13 @@ def lost_records(one: LostRecords, rule: Rule) -> Observation:
             producer_epoch=one.producer_epoch,
             start_offset=one.first_offset,
         ),
-        title=f"{place}: records of {who} {offsets} were committed, and are lost to consumers of committed records",
-        detail=f"{how} ended them",
-        advice="No marker brings them back. Until retention deletes them they are in the log: read these offsets with"
-        " isolation.level=read_uncommitted, compare them with what the application sent, and have it send again what"
-        " consumers need. Then acknowledge this finding.",
+        facts=LostRecordsFacts(one.name, one.last_offset, one.ended_by),
         evidence=(
             *one.decision,
             Evidence(
                 one.ended_at_ms,
                 marker,
-                f"{how.rstrip(',')} (producer id {one.producer_id}, epoch {one.producer_epoch})",
+                f"{_HOW[one.ended_by]} (producer id {one.producer_id}, epoch {one.producer_epoch})",
             ),
         ),
         confidence=one.confidence,
@@ -96,8 +116,3 @@ def lost_records(one: LostRecords, rule: Rule) -> Observation:
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
     )
-
-
-def _offsets(one: LostRecords) -> str:
-    only_one = one.last_offset == one.first_offset
-    return f"at offset {one.first_offset}" if only_one else f"among offsets {one.first_offset} to {one.last_offset}"

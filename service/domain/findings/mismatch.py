@@ -8,14 +8,14 @@ error to clients.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from service.domain.findings.advice import Answer
-from service.domain.findings.conditions import IdState, coordinator, with_owner_and_groups
+from service.domain.findings.advice import Answer, Place
+from service.domain.findings.conditions import IdState, place_of, with_owner_and_groups
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Observation, Subject
+from service.domain.findings.finding import Evidence, Facts, Observation, RoundResult, Subject, Words
 from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import RoundResult
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.coordinator_partition import is_left_behind
 from service.domain.transaction_log.states import NAMES
@@ -101,12 +101,36 @@ def _differs(compared: Compared, context: Context) -> bool:
     return not was_left_behind and not compared.answer.agrees(one)
 
 
+@dataclass(frozen=True, slots=True)
+class MismatchFacts(Facts):
+    """A coordinator that says `said` (NOT_FOUND, or Kafka's word for a state, with producer id and epoch), while the
+    log has the id in the state `logged`."""
+
+    name: str
+    place: Place
+    said: str
+    producer_id: int
+    producer_epoch: int
+    logged: str
+
+    @property
+    def reported(self) -> str:
+        if self.said == NOT_FOUND:
+            return "does not know it (TRANSACTIONAL_ID_NOT_FOUND)"
+        return f"says {self.said}, producer id {self.producer_id}, epoch {self.producer_epoch}"
+
+    def words(self, _: Observation, /) -> Words:
+        return Words(
+            f"{self.name}: {self.place.coordinator} {self.reported}, but the transaction log has {self.logged}",
+            _NOT_LOADED if self.said == NOT_FOUND else _OTHERWISE,
+        )
+
+
 def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observation:
     answer, one = compared
-    if answer.state == NOT_FOUND:
-        reported = "does not know it (TRANSACTIONAL_ID_NOT_FOUND)"
-    else:
-        reported = f"says {answer.state}, producer id {answer.producer_id}, epoch {answer.producer_epoch}"
+    facts = MismatchFacts(
+        one.name, place_of(one, context), answer.state, answer.producer_id, answer.producer_epoch, NAMES[one.state]
+    )
     return with_owner_and_groups(
         one,
         context,
@@ -114,11 +138,10 @@ def _observe(compared: Compared, is_repeated: bool, context: Context) -> Observa
             kind=Kind.COORDINATOR_MISMATCH,
             severity=Severity.CRITICAL,
             subject=Subject(transactional_id=one.transactional_id),
-            title=f"{one.name}: {coordinator(one, context)} {reported}, but the transaction log has {NAMES[one.state]}",
-            advice=_NOT_LOADED if answer.state == NOT_FOUND else _OTHERWISE,
+            facts=facts,
             evidence=(
                 one.newest_record(),
-                Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {reported}"),
+                Evidence(one.timestamp_ms, "DescribeTransactions", f"the coordinator {facts.reported}"),
             ),
             confidence=Confidence.CERTAIN if is_repeated and answer.state == NOT_FOUND else Confidence.LIKELY,
             log_partition=one.partition,

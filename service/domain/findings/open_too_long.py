@@ -8,17 +8,25 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from service.domain.applications import NOTHING, Application, Framework, is_two_phase, may_be_two_phase
-from service.domain.findings import advice, kinds
+from service.domain.findings import kinds
+from service.domain.findings.advice import (
+    Answer,
+    LongRunningFacts,
+    OverdueFacts,
+    Sink,
+    StuckFacts,
+    two_phase_of,
+)
 from service.domain.findings.conditions import IdState, bounded, judgeable, place_of, rule_of, with_owner_and_groups
 from service.domain.findings.context import Context
 from service.domain.findings.finding import Evidence, Observation, Subject
-from service.domain.findings.formatting import duration, join_partitions, utc
+from service.domain.findings.formatting import assumed_remark, duration, partitions_of, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.transaction_log import deadlines
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
 from service.domain.transaction_log.known_log import SCAN_CONFIG, KnownLog
-from service.domain.transaction_log.states import NAMES, ONGOING, PREPARE_ABORT, PREPARE_COMMIT, is_time
+from service.domain.transaction_log.states import ONGOING, PREPARE_ABORT, PREPARE_COMMIT, is_time
 
 LONG_AFTER_MS: Final = 60_000
 """Limit if no rule sets one: Kafka's default transaction.timeout.ms, after which most transactions would have been
@@ -81,7 +89,6 @@ def long_running(ids: Iterable[IdState], context: Context, makers: Makers = Mapp
             if _is_long(one, context) or is_two_phase(makers.get(one.transactional_id, NOTHING), one.timeout_ms)
         ],
         lambda one: _long_running(one, makers.get(one.transactional_id, NOTHING), context),
-        lambda rest: f"{len(rest):,} more transactions are open for long, within their timeout",
     )
 
 
@@ -117,14 +124,13 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
     else:
         ends = (
             f"it times out at {utc(times_out)}; the coordinator aborts it by {utc(heals)} at the latest, and"
-            f" its records are then discarded{context.log.assumed(SCAN_CONFIG)}"
+            f" its records are then discarded{_assumed(context)}"
         )
     evidence = [one.newest_record(), Evidence(started, "transaction log", f"open since {utc(started)}; {ends}")]
     if rule.long_after_ms is not None:
         evidence.append(Evidence(started + rule.long_after_ms, "rules", f"long after {duration(rule.long_after_ms)}"))
     is_sink = is_two_phase(maker, one.timeout_ms)
     is_near = is_sink and _is_near(one, context)
-    deadline = f"; at {utc(times_out)} it is aborted unless its job commits it" if is_near and times_out else ""
     return with_owner_and_groups(
         one,
         context,
@@ -132,15 +138,17 @@ def _long_running(one: IdState, maker: Application, context: Context) -> Observa
             kind=Kind.LONG_RUNNING,
             severity=Severity.INFO if rule.long_after_ms is None and not is_near else Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            title=f"{one.name} has been open since {utc(started)}, within its timeout{deadline}",
-            detail=f"read_committed consumers wait behind it on {join_partitions(one.topics)}",
-            advice=advice.long_running(advice.LongRunning(place, _sink(one, maker))),
+            facts=LongRunningFacts(one.name, started, place, _sink(one, maker), partitions_of(one.topics), is_near),
             evidence=tuple(evidence),
             # what the timeout does to a two-phase sink is a loss, and heals nothing
             self_heals_at_ms=None if is_sink else heals,
             log_partition=one.partition,
         ),
     )
+
+
+def _assumed(context: Context) -> str:
+    return assumed_remark(SCAN_CONFIG, is_assumed=context.log.is_assumed(SCAN_CONFIG))
 
 
 def _is_near(one: IdState, context: Context) -> bool:
@@ -155,7 +163,7 @@ class Surroundings(NamedTuple):
     of its ids was written last, as far as that was read. `answers`: of coordinators, by id."""
 
     written_ms: Mapping[int, int] = {}
-    answers: Mapping[bytes, advice.Answer] = {}
+    answers: Mapping[bytes, Answer] = {}
 
 
 NO_SURROUNDINGS: Final = Surroundings()
@@ -173,13 +181,12 @@ def overdue(
             if is_overdue(one, context.log) and (one.transactional_id, one.producer_id) not in context.uncoordinated
         ],
         lambda one: _overdue(one, context, surroundings),
-        lambda rest: f"{len(rest):,} more transactions are past their timeout and not aborted",
     )
 
 
-def _sink(one: IdState, maker: Application = NOTHING) -> advice.Sink:
-    return advice.Sink(
-        advice.two_phase_of(one.name, one.timeout_ms, maker),
+def _sink(one: IdState, maker: Application = NOTHING) -> Sink:
+    return Sink(
+        two_phase_of(one.name, one.timeout_ms, maker),
         one.producer_id,
         one.producer_epoch,
         times_out_at_ms(one.state, one.started_at_ms, one.timeout_ms),
@@ -190,21 +197,26 @@ def _sink(one: IdState, maker: Application = NOTHING) -> advice.Sink:
 def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Observation:
     due_ms = abort_due_ms(one, context.log)
     assert due_ms is not None, "what is overdue was due"
-    facts = advice.Overdue(
-        place=place_of(one, context),
+    place = place_of(one, context)
+    goes_on = surroundings.written_ms.get(one.partition, -1) > due_ms
+    counts = not goes_on and not place.was_left_behind
+    facts = OverdueFacts(
+        name=one.name,
+        partitions=partitions_of(one.topics),
+        place=place,
         sink=_sink(one),
-        neighbours_progress=surroundings.written_ms.get(one.partition, -1) > due_ms,
+        neighbours_progress=goes_on,
         written_under=one.client_transaction_version,
         finalized=context.transaction_version,
-        answer=surroundings.answers.get(one.transactional_id, advice.Answer.NONE),
+        answer=surroundings.answers.get(one.transactional_id, Answer.NONE) if counts else Answer.NONE,
     )
     late_ms = context.log.known_until_ms[one.partition] - due_ms
-    is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and SCAN_CONFIG not in context.log.limits.assumed
+    is_sure = late_ms >= kinds.CRITICAL_AFTER_MS and not context.log.is_assumed(SCAN_CONFIG)
     due = Evidence(
         due_ms,
         "brokers' configs",
         f"open since {utc(one.started_at_ms or 0)}, timeout {duration(one.timeout_ms)}; the coordinator checks"
-        f" every {duration(context.log.limits.scan_ms)}{context.log.assumed(SCAN_CONFIG)}: its abort was due by"
+        f" every {duration(context.log.limits.scan_ms)}{_assumed(context)}: its abort was due by"
         f" {utc(due_ms)}",
     )
     return with_owner_and_groups(
@@ -214,9 +226,7 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
             kind=Kind.OVERDUE,
             severity=Severity.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            title=f"{one.name} is overdue: its transaction timed out, and the coordinator has not aborted it",
-            detail=f"it blocks {join_partitions(one.topics)}",
-            advice=advice.overdue(facts),
+            facts=facts,
             evidence=(one.newest_record(), due, *_facts_known(one, facts, surroundings)),
             confidence=Confidence.CERTAIN if is_sure else Confidence.LIKELY,
             log_partition=one.partition,
@@ -224,7 +234,7 @@ def _overdue(one: IdState, context: Context, surroundings: Surroundings) -> Obse
     )
 
 
-def _facts_known(one: IdState, facts: advice.Overdue, surroundings: Surroundings) -> list[Evidence]:
+def _facts_known(one: IdState, facts: OverdueFacts, surroundings: Surroundings) -> list[Evidence]:
     """Returns the facts on which the advice rests, as evidence."""
     place, found = facts.place, []
     written_ms = surroundings.written_ms.get(place.partition, -1)
@@ -243,15 +253,12 @@ def stuck(ids: Iterable[IdState], missing: Missing, context: Context) -> list[Ob
     return bounded(
         found,
         lambda one: _stuck(one, missing.get(one.transactional_id), context),
-        lambda rest: f"{len(rest):,} more transactions are decided but not complete",
     )
 
 
 def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, context: Context) -> Observation:
     late_ms = context.log.known_until_ms[one.partition] - one.state_since_ms - STUCK_AFTER_MS
     word = "commit" if one.state == PREPARE_COMMIT else "abort"
-    places = [place[:2] for place in missing] if missing else one.topics
-    which = "of" if missing else "of at least one of"
     evidence = [
         one.newest_record(),
         Evidence(
@@ -270,10 +277,13 @@ def _stuck(one: IdState, missing: tuple[tuple[str, int, int], ...] | None, conte
             kind=Kind.STUCK_COMPLETION,
             severity=Severity.CRITICAL if late_ms >= kinds.CRITICAL_AFTER_MS else Severity.WARNING,
             subject=Subject(transactional_id=one.transactional_id),
-            title=f"{one.name} is stuck in {NAMES[one.state]}: the leader {which} {join_partitions(places)} has not"
-            " acknowledged its marker",
-            advice=advice.stuck(
-                advice.Stuck(place_of(one, context), one.state == PREPARE_COMMIT, context.may_skip_markers)
+            facts=StuckFacts(
+                one.name,
+                one.state == PREPARE_COMMIT,
+                partitions_of([place[:2] for place in missing] if missing else one.topics),
+                bool(missing),
+                place_of(one, context),
+                context.may_skip_markers,
             ),
             evidence=tuple(evidence),
             log_partition=one.partition,

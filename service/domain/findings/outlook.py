@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final, NamedTuple
 
 from service.domain.partitions.facts import EPOCH_NOT_REPORTED
@@ -10,6 +10,24 @@ from service.domain.partitions.open_entries import Relation, RelationKind
 from service.domain.transaction_log.deadlines import abort_due_at_ms, times_out_at_ms
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS, is_time
+
+
+class Ends(Enum):
+    """What ends a finding of a kind."""
+
+    WITH_CONDITION = auto()
+    """It is a condition: the round that does not observe it any more ends it."""
+    QUIET = auto()
+    """It is an event: it ends when it has not happened again for a while."""
+    ACKNOWLEDGED = auto()
+    """It is an event that nothing undoes: it ends when somebody acknowledges it."""
+
+
+ENDS_WITH: Final = {
+    Ends.WITH_CONDITION: "",
+    Ends.QUIET: "this finding to resolve when it has not happened again for 15 minutes.",
+    Ends.ACKNOWLEDGED: "this finding to resolve when you acknowledge it, and not before.",
+}
 
 
 class Heals(StrEnum):

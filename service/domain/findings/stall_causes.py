@@ -1,28 +1,29 @@
-"""Describes why a partition is stalled: what is open there, how severe that is, and when it heals by itself."""
+"""Finds the cause of each stall, and the consumer groups that wait behind it. Each finding about a group is as severe
+as the finding about the transaction that it waits for, and resolved with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from service.domain.findings.blocked_group import NOT_READ, BlockedGroupFacts, Doubt, StallCause
 from service.domain.findings.catalogue import REPORTING
-from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding, Key, Subject
-from service.domain.findings.kinds import Severity, Status
+from service.domain.findings.conditions import bounded
+from service.domain.findings.context import Context, with_rule
+from service.domain.findings.finding import Evidence, Finding, Key, Observation, Subject
+from service.domain.findings.kinds import Kind, Severity, Status
+from service.domain.findings.open_too_long import LONG_AFTER_MS
+from service.domain.partitions.blocked_groups import AffectedGroup, GroupOffset, GroupRelation
+from service.domain.partitions.facts import LogPlace, TopicPartition
 from service.domain.partitions.open_entries import Entry, Relation, RelationKind
+from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import abort_due_at_ms
 
 _SEVERITIES: Final = {RelationKind.HANGING: Severity.CRITICAL, RelationKind.OPEN: Severity.INFO}
 
-_WHAT: Final = {
-    RelationKind.OPEN: "the open transaction of {}",
-    RelationKind.OVERDUE: "the overdue transaction of {}",
-    RelationKind.COMPLETING: "the transaction of {}, which is decided but not complete,",
-    RelationKind.ADOPTED: "stale records of {}",
-    RelationKind.UNREPLICATED_MARKER: "the transaction of {}, whose marker is not replicated yet,",
-    RelationKind.HANGING: "the hanging transaction of {}",
-    RelationKind.UNKNOWN: "a transaction of {}",
-}
+COMMIT_EXPECTED_MS: Final = 6_000
+"""Time by which a group that makes progress has committed: once in the default auto.commit.interval.ms of 5 s."""
 
 
 class Blocker(NamedTuple):
@@ -37,18 +38,12 @@ class Blocker(NamedTuple):
         return self.name or f"producer id {self.entry.producer_id}"
 
 
-class StallCause(NamedTuple):
-    """The cause of a stall. `has_finding`: a confirmed finding reports it. `owner_name`: the id whose rules apply."""
+class FoundCause(NamedTuple):
+    """A cause. `owner_name`: the id whose rules apply."""
 
-    text: str
+    cause: StallCause
     severity: Severity
-    heals_at_ms: int | None
-    has_finding: bool
-    is_legal: bool
     owner_name: str
-
-
-NOT_READ: Final = StallCause("a transaction that has not been read yet", Severity.WARNING, None, False, False, "")
 
 
 class StallCauses:
@@ -62,21 +57,28 @@ class StallCauses:
             if finding.status == Status.CONFIRMED and s.start_offset is not None
         }
 
-    def of(self, blocker: Blocker) -> StallCause:
+    def of(self, blocker: Blocker) -> FoundCause:
         relation, owner = blocker.relation.kind, blocker.relation.owner
         heals_at_ms = None
         if relation == RelationKind.OPEN and owner is not None:
             scan_ms = self._context.log.limits.scan_ms
             heals_at_ms = abort_due_at_ms(owner.state, owner.record.start_ms, owner.record.timeout_ms, scan_ms)
         finding = self._finding(blocker)
-        return StallCause(
-            text=_WHAT[relation].format(blocker.display_name),
-            severity=_SEVERITIES.get(relation, Severity.WARNING) if finding is None else finding.severity,
-            heals_at_ms=heals_at_ms,
-            has_finding=relation == RelationKind.HANGING or finding is not None,
-            is_legal=relation == RelationKind.OPEN,
-            owner_name=blocker.name or "",
+        has_finding = relation == RelationKind.HANGING or finding is not None
+        return FoundCause(
+            StallCause(relation, blocker.display_name, heals_at_ms, has_finding),
+            _SEVERITIES.get(relation, Severity.WARNING) if finding is None else finding.severity,
+            blocker.name or "",
         )
+
+    def worst_of(self, blockers: Sequence[Blocker]) -> FoundCause:
+        """Returns the worst cause, for a group that may wait for any of several entries."""
+        if not blockers:
+            return FoundCause(NOT_READ, Severity.WARNING, "")
+        worst = min(map(self.of, blockers), key=lambda one: tuple(Severity).index(one.severity))
+        if len(blockers) == 1:
+            return worst
+        return worst._replace(cause=replace(worst.cause, among=len(blockers), heals_at_ms=None))
 
     def _finding(self, blocker: Blocker) -> Finding | None:
         entry, owner = blocker.entry, blocker.relation.owner
@@ -89,8 +91,98 @@ class StallCauses:
         return found if found is not None and found.status == Status.CONFIRMED else None
 
 
-def worst_of(causes: Sequence[StallCause]) -> StallCause:
-    """Returns the worst cause, for a group that may wait for any of several entries."""
-    worst = min(causes, key=lambda one: tuple(Severity).index(one.severity))
-    text = f"one of {len(causes)} open transactions there, at worst {worst.text}"
-    return worst._replace(text=text, heals_at_ms=None)
+def blocked_groups(
+    affected_groups: Iterable[AffectedGroup],
+    blockers: Mapping[TopicPartition, Sequence[Blocker]],
+    known: Mapping[Key, Finding],
+    context: Context,
+    as_of_ms: int,
+) -> list[Observation]:
+    """Returns observations of blocked groups with an offset that has not moved for COMMIT_EXPECTED_MS since there was
+    something to wait for; not of those that will stop, because they read on. `known`: findings; the open ones
+    describe the transactions that block.
+
+    A group is reported at once if the transaction that blocks it has a finding of its own. Otherwise (the transaction
+    is within its timeout, or cannot be judged) it is reported once the partition has been stalled for LONG_AFTER_MS.
+    """
+    causes = StallCauses(known, context)
+    found = []
+    for affected in affected_groups:
+        waits = affected.is_blocked and affected.relation != GroupRelation.WILL_STOP
+        unchanged_ms = affected.offset.unchanged_ms if affected.is_pending else affected.waits_ms
+        if waits and unchanged_ms >= COMMIT_EXPECTED_MS:
+            behind = _blockers(affected, blockers.get(affected.stalled_partition, ()))
+            found_cause = causes.worst_of(behind)
+            if found_cause.cause.has_finding or as_of_ms - affected.stalled_since_ms >= LONG_AFTER_MS:
+                found.append((affected, found_cause, _hold_evidence(affected, found_cause.cause, behind)))
+    found.sort(key=lambda one: (tuple(Severity).index(one[1].severity), one[0].key))
+    return bounded(found, lambda one: _observe(*one, context))
+
+
+def _blockers(affected: AffectedGroup, blockers: Iterable[Blocker]) -> list[Blocker]:
+    """Returns the entries that the group may wait for. The first open transaction of a partition holds its LSO. If the
+    batches that contain a pending offset could not be read, the offset may be in any transaction that is open there: no
+    request of Kafka's returns which one."""
+    in_order = sorted(blockers, key=lambda one: one.entry.start_offset)
+    if affected.waits_for_producer_id is not None:
+        return [one for one in in_order if one.entry.producer_id == affected.waits_for_producer_id]
+    return in_order if affected.is_pending else in_order[:1]
+
+
+def _hold_evidence(affected: AffectedGroup, cause: StallCause, blockers: Sequence[Blocker]) -> Evidence:
+    if affected.waits_for_producer_id is not None and blockers:
+        entry = blockers[0].entry
+        text = f"{cause.text} has been open there since then; its records commit the offset"
+        return Evidence(entry.first_seen_ms, LogPlace(*affected.stalled_partition, entry.start_offset), text)
+    text = f"the LSO has been stalled there since then, below the high watermark; {cause.text} holds it"
+    return Evidence(affected.stalled_since_ms, LogPlace(*affected.stalled_partition, affected.stalled_lso), text)
+
+
+def _observe(affected: AffectedGroup, found: FoundCause, hold: Evidence, context: Context) -> Observation:
+    group, topic, partition = affected.key
+    place = topic, partition
+    facts = BlockedGroupFacts(
+        group,
+        place,
+        affected.relation == GroupRelation.UNSTABLE_OFFSETS,
+        affected.stalled_partition,
+        affected.stalled_lso,
+        found.cause,
+        _doubt(affected),
+    )
+    observation = Observation(
+        kind=Kind.BLOCKED_GROUP,
+        severity=found.severity,
+        subject=Subject(group=group, topic=topic, partition=partition),
+        facts=facts,
+        evidence=(hold, Evidence(affected.offset.unchanged_since_ms, _source(affected.offset), _committed(affected))),
+        confidence=affected.confidence,
+        self_heals_at_ms=found.cause.heals_at_ms,
+    )
+    return with_rule(observation, context.rules.of(found.owner_name, (topic,)))
+
+
+def _doubt(affected: AffectedGroup) -> Doubt | None:
+    """Returns why it is not certain that the group waits; None if it is."""
+    offset = affected.offset.committed_offset
+    if affected.relation == GroupRelation.UNSTABLE_OFFSETS:
+        return None
+    if offset < 0:
+        return Doubt.NO_OFFSET
+    if offset > affected.stalled_lso and affected.offset.isolation is None:
+        return Doubt.ABOVE_THE_LSO
+    if affected.confidence != Confidence.CERTAIN and affected.offset.isolation is None:
+        return Doubt.LEVEL_NOT_REPORTED
+    return None
+
+
+def _source(offset: GroupOffset) -> str:
+    return "OffsetFetch" if offset.isolation is None else "DescribeShareGroupOffsets"
+
+
+def _committed(affected: AffectedGroup) -> str:
+    one = affected.offset
+    name = "committed offset" if one.isolation is None else "start offset"
+    what = f"no {name}" if one.committed_offset < 0 else f"{name} {one.committed_offset}"
+    reads = "" if one.isolation is None else f", share.isolation.level {one.isolation}"
+    return what + (", another one pending" if one.is_unstable else "") + ", the same since then" + reads

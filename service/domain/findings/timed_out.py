@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from service.domain.applications import NOTHING, Application, is_two_phase
-from service.domain.findings import advice
+from service.domain.findings.advice import TwoPhase, checkpoint, two_phase_of
 from service.domain.findings.churn import is_churning
 from service.domain.findings.context import Context, with_rule
-from service.domain.findings.events import ALL_EVENTS, Event, Group, ReportWindow, evidence, group_by_subject, prefix_of
-from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Observation, Occurrence, Subject
-from service.domain.findings.formatting import duration, join_names, join_partitions, utc
+from service.domain.findings.events import (
+    ALL_EVENTS,
+    Event,
+    Group,
+    ReportWindow,
+    Whose,
+    evidence,
+    group_by_subject,
+    prefix_of,
+)
+from service.domain.findings.finding import EVIDENCE_KEPT, Evidence, Facts, Observation, Occurrence, Subject, Words
+from service.domain.findings.formatting import (
+    Names,
+    assumed_remark,
+    duration,
+    join_names,
+    join_partitions,
+    names_of,
+    utc,
+)
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.settling import TOGETHER_MS, gap_ms
 from service.domain.transaction_log.causes import CauseCode, Confidence
@@ -58,7 +76,7 @@ def one_abort(event: Event, context: Context) -> Evidence:
     scan_ms = context.log.limits.scan_ms
     short = (
         f"; with a timeout below the coordinator's scan interval of {duration(scan_ms)}, the abort comes"
-        f" later{context.log.assumed(SCAN_CONFIG)}"
+        f" later{assumed_remark(SCAN_CONFIG, is_assumed=context.log.is_assumed(SCAN_CONFIG))}"
         if event.timeout_ms < scan_ms
         else ""
     )
@@ -72,44 +90,70 @@ def _sinks(events: Iterable[Event], makers: Makers) -> list[Event]:
     return [e for e in events if is_two_phase(makers.get(e.transactional_id, NOTHING), e.timeout_ms)]
 
 
+@dataclass(frozen=True, slots=True)
+class TimedOutFacts(Facts):
+    """`longest_ms`: the longest time for which a transaction was open, until the coordinator's next scan, so that it
+    needed at least that; of the only one if `is_one`. `may_be_two_phase`: one of the others may be of a two-phase sink.
+    `sink`: the id of the newest that is known to be; None if there is none. `are_all_sinks`: all are."""
+
+    whose: Whose
+    longest_ms: int
+    is_one: bool
+    may_be_two_phase: TwoPhase
+    sink: str | None
+    are_all_sinks: bool
+
+    def words(self, about: Observation, /) -> Words:
+        times = "its transactions were" if self.whose.ids == 1 else "transactions were"
+        loss = f"By the form and use of its id {self.sink} is of Apache Flink's two-phase sink: {_LOSS}"
+        advice = self.advice() if self.sink is None else loss if self.are_all_sinks else f"{self.advice()} {loss}"
+        return Words(
+            f"{self.whose.text(about.subject)}: {times} aborted by the coordinator after transaction.timeout.ms",
+            advice,
+            "" if self.sink is None else "records that a checkpoint counts as delivered may be lost",
+        )
+
+    def advice(self) -> str:
+        which = "it was" if self.is_one else "the longest was"
+        return (
+            f"The records of these transactions are discarded.{checkpoint(self.may_be_two_phase)} If the application"
+            f" is too slow, commit more often or raise transaction.timeout.ms: {which} open for"
+            f" {duration(self.longest_ms)} when the coordinator ended it, and needed at least that. If it stopped,"
+            " find out why. A producer of the old protocol is fenced by the abort and has to be started again."
+        )
+
+
 def _observe(group: Group, context: Context, makers: Makers) -> Observation:
-    last = group.events[-1]
-    sinks = _sinks(group.events, makers)
-    general = advice.timed_out(advice.TimedOut(_two_phase(group.events, makers), _needed(group)))
-    loss = (
-        f"By the form and use of its id {sinks[-1].name} is of Apache Flink's two-phase sink: {_LOSS}" if sinks else ""
+    events, last = group.events, group.events[-1]
+    sinks = _sinks(events, makers)
+    facts = TimedOutFacts(
+        group.whose,
+        max(e.duration_ms or e.timeout_ms for e in events),
+        len(events) == 1,
+        _two_phase(events, makers),
+        sinks[-1].name if sinks else None,
+        len(sinks) == len(events),
     )
-    times = "its transactions were" if group.ids == 1 else "transactions were"
     return with_rule(
         Observation(
             kind=Kind.TIMED_OUT,
             severity=Severity.WARNING,
             subject=group.subject,
-            title=f"{group.label}: {times} aborted by the coordinator after transaction.timeout.ms",
-            detail="records that a checkpoint counts as delivered may be lost" if sinks else "",
-            advice=loss if len(sinks) == len(group.events) else f"{general} {loss}".strip(),
-            evidence=tuple(one_abort(e, context) for e in group.events[-EVIDENCE_KEPT:]),
+            facts=facts,
+            evidence=tuple(one_abort(e, context) for e in events[-EVIDENCE_KEPT:]),
             confidence=Confidence.LIKELY if last.confidence != Confidence.CERTAIN else Confidence.CERTAIN,
             log_partition=group.log_partition,
             occurrences=group.occurrences,
         ),
-        context.rules.of(group.name),
+        context.rules.of(group.whose.name),
     )
 
 
-def _needed(group: Group) -> str:
-    """Returns the part of the advice about the time needed. Transactions were open until the coordinator's next scan,
-    so their duration is only a lower bound of the time needed."""
-    longest_ms = max(e.duration_ms or e.timeout_ms for e in group.events)
-    which = "it was" if len(group.events) == 1 else "the longest was"
-    return f"{which} open for {duration(longest_ms)} when the coordinator ended it, and needed at least that"
-
-
-def _two_phase(events: Iterable[Event], makers: Makers) -> advice.TwoPhase:
-    """Returns whether one of the transactions may be of a two-phase sink. Those that are known to be are told of by
-    themselves (`_sinks`)."""
-    found = {advice.two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
-    return advice.TwoPhase.LIKELY if advice.TwoPhase.LIKELY in found else advice.TwoPhase.NO
+def _two_phase(events: Iterable[Event], makers: Makers) -> TwoPhase:
+    """Returns whether one of the transactions may be of a two-phase sink. Those that are known to be have words of
+    their own (`_sinks`)."""
+    found = {two_phase_of(e.name, e.timeout_ms, makers.get(e.transactional_id, NOTHING)) for e in events}
+    return TwoPhase.LIKELY if TwoPhase.LIKELY in found else TwoPhase.NO
 
 
 MANY_IDS: Final = 5
@@ -164,6 +208,54 @@ def _decrement(within: Counter[bytes], one: bytes) -> None:
         del within[one]
 
 
+@dataclass(frozen=True, slots=True)
+class CorrelatedFacts(Facts):
+    """A burst of `ids` since `first_ms`, of which `came_back` are back. A timeout of `survived_ms` would have been
+    enough, or is so far. `broker`: the one that coordinates them all; None if several do. `sink_ids`: how many are of
+    two-phase sinks, of the applications `sinks`; `sink`: the newest of them. All are if `are_all_sinks`."""
+
+    ids: int
+    first_ms: int
+    came_back: int
+    survived_ms: int
+    broker: int | None
+    may_be_two_phase: TwoPhase
+    sink_ids: int
+    sinks: Names
+    sink: str
+    are_all_sinks: bool
+
+    def words(self, _: Observation, /) -> Words:
+        survived = duration(self.survived_ms)
+        needed = f"a timeout of {survived} would have survived"
+        if self.came_back < self.ids:
+            needed = (
+                f"{self.came_back} of {self.ids} ids are back; so far it takes a timeout above {survived} to survive"
+            )
+        own = "" if self.broker is None else f"broker {self.broker} coordinates them all; "
+        return Words(f"{self.ids:,} ids timed out together from {utc(self.first_ms)} on", self.advice(), own + needed)
+
+    def advice(self) -> str:
+        general = (
+            "This is the trace of an outage, of brokers, the network or the application itself: for longer than their"
+            " transaction.timeout.ms these transactions were not ended. Their records are discarded."
+            f"{checkpoint(self.may_be_two_phase)} Producers of the old protocol that still run are fenced by these"
+            " aborts, with or without a second instance: start them again. To survive such an outage, raise"
+            " transaction.timeout.ms (up to the brokers' transaction.max.timeout.ms)."
+        )
+        if not self.sink_ids:
+            return general
+        if self.are_all_sinks:
+            return (
+                f"By the form and use of their ids all of them are of Apache Flink's two-phase sinks ({self.sinks}):"
+                f" their job was away, or could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
+            )
+        return (
+            f"{general} {self.sink_ids:,} of these ids, such as {self.sink}, are of two-phase sinks (Apache Flink):"
+            f" {_LOSS}"
+        )
+
+
 def correlated(
     found: Sequence[Burst],
     waiting: tuple[int, ...],
@@ -188,21 +280,26 @@ def correlated(
         f" {join_names([f'broker {b}' for b in brokers], 10) or 'nobody'}",
         f"partitions that most of them wrote to: {where}",
     ]
-    needed = f"a timeout of {duration(survived)} would have survived"
-    if came_back < len(names):
-        needed = (
-            f"{came_back} of {len(names)} ids are back; so far it takes a timeout above {duration(survived)} to survive"
-        )
     first, last = burst.events[0], burst.events[-1]
-    own = f"broker {brokers[0]} coordinates them all; " if len(brokers) == 1 else ""
+    sinks = _sinks(burst.events, makers)
+    described = CorrelatedFacts(
+        len(names),
+        first.at_ms,
+        came_back,
+        survived,
+        brokers[0] if len(brokers) == 1 else None,
+        _two_phase(burst.events, makers),
+        len({e.transactional_id for e in sinks}),
+        names_of(sorted({makers.get(e.transactional_id, NOTHING).name or "" for e in sinks})),
+        sinks[-1].name if sinks else "",
+        len(sinks) == len(burst.events),
+    )
     return [
         Observation(
             kind=Kind.CORRELATED_TIMEOUTS,
             severity=Severity.WARNING,
             subject=Subject(),
-            title=f"{len(names):,} ids timed out together from {utc(first.at_ms)} on",
-            detail=own + needed,
-            advice=_outage(burst, makers),
+            facts=described,
             evidence=(
                 *(Evidence(last.at_ms, "transaction log", fact) for fact in facts),
                 *(one_abort(e, context) for e in burst.events[-(EVIDENCE_KEPT - len(facts)) :]),
@@ -212,21 +309,6 @@ def correlated(
             waiting=waiting,
         )
     ]
-
-
-def _outage(burst: Burst, makers: Makers) -> str:
-    general = advice.timed_out_together(_two_phase(burst.events, makers))
-    sinks = _sinks(burst.events, makers)
-    if not sinks:
-        return general
-    if len(sinks) == len(burst.events):
-        prefixes = join_names(sorted({makers.get(e.transactional_id, NOTHING).name or "" for e in sinks}))
-        return (
-            f"By the form and use of their ids all of them are of Apache Flink's two-phase sinks ({prefixes}): their"
-            f" job was away, or could not commit, for longer than its transaction.timeout.ms. So {_LOSS}"
-        )
-    ids = len({e.transactional_id for e in sinks})
-    return f"{general} {ids:,} of these ids, such as {sinks[-1].name}, are of two-phase sinks (Apache Flink): {_LOSS}"
 
 
 def _survival(burst: Burst, events: Sequence[Event]) -> tuple[int, int]:

@@ -3,11 +3,11 @@ until it is acknowledged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
-from service.domain.findings.formatting import join_partitions
+from service.domain.findings.finding import Evidence, Facts, Observation, Occurrence, Subject, Words
+from service.domain.findings.formatting import Names, partitions_of
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.findings.rules import Rule
 from service.domain.partitions.facts import LogPlace
@@ -88,16 +88,43 @@ class TornTransaction(NamedTuple):
         return [*(marker.topic for marker in self.otherwise), *(part.topic for part in self.gone)]
 
 
+@dataclass(frozen=True, slots=True)
+class TornFacts(Facts):
+    """The partitions of a TornTransaction, each None if there is none of its sort; `gone_topics`: how many topics of
+    `gone` were deleted."""
+
+    name: str
+    is_commit: bool
+    otherwise: Names | None
+    gone: Names | None
+    gone_topics: int
+    as_decided: Names | None
+    unseen: int
+
+    def words(self, _: Observation, /) -> Words:
+        decided = "committed" if self.is_commit else "aborted"
+        parts, rest = [], []
+        if self.otherwise is not None:
+            part = f"part on {self.otherwise} is" if self.otherwise.count == 1 else f"parts on {self.otherwise} are"
+            parts.append(f"its {part} {'aborted' if self.is_commit else 'committed'}")
+        if self.gone is not None:
+            topics = "topic was" if self.gone_topics == 1 else "topics were"
+            parts.append(f"its records on {self.gone} are gone: the {topics} deleted while it was open")
+        if self.as_decided is not None:
+            rest.append(f"{decided} on {self.as_decided}")
+        if self.unseen:
+            rest.append(f"on {self.unseen} more of its partitions no marker was read")
+        advice = _OF_GONE if self.otherwise is None else _OF_COMMITTED if self.is_commit else _OF_ABORTED
+        return Words(f"a transaction of {self.name} was {decided}, and {'; '.join(parts)}", advice, "; ".join(rest))
+
+
 def torn(one: TornTransaction, rule: Rule) -> Observation:
     """Returns the observation of the transaction."""
     if one.otherwise:
         marker = one.otherwise[0]
         topic, partition, offset, at_ms = marker.topic, marker.partition, marker.offset, marker.at_ms
-        advice = _OF_COMMITTED if one.is_commit else _OF_ABORTED
     else:
         topic, partition, offset, at_ms = one.gone[0]
-        advice = _OF_GONE
-    decided = "committed" if one.is_commit else "aborted"
     return Observation(
         kind=Kind.TORN,
         severity=Severity.CRITICAL,
@@ -109,9 +136,15 @@ def torn(one: TornTransaction, rule: Rule) -> Observation:
             producer_epoch=one.producer_epoch,
             start_offset=offset,
         ),
-        title=f"a transaction of {one.name} was {decided}, and {'; '.join(_parts(one))}",
-        detail=_rest(one, decided),
-        advice=advice,
+        facts=TornFacts(
+            one.name,
+            one.is_commit,
+            partitions_of([(marker.topic, marker.partition) for marker in one.otherwise]) if one.otherwise else None,
+            partitions_of([(part.topic, part.partition) for part in one.gone]) if one.gone else None,
+            len({part.topic for part in one.gone}),
+            partitions_of([(marker.topic, marker.partition) for marker in one.as_decided]) if one.as_decided else None,
+            one.unseen,
+        ),
         evidence=(
             Evidence(
                 one.decided_at_ms, one.decided_at, f"the coordinator decided: {'commit' if one.is_commit else 'abort'}"
@@ -124,27 +157,6 @@ def torn(one: TornTransaction, rule: Rule) -> Observation:
         owner=rule.owner,
         muted_until_ms=rule.mute_until_ms,
     )
-
-
-def _parts(one: TornTransaction) -> Iterator[str]:
-    if one.otherwise:
-        places = join_partitions([(marker.topic, marker.partition) for marker in one.otherwise])
-        parts = "part on {} is" if len(one.otherwise) == 1 else "parts on {} are"
-        yield f"its {parts.format(places)} {'aborted' if one.is_commit else 'committed'}"
-    if one.gone:
-        places = join_partitions([(part.topic, part.partition) for part in one.gone])
-        topics = "topic was" if len({part.topic for part in one.gone}) == 1 else "topics were"
-        yield f"its records on {places} are gone: the {topics} deleted while it was open"
-
-
-def _rest(one: TornTransaction, decided: str) -> str:
-    told = []
-    if one.as_decided:
-        places = join_partitions([(marker.topic, marker.partition) for marker in one.as_decided])
-        told.append(f"{decided} on {places}")
-    if one.unseen:
-        told.append(f"on {one.unseen} more of its partitions no marker was read")
-    return "; ".join(told)
 
 
 def _evidence(marker: MarkerRead, how: str) -> Evidence:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from service.domain.findings.catalogue import EVENTS
-from service.domain.findings.finding import Finding, Key
-from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import QUIET_MS, OmittedObservation, RoundResult, omitted
+from service.domain.findings.finding import Finding, Key, RoundResult
+from service.domain.findings.kinds import QUIET_MS, Kind
+from service.domain.findings.lifecycle import OmittedObservation, omitted
 
 
 class Truncation:

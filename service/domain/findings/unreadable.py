@@ -4,17 +4,18 @@ refuses."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from service.domain.findings.conditions import bounded
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Evidence, Observation, Occurrence, Subject
-from service.domain.findings.formatting import join_names, join_partitions, utc
+from service.domain.findings.finding import Evidence, Facts, Observation, Occurrence, SharedFacts, Subject, Words
+from service.domain.findings.formatting import Names, names_of, partitions_of, utc
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.reason import Reason
-from service.domain.reasons.unread import READ, ErrorText, NoPermission, is_log_absent, missing_permissions
+from service.domain.reasons.unread import READ, NoPermission, is_log_absent, missing_permissions
 from service.domain.transaction_log.states import TOPIC
 
 GAP_AFTER_MS: Final = 30_000
@@ -69,6 +70,23 @@ class SourceReport(NamedTuple):
     failing_since_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class UndecodableFacts(Facts):
+    """The ids whose newest record cannot be decoded."""
+
+    names: Names
+
+    def words(self, about: Observation, /) -> Words:
+        what = f"the newest record of {self.names}" if self.names.count else "records"
+        return Words(
+            f"{TOPIC}-{about.subject.partition}: {what} cannot be decoded",
+            "An id's state is known again with its next record. Possible causes: a foreign client wrote to the"
+            " topic, or the brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record"
+            " drops all later ids of the partition: do not restart one before the cause is known.",
+            "the state of these ids is unknown" if self.names.count else "",
+        )
+
+
 def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observation]:
     """Returns an observation for each partition of the log that has undecodable records."""
     return [
@@ -77,20 +95,32 @@ def undecodable(found: Iterable[Undecoded], context: Context) -> list[Observatio
 
 
 def _undecodable(one: Undecoded) -> Observation:
-    what = f"the newest record of {join_names(one.names)}" if one.names else "records"
     return Observation(
         kind=Kind.UNDECODABLE,
         severity=Severity.WARNING,
         subject=Subject(topic=TOPIC, partition=one.partition),
-        title=f"{TOPIC}-{one.partition}: {what} cannot be decoded",
-        detail="the state of these ids is unknown" if one.names else "",
-        advice="An id's state is known again with its next record. Possible causes: a foreign client wrote to the"
-        " topic, or the brokers are newer than this txnscope. A coordinator older than 4.3 that loads such a record"
-        " drops all later ids of the partition: do not restart one before the cause is known.",
+        facts=UndecodableFacts(names_of(one.names)),
         evidence=tuple(Evidence(at_ms, LogPlace(TOPIC, one.partition, at), why) for at, at_ms, why in one.rejects),
         log_partition=one.partition,
         ids=max(len(one.names), len(one.rejects)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DataGapFacts(Facts):
+    """Nothing besides the subject: the evidence says which offsets are missing."""
+
+    def words(self, about: Observation, /) -> Words:
+        topic, partition, *_ = about.subject
+        return Words(
+            f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
+            "Reading went on after the gap. "
+            + (
+                "Counts and history of the ids in it are incomplete there; later ones are right again."
+                if topic == TOPIC
+                else "The volume and markers counted for the partition are incomplete there."
+            ),
+        )
 
 
 def data_gaps(gaps: Iterable[DataGap]) -> list[Observation]:
@@ -106,13 +136,7 @@ def _data_gap(topic: str, partition: int, gaps: list[DataGap]) -> Observation:
         kind=Kind.DATA_GAP,
         severity=Severity.WARNING,
         subject=Subject(topic=topic, partition=partition),
-        title=f"{topic}-{partition}: a part of the log was gone or had changed before it was read",
-        advice="Reading went on after the gap. "
-        + (
-            "Counts and history of the ids in it are incomplete there; later ones are right again."
-            if topic == TOPIC
-            else "The volume and markers counted for the partition are incomplete there."
-        ),
+        facts=DataGapFacts(),
         evidence=tuple(
             Evidence(
                 gap.seen_at_ms,
@@ -132,11 +156,7 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
     gaps = []
     for one in sources:
         if one.as_of_ms is not None and one.as_of_ms - now_ms >= GAP_AFTER_MS:
-            until = utc(one.as_of_ms)
-            error = ErrorText(
-                f"the clock was set back: until it reaches {until} again, every observation counts as old"
-            )
-            gaps.append(_coverage_gap(one, one.as_of_ms, error))
+            gaps.append(_coverage_gap(one, one.as_of_ms, None))
         elif one.error is None or one.failing_since_ms is None or is_log_absent(one.error):
             continue
         elif now_ms - one.failing_since_ms >= GAP_AFTER_MS:
@@ -144,16 +164,35 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
     return gaps
 
 
-def _coverage_gap(one: SourceReport, since_ms: int, error: Reason) -> Observation:
+@dataclass(frozen=True, slots=True)
+class SourceUnreadFacts(Facts):
+    """A source that fails, for the reason of the observation. Without one the clock was set back, and every observation
+    counts as old until it reaches `clock_until_ms` again."""
+
+    clock_until_ms: int | None
+
+    def why(self, reason: Reason | None) -> str:
+        if self.clock_until_ms is None:
+            return str(reason)
+        until = utc(self.clock_until_ms)
+        return f"the clock was set back: until it reaches {until} again, every observation counts as old"
+
+    def words(self, about: Observation, /) -> Words:
+        return Words(
+            f"{about.subject.topic or 'data partitions'} cannot be read: {self.why(about.reason)}",
+            "Verdicts that depend on it wait until it can be read again; until then the data shown are those of the"
+            " last read. If a permission is named, grant it to txnscope's principal; otherwise check the brokers.",
+        )
+
+
+def _coverage_gap(one: SourceReport, since_ms: int, error: Reason | None) -> Observation:
+    facts = SourceUnreadFacts(since_ms if error is None else None)
     return Observation(
         kind=Kind.COVERAGE_GAP,
         severity=Severity.WARNING,
         subject=Subject(topic=one.topic),
-        title=f"{one.topic or 'data partitions'} cannot be read: {error}",
-        advice="Verdicts that depend on it wait until it can be read again; until then the data shown are"
-        " those of the last read."
-        " If a permission is named, grant it to txnscope's principal; otherwise check the brokers.",
-        evidence=(Evidence(since_ms, "txnscope", str(error)),),
+        facts=facts,
+        evidence=(Evidence(since_ms, "txnscope", facts.why(error)),),
         reason=error,
     )
 
@@ -167,16 +206,30 @@ class NotJudged(NamedTuple):
     why: Reason | None
 
 
+@dataclass(frozen=True, slots=True)
+class TopicUnreadFacts(SharedFacts):
+    """Stalled partitions of a topic that may not be read."""
+
+    topic: str
+    partitions: Names
+
+    def words(self, _: Observation, /) -> Words:
+        return Words(
+            f"no permission to read {self.more:,} more topics with stalled partitions: grant READ on them"
+            if self.more
+            else f"{self.partitions}: the LSO is stalled, and what holds it is not known: no permission to read the"
+            " topic",
+            "Kafka requires READ on the topic to list the producers with open transactions: grant it to txnscope's"
+            f" principal. `txnscope doctor --topics {self.topic}` prints the command.",
+        )
+
+
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
     """Returns an observation for each topic that may not be read; partitions that cannot be judged for other reasons
     are left out."""
     denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]
-    return bounded(
-        topics,
-        _observe,
-        lambda rest: f"no permission to read {len(rest):,} more topics with stalled partitions: grant READ on them",
-    )
+    return bounded(topics, _observe)
 
 
 def _is_denied(one: NotJudged) -> bool:
@@ -187,14 +240,11 @@ def _is_denied(one: NotJudged) -> bool:
 
 def _observe(denied: list[NotJudged]) -> Observation:
     topic, _, since_ms, why = denied[0]
-    where = join_partitions([(topic, one.partition) for one in denied])
     return Observation(
         kind=Kind.COVERAGE_GAP,
         severity=Severity.WARNING,
         subject=Subject(topic=topic),
-        title=f"{where}: the LSO is stalled, and what holds it is not known: no permission to read the topic",
-        advice="Kafka requires READ on the topic to list the producers with open transactions: grant it to txnscope's"
-        f" principal. `txnscope doctor --topics {topic}` prints the command.",
+        facts=TopicUnreadFacts(topic, partitions_of([(topic, one.partition) for one in denied])),
         evidence=() if since_ms is None else (Evidence(since_ms, f"{topic}-{denied[0].partition}", str(why)),),
         reason=NoPermission(topic, (READ,)),
     )

@@ -82,9 +82,9 @@ class KnownLog(NamedTuple):
         known_ms = self.known_until_ms.get(partition)
         return known_ms is not None and known_ms >= at_ms
 
-    def assumed(self, config: str) -> str:
-        """Returns the remark for a sentence that depends on the config; empty if the config could be read."""
-        return f" (assumed: the brokers' {config} could not be read)" if config in self.limits.assumed else ""
+    def is_assumed(self, config: str) -> bool:
+        """Returns whether the limit that the config sets is Kafka's default, because it could not be read."""
+        return config in self.limits.assumed
 
 
 def known_log(limits: Limits, progress: Iterable[LogProgress], now_ms: int) -> KnownLog:

@@ -1,15 +1,19 @@
-"""Converts a finding to a row of `findings`, and back: a column for each field of its observation, subject and life."""
+"""Converts a finding to a row of `findings`, and back: a column for each field of its observation, subject and
+life. Its facts are JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, Union
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from sqlalchemy import JSON, Connection
 
 from service.domain.findings import kinds
-from service.domain.findings.finding import Evidence, Finding, Life, Observation, Subject
+from service.domain.findings.catalogue import CATALOGUE
+from service.domain.findings.finding import Evidence, Facts, Finding, Life, Observation, Subject, UnreadableFacts
 from service.domain.partitions.facts import LogPlace
 from service.domain.reasons.coding import decode_if, encode_if
 from service.domain.transaction_log.causes import Confidence
@@ -17,6 +21,7 @@ from service.domain.worlds.verdict import Decided, Proof, ProofKind, World
 from service.store.many_rows import json_for
 from service.store.schema import findings
 
+_EXACT: Final = ConfigDict(strict=True, extra="forbid")
 _COLUMNS: Final = tuple(column.name for column in findings.c)
 _LIFE: Final = tuple(field.name for field in fields(Life))
 _JSON: Final = frozenset(column.name for column in findings.c if isinstance(column.type, JSON))
@@ -53,6 +58,7 @@ def row_of(cluster_id: int, finding: Finding, connection: Connection) -> tuple[A
     values = {"cluster_id": cluster_id, "id": finding.id, **finding.subject._asdict(), **life}
     values |= finding.observation._asdict()
     values["reason"] = encode_if(finding.observation.reason)
+    values["facts"] = encode_facts(finding.kind, finding.observation.facts)
     return tuple(bind(values[name]) if name in _JSON else values[name] for name in _COLUMNS)
 
 
@@ -63,6 +69,31 @@ def finding_of(row: Any) -> Finding:
         name: value if (value := stored[name]) is None or name not in _READ else _READ[name](value)
         for name in (*_OBSERVATION, *_LIFE)
     }
+    values["facts"] = decode_facts(values["kind"], stored["facts"])
     subject = Subject(*(stored[name] for name in Subject._fields))
     observation = Observation(subject=subject, **{name: values[name] for name in _OBSERVATION})
     return Finding(stored["id"], observation, Life(**{name: values[name] for name in _LIFE}))
+
+
+def encode_facts(kind: kinds.Kind, facts: Facts) -> str:
+    """Returns the facts as JSON; those that could not be read as they were."""
+    if isinstance(facts, UnreadableFacts):
+        return facts.stored
+    return _adapter(kind).dump_json((facts,)).decode()
+
+
+def decode_facts(kind: kinds.Kind, stored: str) -> Facts:
+    """Returns the facts that `encode_facts` made into this text. Text that is none of the kind's facts becomes
+    UnreadableFacts: one damaged finding must not hide the others."""
+    try:
+        (facts,) = _adapter(kind).validate_json(stored)
+    except ValidationError:
+        return UnreadableFacts(stored)
+    return facts
+
+
+@cache
+def _adapter(kind: kinds.Kind) -> TypeAdapter[tuple[Facts]]:
+    """Returns the converter of the kind's facts, in a list of one: pydantic takes no settings for a dataclass alone."""
+    types: Any = Union[CATALOGUE[kind].facts]  # noqa: UP007 - made of a tuple
+    return TypeAdapter(tuple[types], config=_EXACT)

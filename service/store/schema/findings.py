@@ -46,8 +46,7 @@ findings = Table(
     Column("resolution", String),
     Column("owner", String),
     Column("muted_until_ms", BigInteger),
-    Column("title", String, nullable=False),
-    Column("advice", String, nullable=False),
+    Column("facts", String, nullable=False),  # JSON, of which the words are made: service.store.rows.findings
     Column("evidence", JSON, nullable=False),
     Column("self_heals_at_ms", BigInteger),
     Column("log_partition", Integer),  # partition of the transaction log that it depends on; null: all
@@ -59,7 +58,6 @@ findings = Table(
     Column("possible", JSON, nullable=False),  # the possible worlds, and the proofs against the others
     Column("proofs", JSON, nullable=False),
     Column("reason", String),  # service.domain.reasons; null: the finding has none
-    Column("detail", String, nullable=False),  # what follows the title in the summary
     Column("passed_over", JSON, nullable=False),  # sequences below `counted_to` that may yet be counted
     PrimaryKeyConstraint("cluster_id", "id"),
     Index(None, "cluster_id", "opened_at_ms", "id"),

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from service.domain.findings.catalogue import EVENTS
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import Kind, Resolution, Severity, Status
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.formatting import as_sentence
+from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Severity, Status
 from service.domain.reasons.hanging import HangReason
 from service.domain.worlds.verdict import Decided
 from service.store.escaped_text import display_id
@@ -67,13 +67,6 @@ def who_of(finding: Finding) -> str:
     if subject.transactional_id is not None:
         return display_id(subject.transactional_id)
     return "an unknown producer" if subject.producer_id is None else f"producer id {subject.producer_id}"
-
-
-def as_sentence(clause: str) -> str:
-    """Returns the clause as a sentence, "" if there is none. A name at its beginning, as `read_committed`, stays."""
-    if clause.partition(" ")[0].isalpha():
-        clause = clause[:1].upper() + clause[1:]
-    return clause and f"{clause}."
 
 
 def how_it_ended(finding: Finding) -> str:

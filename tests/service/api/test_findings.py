@@ -67,14 +67,14 @@ def test_one_finding_says_all_that_is_promised(cluster: WithFindings) -> None:
         "acknowledgement": None,
         "owner": "payments",
         "muted_until": now,
-        "summary": "it is late",
+        "summary": heals.summary,
         "evidence": [{"at": now, "source": "__transaction_state-0@7", "text": "fact"}],
         "blocked_groups": [],
         "self_heals_at": "2026-09-21T14:13:51.123Z",
         "decision": None,
         "possible": [],
         "proofs": [],
-        "advice": "look",
+        "advice": heals.advice,
         "command": None,
     }
 

@@ -51,7 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     subjects = {raw: Subject("orders", number, raw, PIDS[raw], 3, 100) for number, raw in enumerate(IDS)}
     cluster.see(
         *(
-            observe(Kind.HANGING, subject=one, severity=Severity.CRITICAL, log_partition=None, title=display_id(raw))
+            observe(Kind.HANGING, subject=one, severity=Severity.CRITICAL, log_partition=None)
             for raw, one in subjects.items()
         )
     )

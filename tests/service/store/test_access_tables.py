@@ -10,9 +10,9 @@ from sqlalchemy import Engine, select
 from service.access.actions import Action, Outcome
 from service.access.credentials import digest_of, new_key
 from service.access.principal import parse_grants
-from service.domain.findings.finding import Finding
+from service.domain.findings.finding import Finding, RoundResult
 from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.partitions.facts import MarkerType
 from service.store import api_keys, audit_events, mutes, schema
 from service.store.audit_events import Attempt, AuditEvent, AuditSelection

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from service.domain.findings.finding import RoundResult
 from service.domain.findings.kinds import Kind, Status
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode
 from service.domain.transaction_log.facts import Gap, Reject

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection, update
 
-from service.domain.findings.finding import Subject
+from service.domain.findings.finding import RoundResult, Subject
 from service.domain.findings.kinds import Kind, Resolution, Status
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.marker_causes import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.transaction_log import states

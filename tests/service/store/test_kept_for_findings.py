@@ -11,9 +11,9 @@ from sqlalchemy import Table
 
 from service.access.actions import Outcome
 from service.domain.findings.event_findings import REMEMBERED_MS
-from service.domain.findings.finding import Observation, Subject
-from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import QUIET_MS, RoundResult, reconcile
+from service.domain.findings.finding import Observation, RoundResult, Subject
+from service.domain.findings.kinds import QUIET_MS, Kind, Severity
+from service.domain.findings.lifecycle import reconcile
 from service.domain.partitions.facts import MarkerType, PartitionsBatch
 from service.domain.partitions.open_entries import owner_of
 from service.domain.retention_policy import DEFAULT, Keep
@@ -25,6 +25,7 @@ from service.store.queries.owners import owners
 from service.store.retention import Retention
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.partitions import GONE_KEPT_MS, PartitionWriter
+from tests.helpers.findings import finding_facts
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, rows
 from tests.service.store.logs import read as span
@@ -139,7 +140,7 @@ CASES = {
 
 
 def find(cluster: Cluster, kind: Kind, subject: Subject) -> None:
-    about = Observation(kind, Severity.CRITICAL, subject, "it hangs", "", ())
+    about = Observation(kind, Severity.CRITICAL, subject, finding_facts(kind), ())
     save(cluster, RoundResult((about,), frozenset({kind})), NOW_MS)
 
 

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Engine
 
 from service.access.actions import Outcome
-from service.domain.findings.finding import Observation, Subject
+from service.domain.findings.finding import Observation, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.partitions.facts import MarkerType, PartitionsBatch
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Volume
 from service.domain.retention_policy import Keep
@@ -25,6 +25,7 @@ from service.store.queries import clusters
 from service.store.retention import DeletedRows, Retention
 from service.store.writers.findings import FindingWriter
 from service.store.writers.partitions import LedgerWriter, PartitionWriter
+from tests.helpers.findings import finding_facts, observe
 from tests.service.store.conftest import Cluster, only_on, take_over
 from tests.service.store.histories import aborted, committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, everything, rows
@@ -105,7 +106,9 @@ def test_producer_ids_go_when_long_unseen_unless_an_id_has_them(cluster: Cluster
 
 def test_a_producer_id_under_which_something_hangs_is_the_way_to_its_name(cluster: Cluster) -> None:
     seed(cluster)
-    hangs = Observation(Kind.HANGING, Severity.CRITICAL, Subject("orders", 0, b"old", 8, 0, 100), "hangs", "", ())
+    hangs = Observation(
+        Kind.HANGING, Severity.CRITICAL, Subject("orders", 0, b"old", 8, 0, 100), finding_facts(Kind.HANGING), ()
+    )
     changes = reconcile({}, RoundResult((hangs,), frozenset({Kind.HANGING})), NOW_MS, "cluster")
     FindingWriter(cluster.engine, cluster.lease).save(changes, NOW_MS)
     PartitionWriter(cluster.engine, cluster.lease).apply(
@@ -172,9 +175,9 @@ def test_rejects_and_resolved_findings_are_kept_as_long_as_people_say(cluster: C
     cluster.start({0: 0})
     broken = Reject(0, 0, 3, "value version 9", b"pay", b"key", b"value")
     cluster.writer.apply(batch([], span(0, 4))._replace(rejects=(broken,)), NOW_MS)
-    about = Observation(Kind.OVERDUE, Severity.WARNING, Subject(transactional_id=b"pay"), "late", "wait", ())
+    about = observe(Kind.OVERDUE)
     (opened,) = reconcile({}, RoundResult((about,), frozenset()), NOW_MS, "kafka")
-    (still_open,) = reconcile({}, RoundResult((about._replace(kind=Kind.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
+    (still_open,) = reconcile({}, RoundResult((observe(Kind.LONG_RUNNING),), frozenset()), NOW_MS, "kafka")
     over = opened._replace(
         finding=replace(
             opened.finding, life=replace(opened.finding.life, status=Status.RESOLVED, resolved_at_ms=NOW_MS)

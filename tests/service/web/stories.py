@@ -41,7 +41,7 @@ def hanging(
 ) -> Observation:
     subject = Subject(topic, partition, name, producer_id, 3, 100)
     reported = observe(Kind.HANGING, subject=subject, severity=Severity.CRITICAL, log_partition=None, decision="none")
-    return reported._replace(title=f"{topic}-{partition}: the transaction hangs", bootstrap=BOOTSTRAP)._replace(**more)
+    return reported._replace(bootstrap=BOOTSTRAP)._replace(**more)
 
 
 def group(name: str, topic: str, partition: int, offset: int = 100) -> GroupOffset:
@@ -120,10 +120,10 @@ def tell(url: str, **more: Any) -> WithPartitions:
             group("ledger-view", "ledger", 4),
         ],
     )
-    fencing = observe(Kind.FENCING_CONFLICT, b"orders-etl-0", title="orders-etl-0: two producers fence each other")
+    fencing = observe(Kind.FENCING_CONFLICT, b"orders-etl-0")
     fencing = fencing._replace(occurrences=tuple(Occurrence(n, NOW_MS - 1_000 * (15 - n)) for n in range(1, 15)))
-    expiring = observe(Kind.EXPIRING, b"refunds-batch", severity=Severity.INFO, title="refunds-batch expires at 15:05")
-    gap = observe(Kind.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), title=f"hr.payroll: {DENIED}", reason=DENIED)
+    expiring = observe(Kind.EXPIRING, b"refunds-batch", severity=Severity.INFO)
+    gap = observe(Kind.COVERAGE_GAP, subject=Subject(topic="hr.payroll"), reason=DENIED)
     cluster.see(hanging(**more), fencing, expiring, gap)
     return cluster
 

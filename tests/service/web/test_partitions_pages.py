@@ -233,7 +233,7 @@ def test_one_partition_shows_all_that_is_known_of_it(cluster: WithPartitions) ->
     cluster.read([owner(b"a"), owner(b"b\xff", producer_id=8)])
     cluster.look(stalled_partition(), read(entry(records=5, bytes=900), entry(8, LSO + 2), entry(9, LSO + 5)))
     subject = Subject("orders", 0, b"a", 7, 3, LSO)
-    cluster.see(observe(Kind.ADOPTED, subject=subject, title="records of a were adopted", log_partition=None))
+    cluster.see(observe(Kind.ADOPTED, subject=subject, log_partition=None))
     wait(cluster, ("billing", LSO), ("audit", LSO - 5), ("dash", END))
     page = page_of(cluster.url, HERE)
     assert page.ids("open-") == ["open-7", "open-8", "open-9"], "by offset"

@@ -312,7 +312,7 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
             tv2(at + 3, states.EMPTY, start + 16_211, epoch + 2),
         ]
     apply(cluster, log)
-    cluster.see(observe(Kind.LONG_RUNNING, name=b"pay", title="it is fenced again and again"))
+    cluster.see(observe(Kind.LONG_RUNNING, name=b"pay"))
     html = get(client, f"{ONE}?id=pay")
     text = words(html)
     assert "Why was it aborted?" in text

@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 
 from service.access.actions import Action, Outcome
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
-from service.domain.findings.finding import Finding, Observation, Occurrence, Subject
+from service.domain.findings.finding import Finding, Observation, Occurrence, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rules
 from service.store import mutes
 from service.store.audit_events import AuditEvent
@@ -21,6 +21,7 @@ from service.store.retention import Retention
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.judge import Judge
 from tests.helpers.clocks import no_work
+from tests.helpers.findings import finding_facts
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS
 
@@ -38,7 +39,7 @@ def reader(url: str, engine: Engine) -> Iterator[Engine]:
 def lost(*sequences: int, kind: Kind = Kind.LOST_RECORDS) -> Observation:
     occurrences = tuple(Occurrence(n, NOW_MS) for n in sequences)
     subject = Subject("orders", 0, b"pay", 7, 3, 100)
-    return Observation(kind, Severity.CRITICAL, subject, "it is lost", "do", (), occurrences=occurrences)
+    return Observation(kind, Severity.CRITICAL, subject, finding_facts(kind), (), occurrences=occurrences)
 
 
 def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:

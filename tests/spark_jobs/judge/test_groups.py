@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.findings.blocked_group import COMMIT_EXPECTED_MS
 from service.domain.findings.finding import Finding, Key, Subject
 from service.domain.findings.kinds import Kind, Resolution, Severity, Status
 from service.domain.findings.lifecycle import reconcile
+from service.domain.findings.stall_causes import COMMIT_EXPECTED_MS
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.store.queries import partitions
 from service.store.writers.findings import FindingWriter, load

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from service.domain.findings.confirmation import EndsKnown, Unowned
 from service.domain.findings.context import Context
-from service.domain.findings.finding import Finding
+from service.domain.findings.finding import Finding, RoundResult
 from service.domain.findings.hanging import subject_of
 from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rules
 from service.domain.partitions.open_entries import Owner
 from service.domain.reasons.hanging import HasGrown
@@ -22,6 +22,7 @@ from service.domain.transaction_log import states
 from service.domain.worlds.facts import EntryQuery
 from service.domain.worlds.verdict import Decided, Verdict, World, undecided
 from spark_jobs.judge.hanging_case import FACTS_TAKE_MS, GROWN_AGAIN_MS, HangingCase
+from spark_jobs.judge.new_cases import continue_without_log, recall
 from spark_jobs.judge.resolution import observed
 from tests.helpers.builders import transaction_log
 from tests.service.domain.findings.builders import with_record
@@ -95,7 +96,7 @@ def test_a_decision_outlives_a_restart_while_its_facts_cannot_be_read() -> None:
     before = unowned()
     before.apply_verdict(verdict(World.COMMIT), facts_of(before), NOW_MS)
     case = new()
-    case.recall(stored(before))
+    recall(case, stored(before))
     assert case.decision.verdict.decision == Decided.COMMIT
     case.confirmation = UNOWNED
     assert case.facts_to_read(NOW_MS) is not None, "it is derived again, once"
@@ -173,7 +174,7 @@ def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
     orphan = unowned(None)
     orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
     case = new(None)
-    case.recall(stored(orphan))
+    recall(case, stored(orphan))
     assert not case.is_reportable(NOW_MS), "the finding of before stays as it is"
     case.note_owner(IDLE, NOW_MS + 1)
     assert case.is_reportable(NOW_MS + 1)
@@ -183,7 +184,7 @@ def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
 def test_a_marker_of_before_a_restart_stays_where_its_owner_is_read_again() -> None:
     case = new(None)
     case.subject = subject_of(ENTRY, IDLE)
-    case.recall(stored(known_to_be_of_none()))
+    recall(case, stored(known_to_be_of_none()))
     case.note_owner(IDLE, NOW_MS + 1)
     assert case.reported.decision == Decided.NONE
     assert not case.is_reportable(NOW_MS + 1)
@@ -207,9 +208,9 @@ def test_whatever_is_read_the_marker_never_flips(readings: Sequence[tuple[Verdic
     for found, is_restart, has_log in readings:
         if is_restart or has_log != case.has_log:
             finding, case = stored(case), unowned()
-            case.recall(finding)
+            recall(case, finding)
             if not has_log:
-                case.continue_without_log(())
+                continue_without_log(case, ())
         if (facts := case.facts_to_read(NOW_MS)) is not None:
             case.apply_verdict(found, facts, NOW_MS)
         markers.append({"commit": "COMMIT", "unknown": None}.get(stored(case).observation.decision or "", "ABORT"))

@@ -11,8 +11,7 @@ from sqlalchemy import Engine, select
 from service.domain.applications import IN_USE
 from service.domain.findings.churn import UNUSED_MS
 from service.domain.findings.finding import Finding
-from service.domain.findings.kinds import Kind, Resolution, Severity
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Severity
 from service.domain.findings.rules import Rule, Rules
 from service.domain.findings.settling import SKEW_MS
 from service.domain.partitions.facts import LogPlace, PartitionsBatch

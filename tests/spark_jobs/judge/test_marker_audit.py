@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 from sqlalchemy import Engine, func, select
 
-from service.domain.findings.finding import Finding, Observation, Subject
+from service.domain.findings.finding import Finding, Observation, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rules
 from service.domain.partitions.facts import LogPlace
 from service.domain.partitions.ledger import LedgerBatch, Marker, TopicRange, Unended, Volume
@@ -30,6 +30,7 @@ from spark_jobs.judge.marker_audit import WAITS_MS, MarkerAuditor, daily_line
 from spark_jobs.source.log_identity import LogPosition
 from spark_jobs.source.planner import end_of
 from tests.helpers.clocks import no_work
+from tests.helpers.findings import finding_facts
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, batch, entry
 from tests.service.store.logs import read as span
@@ -222,7 +223,9 @@ def test_nothing_is_told_before_both_sides_are_read_past_it(audited: Audited) ->
 
 
 def test_a_marker_by_hand_for_what_hangs_tears_nothing(audited: Audited) -> None:
-    left = Observation(Kind.HANGING, Severity.CRITICAL, Subject("a", 0, b"pay", 7, 0, 0), "hangs", "do", ())
+    left = Observation(
+        Kind.HANGING, Severity.CRITICAL, Subject("a", 0, b"pay", 7, 0, 0), finding_facts(Kind.HANGING), ()
+    )
     changes = reconcile({}, RoundResult((left,), frozenset()), NOW_MS, "kafka")
     FindingWriter(audited.cluster.engine, audited.cluster.lease).save(changes, NOW_MS)
     audited.read_log(*COMMITTED)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS
+from service.domain.findings.kinds import QUIET_MS, Kind
+from service.domain.findings.lifecycle import MOST_OPEN
 from service.domain.partitions.blocked_groups import GroupOffset
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Gap

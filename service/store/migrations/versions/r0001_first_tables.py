@@ -254,9 +254,9 @@ def upgrade() -> None:
         "cluster_id cluster, id text, kind text, severity text, status text, confidence text, topic text?,"
         " partition int?, transactional_id bytes?, producer_id long?, producer_epoch int?, start_offset long?,"
         " group text?, prefix text?, opened_at_ms long, confirmed_at_ms long?, resolved_at_ms long?, last_seen_ms long,"
-        " count long, reopened bool, resolution text?, owner text?, muted_until_ms long?, title text, advice text,"
+        " count long, reopened bool, resolution text?, owner text?, muted_until_ms long?, facts text,"
         " evidence json, self_heals_at_ms long?, log_partition int?, counted_to long, decision text?, bootstrap text?,"
-        " blocked_groups json, possible json, proofs json, reason text?, detail text, passed_over json",
+        " blocked_groups json, possible json, proofs json, reason text?, passed_over json",
         key="cluster_id, id",
         indexes=["cluster_id, kind, status", "cluster_id, opened_at_ms, id", "cluster_id, resolved_at_ms"],
     )

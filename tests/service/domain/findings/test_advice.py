@@ -7,8 +7,20 @@ from itertools import product
 
 import pytest
 
-from service.domain.findings import advice
-from service.domain.findings.advice import Answer, Hanging, LongRunning, Overdue, Place, Sink, Stuck, TimedOut, TwoPhase
+from service.domain.findings.advice import (
+    Answer,
+    LongRunningFacts,
+    OverdueFacts,
+    Place,
+    Sink,
+    StuckFacts,
+    TwoPhase,
+    two_phase_of,
+)
+from service.domain.findings.events import Whose
+from service.domain.findings.formatting import names_of
+from service.domain.findings.hanging import HangingFacts
+from service.domain.findings.timed_out import CorrelatedFacts, TimedOutFacts
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.domain.worlds.verdict import Decided
 
@@ -23,33 +35,43 @@ def sinks() -> Iterator[Sink]:
         yield Sink(two_phase, 7, 3, None if two_phase is TwoPhase.CERTAIN else DEADLINE_MS)
 
 
-def overdue_facts() -> Iterator[Overdue]:
+ORDERS = names_of(["orders-0"])
+
+
+def long_running_facts() -> Iterator[LongRunningFacts]:
+    for place, sink in product(PLACES, sinks()):
+        yield LongRunningFacts("pay", DEADLINE_MS - 60_000, place, sink, ORDERS, is_near=False)
+
+
+def overdue_facts() -> Iterator[OverdueFacts]:
     versions = ((0, 0), (2, 2), (2, 0), (2, None), (0, 2))
     for place, sink, goes_on, (under, now), answer in product(PLACES, sinks(), (True, False), versions, Answer):
-        yield Overdue(place, sink, goes_on, under, now, answer)
+        yield OverdueFacts("pay", ORDERS, place, sink, goes_on, under, now, answer)
 
 
-def stuck_facts() -> Iterator[Stuck]:
-    yield from (Stuck(*facts) for facts in product(PLACES, (True, False), (True, False, None)))
+def stuck_facts() -> Iterator[StuckFacts]:
+    for place, is_commit, may_skip in product(PLACES, (True, False), (True, False, None)):
+        yield StuckFacts("pay", is_commit, ORDERS, True, place, may_skip)
 
 
-def hanging_facts() -> Iterator[Hanging]:
-    decisions = tuple(Decided)
-    for facts in product(decisions, ("pay", None), (True, False), (True, False), TwoPhase):
-        yield Hanging(*facts)
+def hanging_facts() -> Iterator[tuple[Decided, HangingFacts]]:
+    for decision, name, writes, left, two_phase in product(
+        Decided, ("pay", None), (True, False), (True, False), TwoPhase
+    ):
+        yield decision, HangingFacts(name, writes, left, two_phase)
+
+
+def timeouts(two_phase: TwoPhase) -> tuple[TimedOutFacts, CorrelatedFacts]:
+    one = TimedOutFacts(Whose("pay", 1), 20_000, True, two_phase, None, False)
+    return one, CorrelatedFacts(5, DEADLINE_MS, 5, 120_000, 1, two_phase, 0, names_of([]), "", False)
 
 
 def every_advice() -> Iterator[tuple[object, str]]:
-    for place, sink in product(PLACES, sinks()):
-        facts = LongRunning(place, sink)
-        yield facts, advice.long_running(facts)
-    yield from ((one, advice.overdue(one)) for one in overdue_facts())
-    yield from ((one, advice.stuck(one)) for one in stuck_facts())
-    yield from ((one, advice.hanging(one)) for one in hanging_facts())
-    for two_phase in TwoPhase:
-        timed_out = TimedOut(two_phase, "it was open for 20 s when the coordinator ended it, and needed at least that")
-        yield timed_out, advice.timed_out(timed_out)
-        yield two_phase, advice.timed_out_together(two_phase)
+    yield from ((one, one.advice()) for one in long_running_facts())
+    yield from ((one, one.advice()) for one in overdue_facts())
+    yield from ((one, one.advice()) for one in stuck_facts())
+    yield from ((one, one.advice(decision)) for decision, one in hanging_facts())
+    yield from ((one, one.advice()) for two_phase in TwoPhase for one in timeouts(two_phase))
 
 
 def test_no_advice_lists_causes_as_if_there_were_no_other() -> None:
@@ -73,7 +95,7 @@ def test_advice_to_start_an_id_again_says_what_becomes_of_its_records() -> None:
 
 def test_an_overdue_advice_blames_nothing_that_works() -> None:
     for facts in overdue_facts():
-        text = advice.overdue(facts)
+        text = facts.advice()
         if facts.place.was_left_behind:
             assert "min.insync.replicas" not in text
             assert "clock" not in text
@@ -96,7 +118,7 @@ def test_an_overdue_advice_blames_nothing_that_works() -> None:
 
 def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
     for facts in overdue_facts():
-        text = advice.overdue(facts)
+        text = facts.advice()
         is_lower = facts.finalized is not None and facts.finalized < facts.written_under
         if facts.place.was_left_behind:
             is_lower = False
@@ -108,8 +130,8 @@ def test_the_case_of_a_lowered_feature() -> None:
     """C4: `A` is Ongoing under version 2 beyond its timeout, `B` of the same log partition goes on, nothing is
     finalized any more."""
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
-    text = advice.overdue(Overdue(place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES))
-    assert text == (
+    facts = OverdueFacts("A", ORDERS, place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES)
+    assert facts.advice() == (
         "Only this transaction is held up: other ids of __transaction_state-3 were written after its abort was due, so"
         " its coordinator (broker 1, leader of __transaction_state-3) works and can write. The end of this one is"
         " pending in its memory. Move the leadership of __transaction_state-3 to another broker and back, or restart"
@@ -121,8 +143,8 @@ def test_the_case_of_a_lowered_feature() -> None:
 
 
 def test_a_two_phase_sink_is_restored_before_its_deadline() -> None:
-    for place, sink in product(PLACES, sinks()):
-        text = advice.long_running(LongRunning(place, sink))
+    for facts in long_running_facts():
+        text, place, sink = facts.advice(), facts.place, facts.sink
         if place.was_left_behind:
             assert "aborts the transaction at once" not in text
             continue
@@ -137,7 +159,7 @@ def test_a_two_phase_sink_is_restored_before_its_deadline() -> None:
 
 def test_a_stuck_completion_says_whether_its_records_are_lost() -> None:
     for facts in stuck_facts():
-        text = advice.stuck(facts)
+        text = facts.advice()
         assert ("its records become readable" in text) == facts.is_commit, facts
         assert ("its records are discarded" in text) != facts.is_commit, facts
         assert "skips" not in text or facts.may_skip_markers, facts
@@ -146,10 +168,10 @@ def test_a_stuck_completion_says_whether_its_records_are_lost() -> None:
 
 
 def test_a_hanging_transaction_is_aborted_only_where_no_commit_is_lost() -> None:
-    for facts in hanging_facts():
-        text = advice.hanging(facts)
+    for decision, facts in hanging_facts():
+        text = facts.advice(decision)
         tells_to_abort = "ABORT marker with the command" in text
-        assert tells_to_abort == (facts.decision in (Decided.ABORT, Decided.NONE)), facts
+        assert tells_to_abort == (decision in (Decided.ABORT, Decided.NONE)), facts
         assert ("It discards these records" in text) == tells_to_abort, facts
         assert ("have to be produced again" in text) == (tells_to_abort and facts.two_phase is not TwoPhase.NO), facts
         is_fence = facts.name is not None and facts.can_still_write
@@ -159,7 +181,7 @@ def test_a_hanging_transaction_is_aborted_only_where_no_commit_is_lost() -> None
 
 def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
     for two_phase in TwoPhase:
-        for text in (advice.timed_out(TimedOut(two_phase, "")), advice.timed_out_together(two_phase)):
+        for text in (one.advice() for one in timeouts(two_phase)):
             assert "discarded" in text
             assert ("have to be produced again" in text) == (two_phase is not TwoPhase.NO)
             assert "old protocol" in text  # a producer of transaction version 2 goes on: its late abort is accepted
@@ -181,4 +203,4 @@ def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
     ],
 )
 def test_two_phase_sinks_are_known_by_their_ids_and_timeouts(name: str, timeout_ms: int, expected: TwoPhase) -> None:
-    assert advice.two_phase_of(name, timeout_ms) is expected
+    assert two_phase_of(name, timeout_ms) is expected

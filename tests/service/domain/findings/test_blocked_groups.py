@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from service.domain.findings.blocked_group import (
-    COMMIT_EXPECTED_MS,
     UnreadCommits,
-    blocked_groups,
     incompletely_read,
     unreadable_groups,
 )
 from service.domain.findings.conditions import MOST_IDS
-from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rule
-from service.domain.findings.stall_causes import Blocker
+from service.domain.findings.stall_causes import COMMIT_EXPECTED_MS, Blocker, blocked_groups
 from service.domain.partitions.blocked_groups import (
     OFFSETS_TOPIC,
     AffectedGroup,
@@ -36,6 +34,7 @@ from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
 from service.domain.transaction_log.facts import NO_RECORD
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
+from tests.helpers.findings import finding_facts
 from tests.service.domain.findings.builders import NOW_MS, M, S, context
 
 ORDERS = "orders", 0
@@ -98,7 +97,7 @@ def blocker(
 
 def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
     """A finding of the judge's."""
-    observation = Observation(kind, severity, subject, "it is", "do", (), confirmed=confirmed)
+    observation = Observation(kind, severity, subject, finding_facts(kind), (), confirmed=confirmed)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
     return {(kind, subject): change.finding}
 

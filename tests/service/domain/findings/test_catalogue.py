@@ -13,6 +13,7 @@ from dashboards.rules.build import GROUPS
 from dashboards.rules.rule import Alert
 from service.domain.findings import catalogue
 from service.domain.findings.catalogue import CATALOGUE, alert_of
+from service.domain.findings.finding import Facts
 from service.domain.findings.kinds import Kind, Severity
 from service.domain.partitions.open_entries import RelationKind
 from tests.helpers.paths import ROOT
@@ -88,3 +89,15 @@ def test_rules_observe_every_kind_with_the_severities_of_its_entry() -> None:
         seen[kind] |= found or set(Severity)  # computed
     assert {kind for kind, found in seen.items() if not found} == set()
     assert {kind: found for kind, found in seen.items() if not found <= set(CATALOGUE[kind].severities)} == {}
+
+
+def test_every_type_of_facts_belongs_to_one_kind() -> None:
+    listed = [cls.__name__ for entry in CATALOGUE.values() for cls in entry.facts]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(types_of(Facts)) - {"SharedFacts", "UnreadableFacts"}
+
+
+def types_of(cls: type[object]) -> Iterator[str]:
+    for one in cls.__subclasses__():
+        yield one.__name__
+        yield from types_of(one)

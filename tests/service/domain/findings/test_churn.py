@@ -12,8 +12,7 @@ from service.domain.findings.churn import MANY_PROCESSES, UNUSED_MS
 from service.domain.findings.event_findings import Lookups, find_in_events
 from service.domain.findings.events import Event, ReportWindow
 from service.domain.findings.finding import Observation, Subject
-from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.kinds import QUIET_MS, Kind, Severity
 from service.domain.findings.settling import SKEW_MS, Settling
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode

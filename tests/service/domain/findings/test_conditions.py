@@ -220,3 +220,23 @@ def test_a_coordinator_that_knows_the_id_is_not_blamed_for_its_load_alone(said: 
 
 def test_an_id_that_is_gone_cannot_be_compared() -> None:
     assert not is_comparable(answer(id_now()), None, context())
+
+
+def test_facts_change_only_with_what_they_are_about() -> None:
+    """Facts that differ are written: an age among them would be a write in each round."""
+    ids = [
+        id_now(age_ms=5 * M, timeout_ms=10 * M),
+        id_now("late", age_ms=8 * M),
+        id_now("decided", states.PREPARE_COMMIT),
+    ]
+    decided = [one._replace(state_since_ms=NOW_MS - 5 * M) for one in ids[2:]]
+    for rule, some in (
+        (open_too_long.long_running, ids[:1]),
+        (open_too_long.overdue, ids[1:2]),
+        (lambda found, known: open_too_long.stuck(found, {}, known), decided),
+        (ids_running_out.expiring, ids[:1]),
+        (ids_running_out.epoch_exhaustion, ids[:1]),
+    ):
+        now, later = (rule(some, context(until_ms=NOW_MS + late_ms)) for late_ms in (0, 30 * S))
+        assert now
+        assert now == later

@@ -56,10 +56,10 @@ def test_a_timeout_below_the_scan_says_why_it_took_longer() -> None:
 
 def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None:
     shared = group_by_subject(event(n, f"pay-{n}") for n in range(4))
-    assert [(g.subject, g.ids) for g in shared] == [(Subject(prefix="pay-"), 4)]
+    assert [(g.subject, g.whose.ids) for g in shared] == [(Subject(prefix="pay-"), 4)]
     many = group_by_subject(event(n, "x" * (n + 1)) for n in range(MOST_SUBJECTS + 7))
     assert len(many) == MOST_SUBJECTS + 1
-    assert (many[-1].subject, many[-1].label) == (Subject(), "7 other ids")
+    assert (many[-1].subject, many[-1].whose.text(Subject())) == (Subject(), "7 other ids")
     assert sum(len(g.events) for g in many) == MOST_SUBJECTS + 7
 
 

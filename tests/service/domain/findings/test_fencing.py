@@ -11,8 +11,7 @@ import pytest
 from service.domain.findings import fencing
 from service.domain.findings.events import Event
 from service.domain.findings.fencing import ALIVE_MS, ROUND_MS, TAKEOVERS
-from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import QUIET_MS
+from service.domain.findings.kinds import QUIET_MS, Kind, Severity
 from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import CauseCode, Confidence
 from service.store.queries.id_events import REPORTED_CAUSES

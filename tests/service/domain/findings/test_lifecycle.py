@@ -10,17 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.domain.findings.catalogue import UNTIL_ACKNOWLEDGED
-from service.domain.findings.finding import Evidence, Finding, Key, Observation, Occurrence, Subject
-from service.domain.findings.kinds import Kind, Resolution, Severity, Status
-from service.domain.findings.lifecycle import (
-    MOST_OPEN,
-    QUIET_MS,
-    REOPENS_WITHIN_MS,
-    SEEN_AGAIN_MS,
-    Change,
-    RoundResult,
-    reconcile,
-)
+from service.domain.findings.finding import Evidence, Finding, Key, Observation, Occurrence, RoundResult, Subject
+from service.domain.findings.kinds import QUIET_MS, Kind, Resolution, Severity, Status
+from service.domain.findings.lifecycle import MOST_OPEN, REOPENS_WITHIN_MS, SEEN_AGAIN_MS, Change, reconcile
+from tests.helpers.findings import finding_facts
 from tests.service.domain.findings.builders import NOW_MS, H, M, S
 
 ALL = frozenset(Kind)
@@ -31,8 +24,7 @@ def observe(kind: Kind = Kind.OVERDUE, name: bytes = b"a", **fields: Any) -> Obs
         kind,
         Severity.WARNING,
         Subject(transactional_id=name),
-        "it is",
-        "do",
+        finding_facts(kind),
         (Evidence(1, "log", "fact"),),
         log_partition=0,
     )
@@ -158,7 +150,7 @@ def test_a_candidate_is_confirmed_or_withdrawn() -> None:
 def test_listeners_hear_of_a_severity_that_changes_and_not_of_every_word() -> None:
     story = Story()
     story.see(look(observe()), NOW_MS)
-    assert [c.event for c in story.see(look(observe(title="more")), NOW_MS + 1)] == [None]
+    assert [c.event for c in story.see(look(observe(facts=finding_facts(Kind.OVERDUE, "b"))), NOW_MS + 1)] == [None]
     assert [c.event for c in story.see(look(observe(severity=Severity.CRITICAL)), NOW_MS + 2)] == ["updated"]
 
 

@@ -13,9 +13,9 @@ from service.domain.findings.churn import Uses
 from service.domain.findings.context import Context
 from service.domain.findings.event_findings import REMEMBERED_MS, Lookups, find_in_events
 from service.domain.findings.events import MOST_SUBJECTS, Event, subjects
-from service.domain.findings.finding import Finding, Key, Subject
+from service.domain.findings.finding import Finding, Key, RoundResult, Subject
 from service.domain.findings.kinds import Kind
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rules
 from service.domain.findings.settling import Settling
 from service.domain.transaction_log import states

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from service.domain.findings.finding import Finding, Key, Observation, Occurrence, Subject
-from service.domain.findings.kinds import Kind, Severity
-from service.domain.findings.lifecycle import MOST_OPEN, QUIET_MS, RoundResult, reconcile
+from service.domain.findings.finding import Finding, Key, Observation, Occurrence, RoundResult, Subject
+from service.domain.findings.kinds import QUIET_MS, Kind, Severity
+from service.domain.findings.lifecycle import MOST_OPEN, reconcile
 from service.domain.findings.truncation import Truncation
+from tests.helpers.findings import finding_facts
 from tests.service.domain.findings.builders import NOW_MS
 
 OVERDUE, TIMED_OUT = frozenset({Kind.OVERDUE}), frozenset({Kind.TIMED_OUT})
@@ -16,7 +17,7 @@ OVERDUE, TIMED_OUT = frozenset({Kind.OVERDUE}), frozenset({Kind.TIMED_OUT})
 
 def overdue(number: int) -> Observation:
     subject = Subject(transactional_id=b"id-%04d" % number)
-    return Observation(Kind.OVERDUE, Severity.WARNING, subject, "late", "", ())
+    return Observation(Kind.OVERDUE, Severity.WARNING, subject, finding_facts(Kind.OVERDUE), ())
 
 
 def timed_out(number: int, at_ms: int = NOW_MS) -> Observation:

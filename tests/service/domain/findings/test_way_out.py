@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from service.domain.findings.finding import Finding, Key, Observation, Subject
+from service.domain.findings.finding import Finding, Key, Observation, RoundResult, Subject
 from service.domain.findings.kinds import Kind, Severity, Status
-from service.domain.findings.lifecycle import RoundResult, reconcile
+from service.domain.findings.lifecycle import reconcile
 from service.domain.worlds.verdict import Decided
+from tests.helpers.findings import finding_facts
 from tests.service.domain.findings.builders import NOW_MS
 
 SEEN = Observation(
-    *(Kind.STUCK_COMPLETION, Severity.CRITICAL, Subject("orders", 0, start_offset=7), "it hangs", "end it", ()),
+    *(
+        Kind.STUCK_COMPLETION,
+        Severity.CRITICAL,
+        Subject("orders", 0, start_offset=7),
+        finding_facts(Kind.STUCK_COMPLETION),
+        (),
+    ),
     decision=Decided.ABORT,
     bootstrap="b:9092",
     blocked_groups=("readers",),

@@ -18,6 +18,7 @@ from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 from service.views.findings.plan import plan_of
 from service.views.findings.subject import about, is_muted, outlook_of_finding
+from tests.helpers.findings import finding_facts
 from tests.helpers.paths import ROOT
 from tests.helpers.reasons import denied
 from tests.helpers.stores import NOW_MS
@@ -35,7 +36,7 @@ OWN: Final = Subject(transactional_id=b"pay")
 
 
 def finding(kind: str, subject: Subject = OWN, **more: Any) -> Finding:
-    seen = Observation(Kind(kind), Severity.WARNING, subject, "it is so", "look", (), **more)
+    seen = Observation(Kind(kind), Severity.WARNING, subject, finding_facts(Kind(kind)), (), **more)
     return Finding("f", seen, Life(Status.CONFIRMED, NOW_MS, NOW_MS, NOW_MS, count=1))
 
 
