@@ -36,12 +36,6 @@ from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 MINUTE_MS = 60_000
 
 
-@pytest.fixture(autouse=True)
-def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow work is judged less often: here the clock alone decides."""
-    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
-
-
 @pytest.fixture
 def reader(url: str, engine: Engine) -> Iterator[Engine]:
     reader = open_reader(url)

@@ -90,11 +90,6 @@ def reader(url: str, engine: Engine) -> Iterator[Engine]:
     reader.dispose()
 
 
-@pytest.fixture(autouse=True)
-def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
-
-
 def test_one_finding_for_the_cluster_and_no_mismatch(cluster: Cluster, reader: Engine) -> None:
     judged = Judged(cluster, reader, Coordinators())
     found = judged.at(NOW_MS)

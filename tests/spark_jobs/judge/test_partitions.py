@@ -77,12 +77,6 @@ class Scripted:
         return ready
 
 
-@pytest.fixture(autouse=True)
-def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
-    monkeypatch.setattr("spark_jobs.judge.judge.PARTITIONS_PAUSE_FACTOR", 0)
-
-
 @pytest.fixture
 def reader(url: str, engine: Engine) -> Iterator[Engine]:
     reader = open_reader(url)

@@ -107,12 +107,6 @@ def _text(name: bytes | None) -> str | None:
     return None if name is None else name.decode()
 
 
-@pytest.fixture(autouse=True)
-def a_machine_that_is_never_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow work is judged less often: here the clock alone decides."""
-    monkeypatch.setattr("spark_jobs.judge.judge.PAUSE_FACTOR", 0)
-
-
 @pytest.fixture
 def watch(url: str, engine: Engine, new_cluster: Callable[[], Cluster]) -> Iterator[Callable[[], Watched]]:
     reader = open_reader(url)
