@@ -145,13 +145,13 @@ def _spans(
     known = known_period(connection, cluster)
     own = _own_decisions(connection, cluster, spans, found, place, as_of_ms - CLOCKS_MS)
     past: dict[int, _Past] = {}
-    told = []
+    explained = []
     for whole in spans:
         if whole.next <= since:
             continue
         span = whole._replace(first=max(whole.first, since))
         if span.producer_id is None or span.kind == SpanKind.NON_TRANSACTIONAL:
-            told.append(ExplainedSpan(span))
+            explained.append(ExplainedSpan(span))
             continue
         if span.producer_id not in past:
             past[span.producer_id] = _past(connection, cluster, span.producer_id, spans)
@@ -159,8 +159,8 @@ def _spans(
         owner = owner_at(owners, span.ended_ms)
         name = None if owner is None else owner.transactional_id
         cause = _cause(span, decisions, hangs, known)
-        told.append(ExplainedSpan.of(span, name, cause, own.get(whole.first)))
-    return told
+        explained.append(ExplainedSpan.of(span, name, cause, own.get(whole.first)))
+    return explained
 
 
 def _own_decisions(
