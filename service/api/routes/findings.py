@@ -16,7 +16,7 @@ from service.api.http.parameters import bytes_of, only_known
 from service.api.http.problems import NO_SUCH_FINDING, ProblemError, describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.findings import Finding, Findings, KindWord, OneFinding, SeverityWord, StatusWord
-from service.api.schemas.shape import extended
+from service.api.schemas.shape import shaped
 from service.domain.findings.kinds import Kind, Status
 from service.store.queries import clusters, findings
 from service.store.queries.findings import FindingCursor, FindingSelection
@@ -99,7 +99,7 @@ def get_finding(app: App, cluster: str, finding: str) -> Response:
             raise ProblemError(404, NO_SUCH_FINDING, f"cluster {found.name!r} has no finding {finding[:64]!r}")
         (one,) = findings.with_full_ids(connection, found.id, [one])
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
-    body = extended(OneFinding, Finding.of(one, found.name), as_of=text_of_time(as_of_ms))
+    body = shaped(OneFinding, Finding.of(one, found.name), as_of=text_of_time(as_of_ms))
     return answer(body, as_of_ms)
 
 

@@ -24,7 +24,7 @@ from service.api.http.problems import NO_SUCH_PARTITION, ProblemError, describe
 from service.api.http.state import App, known_cluster
 from service.api.schemas.offsets import Explanation
 from service.api.schemas.partitions import Group, Groups, OnePartition, Partition, Partitions
-from service.api.schemas.shape import extended
+from service.api.schemas.shape import shaped
 from service.domain.partitions.blocked_groups import NO_GROUPS, BlockedGroupIndex
 from service.domain.partitions.facts import TopicPartition
 from service.domain.partitions.state import PartitionState
@@ -93,7 +93,7 @@ def get_partition(
             raise ProblemError(404, NO_SUCH_PARTITION, f"partition {name!r} of cluster {found.name!r} is not watched")
         as_of_ms = observed_at_ms(connection, found.id)
         (one,) = _described(connection, found, [row])
-    return answer(extended(OnePartition, one, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(shaped(OnePartition, one, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 def _described(connection: Connection, cluster: ClusterRow, rows: Sequence[PartitionState]) -> list[Partition]:

@@ -16,7 +16,7 @@ from service.api.http.paging import LIMIT, Cursor, Limit, read_cursor, seal, uns
 from service.api.http.parameters import Duration, Id, IdBase64, bytes_of, id_of, known_id, only_known
 from service.api.http.problems import describe
 from service.api.http.state import App, known_cluster
-from service.api.schemas.shape import extended
+from service.api.schemas.shape import shaped
 from service.api.schemas.transactions import OneTransaction, State, Transaction, Transactions
 from service.domain.duration_text import span_ms
 from service.domain.transaction_log.states import CODES, EXPIRED, OPEN
@@ -117,7 +117,7 @@ def get_transaction(
         found, row = known_id(connection, cluster, asked)
         as_of_ms = clusters.log_as_of_ms(connection, found.id)
         (one,) = _described(connection, found, [row])
-    return answer(extended(OneTransaction, one, as_of=text_of_time(as_of_ms)), as_of_ms)
+    return answer(shaped(OneTransaction, one, as_of=text_of_time(as_of_ms)), as_of_ms)
 
 
 @router.get(

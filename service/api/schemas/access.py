@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.access.actions import Action, Outcome
 from service.api.http.fields import text_of_clock
-from service.api.schemas.shape import OneOf, Page, Shape, Time, extended
+from service.api.schemas.shape import OneOf, Page, Shape, Time, shaped
 from service.store import mutes
 from service.store.audit_events import AuditRow
 
@@ -35,7 +35,7 @@ class AuditEntry(Shape):
     @staticmethod
     def of(row: AuditRow) -> AuditEntry:
         event = row.event
-        return extended(
+        return shaped(
             AuditEntry,
             event,
             id=row.id,
@@ -65,7 +65,7 @@ class Mute(Shape):
     @staticmethod
     def of(mute: mutes.Mute) -> Mute:
         wish = mute.wish
-        return extended(
+        return shaped(
             Mute,
             wish,
             id=mute.id,

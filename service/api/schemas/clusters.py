@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.api.http.fields import text_of_time
 from service.api.schemas.findings import KindWord, StatusWord
-from service.api.schemas.shape import OneOf, Page, Shape, Time, extended
+from service.api.schemas.shape import OneOf, Page, Shape, Time, shaped
 from service.api.schemas.transactions import Aborts
 from service.domain.reasons.reason import text_of
 from service.store.schema.history import COMMITS
@@ -62,10 +62,10 @@ class Source(Shape):
 
     @staticmethod
     def of(source: sources.Source) -> Source:
-        return extended(
+        return shaped(
             Source,
             source,
-            coverage=extended(Coverage, source.coverage),
+            coverage=shaped(Coverage, source.coverage),
             as_of=text_of_time(source.as_of_ms),
             error=text_of(source.error),
             stalled_since=None if source.stall is None else text_of_time(source.stall.since_ms),
@@ -165,7 +165,7 @@ class UnknownThing(Shape):
 
     @staticmethod
     def of(unknown: Unknown) -> UnknownThing:
-        return extended(UnknownThing, unknown, grant=None if unknown.grant is None else unknown.grant.text)
+        return shaped(UnknownThing, unknown, grant=None if unknown.grant is None else unknown.grant.text)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,13 +198,13 @@ class Cluster(Shape):
 
     @staticmethod
     def of(seen: Description) -> Cluster:
-        return extended(
+        return shaped(
             Cluster,
             seen,
             cluster=seen.cluster.name,
             cluster_id=seen.cluster.kafka_cluster_id,
             states=States(**seen.states),
-            partitions=extended(PartitionCounts, seen.coverage),
+            partitions=shaped(PartitionCounts, seen.coverage),
             findings=[FindingCount(kind=row.kind, status=row.status, count=row.findings) for row in seen.counts],
             truncated=[TruncatedCount(kind=kind, count=number) for kind, number in seen.truncated.items()],
             totals=Totals(
@@ -212,8 +212,8 @@ class Cluster(Shape):
                 commits=seen.ended.get(COMMITS, 0),
                 aborts=Aborts(**seen.aborts),
             ),
-            rates=extended(Rates, seen.rates),
-            brokers=[extended(Broker, one) for one in seen.brokers],
+            rates=shaped(Rates, seen.rates),
+            brokers=[shaped(Broker, one) for one in seen.brokers],
             configs={name: Config(**one) for name, one in seen.configs.items()},
             sources=[Source.of(one) for one in seen.sources],
             unknown=[UnknownThing.of(one) for one in seen.unknown],
@@ -239,7 +239,7 @@ class CoordinatorPartition(Shape):
     @staticmethod
     def of(one: Coordinator) -> CoordinatorPartition:
         log = one.log
-        return extended(
+        return shaped(
             CoordinatorPartition,
             log,
             ids=one.ids,

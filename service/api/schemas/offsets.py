@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service.api.http.fields import id_fields, text_of_time, transaction_link
 from service.api.schemas.history import CauseWord, ConfidenceWord
-from service.api.schemas.shape import IdBytes, OneOf, RawTime, Shape, Time, Wide, extended, moment
+from service.api.schemas.shape import IdBytes, OneOf, RawTime, Shape, Time, Wide, moment, shaped
 from service.domain.partitions.aborted_run import EndOfRun
 from service.domain.partitions.facts import MarkerType
 from service.domain.partitions.offset_spans import SpanKind
@@ -39,7 +39,7 @@ class DecisionWithoutMarker(Shape):
 
     @staticmethod
     def of(own: OwnDecision) -> DecisionWithoutMarker:
-        return extended(DecisionWithoutMarker, own, at=text_of_time(own.decided_ms))
+        return shaped(DecisionWithoutMarker, own, at=text_of_time(own.decided_ms))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class LogSpan(Shape):
         span, ending = one.span, one.ending
         name, id_b64 = id_fields(one.owner)
         cause = None if ending is None else ending.cause
-        return extended(
+        return shaped(
             LogSpan,
             span,
             from_=span.first,
@@ -127,7 +127,7 @@ class AbortedBy(Shape):
     @staticmethod
     def of(owner: RunOwner) -> AbortedBy:
         name, id_b64 = id_fields(owner.transactional_id)
-        return extended(AbortedBy, owner, transactional_id=name, transactional_id_b64=id_b64)
+        return shaped(AbortedBy, owner, transactional_id=name, transactional_id_b64=id_b64)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class AbortedRun(Shape):
     @staticmethod
     def of(one: ExplainedRun) -> AbortedRun:
         run = one.run
-        return extended(
+        return shaped(
             AbortedRun,
             run,
             from_=run.first,
@@ -194,7 +194,7 @@ class Span(LogSpan):
     def in_cluster(one: ExplainedSpan, cluster: str) -> Span:
         """Returns the body of a span, with links to pages of the cluster of that name."""
         href = None if one.owner is None else transaction_link(cluster, one.owner)
-        return extended(Span, LogSpan.of(one), href=href)
+        return shaped(Span, LogSpan.of(one), href=href)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class Explanation(Shape):
 
     @staticmethod
     def of(seen: ExplainedOffsets, cluster: str) -> Explanation:
-        return extended(
+        return shaped(
             Explanation,
             seen,
             spans=[Span.in_cluster(one, cluster) for one in seen.spans],

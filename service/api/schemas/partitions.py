@@ -15,7 +15,7 @@ from service.api.http.fields import (
     transaction_link,
 )
 from service.api.schemas.offsets import MarkerWord
-from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, extended, moment, past_moment
+from service.api.schemas.shape import IdBytes, OneOf, Page, RawTime, Shape, Time, Wide, moment, past_moment, shaped
 from service.domain.findings.hanging import is_blocking
 from service.domain.partitions import ledger
 from service.domain.partitions.blocked_groups import AffectedGroup, GroupRelation, IsolationLevel
@@ -62,7 +62,7 @@ class OpenTransaction(Shape):
         raw_id = None if owner is None else ids[owner.transactional_id]
         transactional_id, id_b64 = id_fields(raw_id)
         first = row.first_of(entry.producer_id, entry.start_offset)
-        return extended(
+        return shaped(
             OpenTransaction,
             entry,
             transactional_id=transactional_id,
@@ -204,7 +204,7 @@ class Group(Shape):
 
     @staticmethod
     def of(one: AffectedGroup) -> Group:
-        return extended(
+        return shaped(
             Group,
             one.offset,
             committed_offset=one.committed,
@@ -249,7 +249,7 @@ class Marker(Shape):
     def of(row: ledger.Marker, owner: bytes | None, cluster: str) -> Marker:
         """Returns the marker. `owner`: the transactional id that had its producer id then."""
         transactional_id, id_b64 = id_fields(owner)
-        return extended(
+        return shaped(
             Marker,
             row,
             at=moment(row.at_ms),
@@ -273,7 +273,7 @@ class VolumeMinute(Shape):
 
     @staticmethod
     def of(volume: ledger.Volume) -> VolumeMinute:
-        return extended(VolumeMinute, volume, minute=text_of_time(volume.minute_ms))
+        return shaped(VolumeMinute, volume, minute=text_of_time(volume.minute_ms))
 
 
 class Volume(Page[VolumeMinute]): ...

@@ -185,18 +185,20 @@ class Page(Shape, Generic[T]):
         dataclass(kw_only=True)(cls)
 
 
-def extended(kind: type[B], source: object, **more: Any) -> B:
+def shaped(kind: type[B], source: object, **more: Any) -> B:
     """Returns the body with the fields in `more`, and all others taken from the fields of these names of `source`, a
     record or another body."""
-    body: Any = kind
-    for name in _others(body, tuple(more)):
-        more[name] = getattr(source, name)
+    hashable: Any = kind
+    names, values_of = _others(hashable, tuple(more))
+    more.update(zip(names, values_of(source), strict=True))
     return kind(**more)
 
 
 @cache
-def _others(kind: type[Shape], given: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in kind.__dataclass_fields__ if name not in given)
+def _others(kind: type[Shape], given: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]:
+    """Returns the fields that are not given, and what reads them from a record."""
+    names = tuple(name for name in kind.__dataclass_fields__ if name not in given)
+    return names, attrgetter(*names) if len(names) > 1 else lambda source: tuple(getattr(source, one) for one in names)
 
 
 def to_json(body: Shape) -> bytes:

@@ -19,9 +19,9 @@ from service.api.schemas.shape import (
     RawTime,
     Shape,
     Wide,
-    extended,
     moment,
     past_moment,
+    shaped,
     to_json,
 )
 from service.views.cluster.unknowns import UnknownKind
@@ -112,5 +112,5 @@ def test_a_body_within_a_longer_one_keeps_what_it_has() -> None:
     class Longer(FindingEvidence):
         as_of: str | None
 
-    body = extended(Longer, FindingEvidence(at=None, source="s", text="t"), as_of="now")
+    body = shaped(Longer, FindingEvidence(at=None, source="s", text="t"), as_of="now")
     assert body == Longer(at=None, source="s", text="t", as_of="now")
