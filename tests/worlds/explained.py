@@ -18,14 +18,13 @@ from service.api.http.kafka import Kafka
 from service.api.schemas.shape import to_json
 from service.app import create_app
 from service.cli.segments.explanation import explain_segments
+from service.domain.partitions.facts import PartitionEnds
 from service.domain.reasons.unread import DESCRIBE, NoPermission
 from service.domain.transaction_log.facts import LogBatch
-from service.kafka.cluster import Leader
 from service.kafka.errors import KafkaRefused
 from service.kafka.fetch import FetchedAt
 from service.partition_log import piece_of
 from service.views.partitions import offsets_reading
-from service.views.partitions.offsets_reading import Place
 from service.wire.batches import Batch, read_batches
 from service.wire.columns import Chunk, decode
 from spark_jobs.fold.rows import batches_from_rows, folded_to_rows, reads_to_rows
@@ -89,13 +88,13 @@ def service(url: str, now_ms: int) -> Iterator[TestClient]:
 def live(client: TestClient, one: Partition, offset: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Returns what the service answers about the offsets from there to the end of the partition."""
 
-    def fetch(_: object, place: Place, at: int, max_bytes: int) -> FetchedAt:
+    def fetch(_: object, place: PartitionEnds, at: int, max_bytes: int) -> FetchedAt:
         return FetchedAt(one.topic, 0, 0, one.high_watermark, one.last_stable_offset, 0, one.fetched(at))
 
     def refuse(*_: object) -> None:
         raise KafkaRefused(NoPermission(one.topic, (DESCRIBE,)))
 
-    patch.setattr(offsets_reading, "find", lambda *_: Place(one.topic, 0, Leader(1, 5), 0, one.high_watermark))
+    patch.setattr(offsets_reading, "find", lambda *_: PartitionEnds(one.topic, 0, "T", 1, 5, 0, 0, one.high_watermark))
     patch.setattr(offsets_reading, "_fetch", fetch)
     patch.setattr(offsets_reading, "describe_producers", refuse)
     path = f"/api/v1/clusters/orders/partitions/{one.topic}/0/offsets/{offset}"

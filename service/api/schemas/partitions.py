@@ -118,16 +118,16 @@ class Partition(Shape):
         `blocked_groups`: the names of the consumer groups blocked on the partition. `cluster`: the name of its cluster.
         """
         row, blocker = judged.row, judged.blocker
-        is_told = row.answered_at_ms is not None
+        has_answered = row.answered_at_ms is not None
         return Partition(
             topic=row.topic,
             partition=row.partition,
             leader=row.leader if row.leader >= 0 else None,
             leader_epoch=row.leader_epoch if row.leader_epoch >= 0 else None,
             log_start_offset=row.log_start if row.log_start >= 0 else None,
-            last_stable_offset=row.last_stable_offset if is_told else None,
-            high_watermark=row.high_watermark if is_told else None,
-            lso_lag_records=row.hidden_records if is_told else None,
+            last_stable_offset=row.last_stable_offset if has_answered else None,
+            high_watermark=row.high_watermark if has_answered else None,
+            lso_lag_records=row.hidden_records if has_answered else None,
             # null if the LSO has moved since the bytes behind it were read
             lso_lag_bytes=row.hidden_bytes,
             lso_stalled_since=text_of_time(row.stalled_since_ms),

@@ -189,16 +189,15 @@ def shaped(kind: type[B], source: object, **more: Any) -> B:
     """Returns the body with the fields in `more`, and all others taken from the fields of these names of `source`, a
     record or another body."""
     hashable: Any = kind
-    names, values_of = _others(hashable, tuple(more))
-    more.update(zip(names, values_of(source), strict=True))
+    for name in _others(hashable, tuple(more)):
+        more[name] = getattr(source, name)
     return kind(**more)
 
 
 @cache
-def _others(kind: type[Shape], given: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]:
-    """Returns the fields that are not given, and what reads them from a record."""
-    names = tuple(name for name in kind.__dataclass_fields__ if name not in given)
-    return names, attrgetter(*names) if len(names) > 1 else lambda source: tuple(getattr(source, one) for one in names)
+def _others(kind: type[Shape], given: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the fields that are not given."""
+    return tuple(name for name in kind.__dataclass_fields__ if name not in given)
 
 
 def to_json(body: Shape) -> bytes:

@@ -72,7 +72,7 @@ class GoneRecords(NamedTuple):
 class Compared(NamedTuple):
     """The comparison of a producer id.
 
-    - `results`: of the decisions that can be told now, the oldest ones; no later batch changes them.
+    - `results`: of the decisions that can be judged now, the oldest ones; no later batch changes them.
     - `contradictions`, `gone`: of the decisions that are torn.
     - `own`: by decision, the markers that are as it decided.
     - `used`: the markers that need not be kept any longer.
@@ -92,7 +92,7 @@ class Compared(NamedTuple):
 
 class _Past(NamedTuple):
     """The result of matching the ended logs of a partition with decisions. `own`: by decision, its marker there;
-    `unclear`: decisions of which nothing can be told; `later`: decisions that were made after these logs had ended."""
+    `unclear`: decisions of which nothing can be said; `later`: decisions that were made after these logs had ended."""
 
     own: dict[Decision, SeenMarker]
     gone: list[GoneRecords]
@@ -130,13 +130,13 @@ def compare(
         )
         for place in places
     }
-    told: list[tuple[Decision, Result]] = []
+    results: list[tuple[Decision, Result]] = []
     for one in decisions:  # the oldest first: an id has one transaction at a time
         if not frozenset(one.participants) <= closed.get(one, frozenset()):
             break
-        told.append((one, _result(one, explained, past)))
-    settled = {one for one, _ in told}
-    torn = {one for one, result in told if result is Result.TORN}
+        results.append((one, _result(one, explained, past)))
+    settled = {one for one, _ in results}
+    torn = {one for one, result in results if result is Result.TORN}
     contradictions = [each for found in explained.values() for each in found.contradictions if each.decision in torn]
     used = [
         marker
@@ -144,7 +144,7 @@ def compare(
         for marker in _used(of_place, explained.get(place), decisions, settled, place)
     ]
     return Compared(
-        tuple(told),
+        tuple(results),
         tuple(sorted(contradictions, key=lambda each: each.marker)),
         tuple(each for place in places for each in past[place].gone if each.decision in torn),
         {one: tuple(_own(one, explained, past)) for one in settled},

@@ -15,7 +15,7 @@ from service.domain.partitions.marker_causes import CLOSE_MS
 
 MOST_STEPS: Final = 200_000
 """Bound on the work for one producer id on one partition, in pairs of marker and decision; beyond it nothing is
-told."""
+said."""
 
 NOT_KNOWN: Final = -1
 
@@ -93,7 +93,7 @@ class Contradiction(NamedTuple):
 
 class Explained(NamedTuple):
     """The result of matching the markers of one partition with decisions. `own`: by decision, the last one that is as
-    decided; `unclear`: decisions of which nothing can be told there."""
+    decided; `unclear`: decisions of which nothing can be said there."""
 
     own: dict[Decision, SeenMarker]
     contradictions: frozenset[Contradiction]

@@ -146,8 +146,8 @@ def _needed(statuses: Mapping[str, StatusRow], covered: Coverage, log_unread: Re
 
 def _oldest(needed: Mapping[str, int | None]) -> int | None:
     """Returns the oldest of these times, because verdicts need all sources; None if a source has not succeeded yet."""
-    told = needed.values()
-    return None if None in told else min((one for one in told if one is not None), default=None)
+    times_ms = needed.values()
+    return None if None in times_ms else min((one for one in times_ms if one is not None), default=None)
 
 
 def _is_shown(

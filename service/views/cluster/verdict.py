@@ -156,8 +156,8 @@ def read_confirmed(connection: Connection, frame: Frame) -> tuple[Sequence[Findi
 
 def read_chain(connection: Connection, frame: Frame, findings: Sequence[Finding]) -> list[Link]:
     """Returns a link for every stalled partition, the worst first."""
-    victims = read_affected_groups(connection, frame.cluster.id)
-    return links(frame.standing, victims, findings, frame.limits, frame.now_ms)
+    affected = read_affected_groups(connection, frame.cluster.id)
+    return links(frame.standing, affected, findings, frame.limits, frame.now_ms)
 
 
 def unacknowledged(confirmed: Iterable[Finding], now_ms: int) -> list[Finding]:
@@ -189,8 +189,8 @@ def judged(frame: Frame, hanging: Sequence[Finding], chain: Sequence[Link], lost
 
 def is_silent(frame: Frame) -> bool:
     """Returns True if no broker answers. The last error of an application that is gone does not count."""
-    told = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
-    return any(isinstance(one, NoBroker) for error in told for one in parts(error))
+    errors = (frame.statuses[one].error for one in frame.statuses if _is_attended(frame.stalls.get(one)))
+    return any(isinstance(one, NoBroker) for error in errors for one in parts(error))
 
 
 def _is_attended(stall: Stall | None) -> bool:

@@ -115,7 +115,7 @@ def _by_id(findings: Iterable[Finding]) -> dict[bytes, Finding]:
 
 def links(
     judged: Iterable[JudgedPartition],
-    victims: Iterable[AffectedGroup],
+    affected: Iterable[AffectedGroup],
     findings: Sequence[Finding],
     limits: Limits,
     now_ms: int,
@@ -123,9 +123,9 @@ def links(
     """Returns a link for each partition, sorted: those that do not heal first, then by stopped groups, time left and
     age; muted ones come last. `findings`: the confirmed ones."""
     behind: dict[TopicPartition, list[AffectedGroup]] = {}
-    for victim in victims:
-        if victim.is_blocked:
-            behind.setdefault(victim.stalled_partition, []).append(victim)
+    for group in affected:
+        if group.is_blocked:
+            behind.setdefault(group.stalled_partition, []).append(group)
     at_places, of_ids = _by_place(findings), _by_id(findings)
     found = []
     for one in judged:
@@ -183,13 +183,13 @@ def read_blocking(connection: Connection, cluster_id: int, places: Collection[To
 
 
 def _groups(connection: Connection, cluster_id: int, places: Collection[TopicPartition]) -> dict[bytes, list[str]]:
-    victims = [
+    affected = [
         one
         for one in read_affected_groups(connection, cluster_id)
         if one.is_blocked and one.stalled_partition in places
     ]
-    waiting = BlockedGroupIndex(victims)
-    behind = sorted({one.stalled_partition for one in victims})[:_PARTITIONS_JUDGED]
+    waiting = BlockedGroupIndex(affected)
+    behind = sorted({one.stalled_partition for one in affected})[:_PARTITIONS_JUDGED]
     rows = [partitions.find(connection, cluster_id, *place) for place in behind]
     groups: dict[bytes, set[str]] = {}
     for one in judge(connection, cluster_id, [row for row in rows if row is not None]):

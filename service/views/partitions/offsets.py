@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from service.domain.partitions import offset_spans
 from service.domain.partitions.aborted_run import EndOfRun, OnlyAborted, only_aborted_text
-from service.domain.partitions.facts import TopicPartition
+from service.domain.partitions.facts import PartitionEnds, TopicPartition
 from service.domain.partitions.marker_causes import CLOCKS_MS, KnownPeriod, MarkerCause, cause_of_marker
 from service.domain.partitions.offset_spans import SpanBuilder, SpanKind
 from service.domain.partitions.own_transactions import OwnDecision, decisions_of_findings, own_decisions
@@ -122,7 +122,7 @@ class _Past(NamedTuple):
     decided: Sequence[CoordinatorDecisions]
 
 
-def _read(client: KafkaClient, place: offsets_reading.Place, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
+def _read(client: KafkaClient, place: PartitionEnds, offset: int, end: int) -> tuple[SpanBuilder, int | None]:
     """Returns what was read, and the offset at which a bound stopped the reading or None. Offsets near the head of the
     log are read from its start, if that is quickly done."""
     if 0 < offset <= offset_spans.HEAD and not place.log_start:
@@ -145,13 +145,13 @@ def _spans(
     known = known_period(connection, cluster)
     own = _own_decisions(connection, cluster, spans, found, place, as_of_ms - CLOCKS_MS)
     past: dict[int, _Past] = {}
-    told = []
+    explained = []
     for whole in spans:
         if whole.next <= since:
             continue
         span = whole._replace(first=max(whole.first, since))
         if span.producer_id is None or span.kind == SpanKind.NON_TRANSACTIONAL:
-            told.append(ExplainedSpan(span))
+            explained.append(ExplainedSpan(span))
             continue
         if span.producer_id not in past:
             past[span.producer_id] = _past(connection, cluster, span.producer_id, spans)
@@ -159,8 +159,8 @@ def _spans(
         owner = owner_at(owners, span.ended_ms)
         name = None if owner is None else owner.transactional_id
         cause = _cause(span, decisions, hangs, known)
-        told.append(ExplainedSpan.of(span, name, cause, own.get(whole.first)))
-    return told
+        explained.append(ExplainedSpan.of(span, name, cause, own.get(whole.first)))
+    return explained
 
 
 def _own_decisions(

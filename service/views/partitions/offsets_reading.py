@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import Final, NamedTuple
 
+from service.domain.partitions.facts import PartitionEnds
 from service.domain.partitions.offset_spans import SpanBuilder
 from service.domain.reasons.unread import DESCRIBE, READ, NoPermission
 from service.kafka import errors
 from service.kafka.client import KafkaClient
-from service.kafka.cluster import Leader, TopicLayout, topic_layout
+from service.kafka.cluster import TopicLayout, topic_layout
 from service.kafka.errors import KafkaRefused, KafkaUnavailable
 from service.kafka.fetch import FetchedAt, PartitionFetch, fetch_many
 from service.kafka.offsets import EARLIEST, LATEST, list_offsets
@@ -44,17 +45,7 @@ BOUNDS: Final = Bounds()
 BOUNDS_OF_HEAD: Final = Bounds(bytes=FIRST_BYTES, seconds=1.0)
 
 
-class Place(NamedTuple):
-    """A partition, its leader, and the offsets that its log holds."""
-
-    topic: str
-    partition: int
-    leader: Leader
-    log_start: int
-    high_watermark: int
-
-
-def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
+def find(client: KafkaClient, topic: str, partition: int, offset: int) -> PartitionEnds:
     """Returns the partition with its leader and the offsets of its log.
 
     Raises NoSuchPartition, NoSuchOffset, KafkaUnavailable, KafkaRefused.
@@ -71,10 +62,12 @@ def find(client: KafkaClient, topic: str, partition: int, offset: int) -> Place:
     log_start, high_watermark = (_offset(client, alone, partition, which) for which in (EARLIEST, LATEST))
     if offset >= high_watermark:
         raise NoSuchOffset(f"{topic}-{partition} has no offset {offset} yet: its log ends at {high_watermark}")
-    return Place(topic, partition, leader, log_start, high_watermark)
+    return PartitionEnds(
+        topic, partition, layout.topic_id, leader.node, leader.epoch, log_start, high_watermark=high_watermark
+    )
 
 
-def read(client: KafkaClient, place: Place, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
+def read(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder, bounds: Bounds = BOUNDS) -> int | None:
     """Reads from `walk.next` on and feeds the walk. Returns the offset at which a bound, or bytes that cannot be read,
     ended the spans; None if nothing did. Where they end a run of aborted records, `walk.only_aborted` shows it.
 
@@ -115,14 +108,14 @@ def _stop(walk: SpanBuilder, wanted_to: int, position: int, last_stable_offset: 
     return position
 
 
-def _settle(client: KafkaClient, place: Place, walk: SpanBuilder) -> None:
+def _settle(client: KafkaClient, place: PartitionEnds, walk: SpanBuilder) -> None:
     """Marks as open the transactions that the leader reports as open (DescribeProducers): the rest of the log has no
     marker for them.
 
     Without permission for that request, nothing is marked, and the rest of the log has to be read.
     """
     try:
-        answer = describe_producers(client, place.leader.node, {place.topic: [place.partition]})
+        answer = describe_producers(client, place.leader, {place.topic: [place.partition]})
     except KafkaRefused:
         return
     for one in answer[place.topic, place.partition].producers:
@@ -131,9 +124,9 @@ def _settle(client: KafkaClient, place: Place, walk: SpanBuilder) -> None:
             walk.mark_open(one.producer_id)
 
 
-def _fetch(client: KafkaClient, place: Place, offset: int, max_bytes: int) -> FetchedAt:
-    wanted = PartitionFetch(place.partition, offset, place.leader.epoch, max_bytes)
-    (found,) = fetch_many(client, place.leader.node, {place.topic: [wanted]}, max_bytes, 0)
+def _fetch(client: KafkaClient, place: PartitionEnds, offset: int, max_bytes: int) -> FetchedAt:
+    wanted = PartitionFetch(place.partition, offset, place.leader_epoch, max_bytes)
+    (found,) = fetch_many(client, place.leader, {place.topic: [wanted]}, max_bytes, 0)
     if found.error == errors.TOPIC_AUTHORIZATION_FAILED:
         raise KafkaRefused(NoPermission(place.topic, (READ,)))
     if found.error:

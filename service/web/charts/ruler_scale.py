@@ -202,13 +202,13 @@ def all_of(spans: Iterable[Span], log_start: int, lso: int, high_watermark: int)
         first, next_ = max(span.first, at), min(span.next, high_watermark)
         if next_ <= first:
             continue
-        found += _untold(at, first, lso)
+        found += _not_known(at, first, lso)
         found.append(span._replace(first=first, next=next_))
         at = next_
-    return found + _untold(at, high_watermark, lso)
+    return found + _not_known(at, high_watermark, lso)
 
 
-def _untold(first: int, next_: int, lso: int) -> list[Span]:
+def _not_known(first: int, next_: int, lso: int) -> list[Span]:
     decided = Span(first, min(next_, lso), DECIDED, word="decided")
     hidden = Span(max(first, lso), next_, HIDDEN, word="hidden, not read")
     return [span for span in (decided, hidden) if span.length > 0]

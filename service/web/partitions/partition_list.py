@@ -31,12 +31,12 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 
 
 def read_links(
-    connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], victims: Iterable[AffectedGroup]
+    connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], affected: Iterable[AffectedGroup]
 ) -> list[Link]:
     """Returns a link for each of these stalled partitions, the worst first."""
     confirmed = FindingSelection(kinds=frozenset(REPORTING.values()), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
-    return links(judged, victims, found, frame.limits, frame.now_ms)
+    return links(judged, affected, found, frame.limits, frame.now_ms)
 
 
 def ordered(chain: Iterable[Link], sort: str) -> list[Link]:

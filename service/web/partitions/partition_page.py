@@ -49,15 +49,15 @@ RELATION_WORDS: Final = {
 }
 
 
-def ruler_of(judged: JudgedPartition, victims: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
-    """Returns the ruler of the partition; None if the partition never answered or its log is empty. `victims`: the
+def ruler_of(judged: JudgedPartition, affected: Iterable[AffectedGroup], cluster: str) -> Ruler | None:
+    """Returns the ruler of the partition; None if the partition never answered or its log is empty. `affected`: the
     groups; those of other partitions are ignored."""
     row = judged.row
     if row.answered_at_ms is None:
         return None
     ends = [*(one.entry.start_offset for one in judged.entries[1:]), row.high_watermark]
     spans = [_span(one, row.log_start, end, cluster) for one, end in zip(judged.entries, ends, strict=False)]
-    here = [one for one in victims if one.offset.topic_partition == row.topic_partition]
+    here = [one for one in affected if one.offset.topic_partition == row.topic_partition]
     pins = [_pin(one, one.committed) for one in here if one.committed is not None]
     return draw(row.log_start, row.last_stable_offset, row.high_watermark, spans, pins)
 
@@ -140,17 +140,17 @@ def _seen(connection: Connection, frame: Frame, topic: str, partition: int) -> _
     if row is None:
         return _Seen(None, None, (), (), None)
     place = topic, partition
-    victims = read_affected_groups(connection, frame.cluster.id)
+    affected = read_affected_groups(connection, frame.cluster.id)
     (judged,) = judge(connection, frame.cluster.id, [row])
     link = None
     if row.stalled_since_ms is not None:
-        (link,) = read_links(connection, frame, [judged], victims)
+        (link,) = read_links(connection, frame, [judged], affected)
     findings, _ = read_findings.read_page(
         connection, frame.cluster.id, FindingSelection(topic=topic, partition=partition), None, FINDINGS_SHOWN
     )
-    felt = [one for one in victims if place in (one.offset.topic_partition, one.stalled_partition)]
-    ruler = None if link is None else ruler_of(judged, victims, frame.name)
-    return _Seen(judged, link, waiting_first(felt), findings, ruler)
+    here = [one for one in affected if place in (one.offset.topic_partition, one.stalled_partition)]
+    ruler = None if link is None else ruler_of(judged, affected, frame.name)
+    return _Seen(judged, link, waiting_first(here), findings, ruler)
 
 
 class Answer(NamedTuple):

@@ -15,11 +15,9 @@ from service.app import create_app
 from service.domain.findings.finding import Evidence
 from service.domain.findings.lost_records import EndedBy, LostRecords, lost_records
 from service.domain.findings.rules import Rule
-from service.domain.partitions.facts import BatchOffsets, MarkerType
+from service.domain.partitions.facts import BatchOffsets, MarkerType, PartitionEnds
 from service.domain.partitions.offset_spans import SpanBuilder
-from service.kafka.cluster import Leader
 from service.views.partitions import offsets_reading
-from service.views.partitions.offsets_reading import Place
 from service.web.partitions.partition_page import Asked, asked
 from tests.helpers.partitions import WithPartitions, moving_partition
 from tests.helpers.stores import NOW_MS, Id
@@ -75,14 +73,13 @@ def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callabl
     ]
     truncated: list[int | None] = [None]
 
-    def read_(client: Any, place: Place, walk: SpanBuilder, *bounds: Any) -> int | None:
+    def read_(client: Any, place: PartitionEnds, walk: SpanBuilder, *bounds: Any) -> int | None:
         for piece in pieces:
             walk.add_batch(piece)
         walk.finish(15, 12, is_whole=True)
         return truncated[0]
 
-    leader = Leader(1, 5)
-    monkeypatch.setattr(offsets_reading, "find", lambda *_: Place("orders", 0, leader, 0, 15))
+    monkeypatch.setattr(offsets_reading, "find", lambda *_: PartitionEnds("orders", 0, "T", 1, 5, 0, 12, 15))
     monkeypatch.setattr(offsets_reading, "read", read_)
     log = _Log()
 
