@@ -43,6 +43,16 @@ class Next(NamedTuple):
     more: str = ""
 
 
+def is_late(row: IdRow, log: KnownLog) -> bool:
+    """Returns whether the end of the id's transaction is late: its abort is overdue, or its markers are."""
+    return is_stuck(row, log) or is_overdue(row, log)
+
+
+def open_since_ms(row: IdRow) -> int | None:
+    """Returns when the open transaction began; None if none is open, or its start is no time."""
+    return row.started_at_ms if is_time(row.started_at_ms) else None
+
+
 def next_step(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     """Returns the next event of the id. `log`: the limits of the brokers, and how far the log is known."""
     if row.state == states.UNKNOWN:

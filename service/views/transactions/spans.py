@@ -19,6 +19,7 @@ from service.store.escaped_text import id_key
 from service.store.queries.history import ROWS_AT_ONCE, newest_rows, read_minutes
 from service.store.rows.ids import IdRow
 from service.views import words
+from service.views.transactions.next_step import open_since_ms
 
 
 class Life(NamedTuple):
@@ -197,7 +198,7 @@ def _of_newest(newest: IdRow) -> Iterable[Life]:
     """Yields the transaction that is open now, if there is one."""
     if newest.state not in states.OPEN:
         return
-    began_ms = newest.started_at_ms if is_time(newest.started_at_ms) else None
+    began_ms = open_since_ms(newest)
     if newest.state == states.ONGOING:
         if began_ms is not None:
             yield Life(None, began_ms, None, None, newest.record.producer_epoch)
