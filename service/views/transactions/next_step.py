@@ -159,8 +159,8 @@ def answers(transitions: Iterable[Transition]) -> list[Answer]:
             found.setdefault((row.cause, row.confidence), []).append(row)
     if any(cause != CauseCode.EMPTY_ABORT for cause, _ in found):
         found = {key: some for key, some in found.items() if key[0] != CauseCode.EMPTY_ABORT}
-    told = [_answer(cause, confidence, some) for (cause, confidence), some in found.items()]
-    return sorted(told, key=lambda one: -one.last_ms)
+    given = [_answer(cause, confidence, some) for (cause, confidence), some in found.items()]
+    return sorted(given, key=lambda one: -one.last_ms)
 
 
 def is_abort(row: Transition) -> bool:
