@@ -226,13 +226,14 @@ def _is_wide(connection: Connection, cluster_id: int, selection: Selection) -> b
 
 
 HISTORY_READ: Final = 50
-"""Rows of an id's history that are searched for InitProducerIds: with full history, every step has one."""
+"""Number of an id's newest history rows that are searched for InitProducerIds: with full history, every step has a
+row."""
 
 _S = transitions.c
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
-    """Returns the use of those of the ids that exist. Reads at most HISTORY_READ rows of history of each."""
+    """Returns the behaviour of the ids, as far as they exist. Reads at most HISTORY_READ rows of history of each."""
     found = connection.execute(
         select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids))
     )
