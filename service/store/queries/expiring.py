@@ -18,27 +18,13 @@ EXPIRED_READ: Final = 2_000
 _T = transactional_ids.c
 
 
-class ExpiredRow(NamedTuple):
-    """An expired id. `transactional_id`: the id's key in the store. `expired_at_ms`: the time of its tombstone. The
-    other values are those of the record before the tombstone."""
-
-    transactional_id: bytes
-    display: str
-    expired_at_ms: int
-    producer_id: int
-    producer_epoch: int
-    last_outcome: int | None
-
-
-def read_expired(connection: Connection, cluster_id: int, since_ms: int, limit: int = EXPIRED_READ) -> list[ExpiredRow]:
-    """Returns at most `limit` ids that expired since `since_ms`, the last first."""
+def read_expired(connection: Connection, cluster_id: int, since_ms: int, limit: int = EXPIRED_READ) -> list[IdRow]:
+    """Returns at most `limit` ids that expired since `since_ms`, the last first. Time and place of their records are
+    those of the tombstones."""
     rows = connection.execute(
-        select(_T.transactional_id, _T.display, _T.timestamp_ms, _T.producer_id, _T.producer_epoch, _T.last_outcome)
-        .where(*_expired(cluster_id, since_ms))
-        .order_by(_T.timestamp_ms.desc())
-        .limit(limit)
+        select(transactional_ids).where(*_expired(cluster_id, since_ms)).order_by(_T.timestamp_ms.desc()).limit(limit)
     )
-    return [ExpiredRow(*row) for row in rows]
+    return [full_row(IdRow.of(row)) for row in rows]
 
 
 def count_expired(connection: Connection, cluster_id: int, since_ms: int) -> int:

@@ -84,15 +84,7 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
     ids = transactional_ids.c
     is_current = func.coalesce(and_(ids.producer_id == _P.producer_id, ids.state != EXPIRED), false())
     rows = connection.execute(
-        select(
-            _P.transactional_id,
-            _P.first_seen_ms,
-            _P.last_seen_ms,
-            _P.first_epoch,
-            _P.last_epoch,
-            is_current,
-            func.coalesce(ids.display, ""),
-        )
+        select(*(_P[name] for name in Owner._fields[:-1]), is_current, func.coalesce(ids.display, ""))
         .outerjoin_from(
             producer_ids,
             transactional_ids,
@@ -101,10 +93,7 @@ def read_owners(connection: Connection, cluster_id: int, producer_id: int) -> li
         .where(_P.cluster_id == cluster_id, _P.producer_id == producer_id)
         .order_by(_P.last_seen_ms.desc(), _P.transactional_id)
     )
-    return [
-        Owner(full_id(key, display), first_ms, last_ms, first_epoch, last_epoch, bool(current))
-        for key, first_ms, last_ms, first_epoch, last_epoch, current, display in rows
-    ]
+    return [Owner._make((full_id(key, display), *seen, bool(current))) for key, *seen, current, display in rows]
 
 
 def owner_at(owners: Sequence[Owner], at_ms: int | None) -> Owner | None:

@@ -31,7 +31,6 @@ from service.store.queries.transaction_pages import (
 )
 from service.store.rows.ids import IdRow
 from service.store.schema import open_participants, transactional_ids, transitions
-from service.store.schema.history import ABORTED
 
 _T, _O = transactional_ids.c, open_participants.c
 _PARTICIPANTS = (
@@ -232,36 +231,29 @@ HISTORY_READ: Final = 50
 """Number of an id's newest history rows that are searched for InitProducerIds: with full history, every step has a
 row."""
 
-_IDS = select(
-    _T.transactional_id,
-    _T.display,
-    _T.state,
-    _T.timeout_ms,
-    _T.client_transaction_version,
-    _T.last_update_ms,
-    _T.last_outcome,
-    _T.abort_cause,
-    (_T.commits + sum((_T[name] for name in ABORTED.values()), start=0)).label("ends"),
-)
 _S = transitions.c
 
 
 def behaviours(connection: Connection, cluster_id: int, ids: Sequence[bytes]) -> list[Behaviour]:
     """Returns the behaviour of the ids, as far as they exist. Reads at most HISTORY_READ rows of history of each."""
-    found = connection.execute(_IDS.where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids)))
-    return [
-        Behaviour(
-            row.display,
-            row.timeout_ms,
-            row.client_transaction_version,
-            _inits(connection, cluster_id, row.transactional_id),
-            IN_USE if row.state in OPEN or row.state == UNKNOWN else row.last_update_ms if row.last_outcome else None,
-            row.ends,
-            row.last_outcome in (PREPARE_ABORT, COMPLETE_ABORT)
-            and row.abort_cause in (CauseCode.TIMEOUT, CauseCode.FENCED),
-        )
-        for row in found.all()
-    ]
+    found = connection.execute(
+        select(transactional_ids).where(_T.cluster_id == cluster_id, _T.transactional_id.in_(ids))
+    )
+    return [_behaviour(connection, IdRow.of(row)) for row in found.all()]
+
+
+def _behaviour(connection: Connection, row: IdRow) -> Behaviour:
+    is_used = row.state in OPEN or row.state == UNKNOWN
+    cause = None if row.last_abort is None else row.last_abort.cause.code
+    return Behaviour(
+        row.display,
+        row.timeout_ms,
+        row.record.client_transaction_version,
+        _inits(connection, row.cluster_id, row.transactional_id),
+        IN_USE if is_used else row.record.last_update_ms if row.last_outcome else None,
+        row.commits + sum(row.aborts),
+        row.last_outcome in (PREPARE_ABORT, COMPLETE_ABORT) and cause in (CauseCode.TIMEOUT, CauseCode.FENCED),
+    )
 
 
 def _inits(connection: Connection, cluster_id: int, one: bytes) -> tuple[Init, ...]:

@@ -19,6 +19,7 @@ from sqlalchemy import (
 
 from service.domain.transaction_log.states import EXPIRABLE, EXPIRED
 from service.store.schema.base import cluster_column, metadata, where
+from service.store.schema.history import ABORTED
 
 transactional_ids = Table(
     "transactional_ids",
@@ -46,12 +47,7 @@ transactional_ids = Table(
     Column("state_since_ms", BigInteger, nullable=False),
     Column("started_at_ms", BigInteger),  # of an open transaction, else null
     Column("last_outcome", SmallInteger),  # the PrepareX or CompleteX state that shows it; null before the first end
-    Column("commits", BigInteger, nullable=False),
-    Column("aborts_client", BigInteger, nullable=False),
-    Column("aborts_timeout", BigInteger, nullable=False),
-    Column("aborts_fenced", BigInteger, nullable=False),
-    Column("aborts_admin", BigInteger, nullable=False),
-    Column("aborts_unattributed", BigInteger, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in ("commits", *ABORTED.values())),
     # service.domain.transaction_log.journal.LastAbort: null before the first abort
     Column("abort_offset", BigInteger),
     Column("abort_cause", String),

@@ -11,8 +11,7 @@ from service.domain.findings.events import SINGLE_IDS, prefix_of
 from service.domain.findings.ids_running_out import soon_ms
 from service.domain.transaction_log.known_log import Limits
 from service.domain.transaction_log.states import LAST_TIME_MS
-from service.store.escaped_text import full_id
-from service.store.queries.expiring import ExpiredRow, count_expiring
+from service.store.queries.expiring import count_expiring
 from service.store.rows.ids import IdRow
 
 _HOUR_MS: Final = 3_600_000
@@ -64,22 +63,17 @@ def count_ids(
 class Gone(NamedTuple):
     """One expired id, or several with one `prefix`. `last`: the newest of them."""
 
-    last: ExpiredRow
-    transactional_id: bytes
+    last: IdRow
     prefix: str | None
     ids: int
 
-    @staticmethod
-    def of(some: Sequence[ExpiredRow], prefix: str | None = None) -> Gone:
-        return Gone(some[0], full_id(some[0].transactional_id, some[0].display), prefix, len(some))
 
-
-def gone_ids(expired: Iterable[ExpiredRow]) -> list[Gone]:
+def gone_ids(expired: Iterable[IdRow]) -> list[Gone]:
     """Returns the expired ids, newest first; many ids with one prefix become one row."""
-    by_prefix: dict[str, list[ExpiredRow]] = {}
+    by_prefix: dict[str, list[IdRow]] = {}
     for one in expired:
         by_prefix.setdefault(prefix_of(one.display), []).append(one)
     found: list[Gone] = []
     for prefix, some in by_prefix.items():
-        found += [Gone.of(some, prefix)] if len(some) > SINGLE_IDS else [Gone.of([one]) for one in some]
-    return sorted(found, key=lambda gone: -gone.last.expired_at_ms)
+        found += [Gone(some[0], prefix, len(some))] if len(some) > SINGLE_IDS else [Gone(one, None, 1) for one in some]
+    return sorted(found, key=lambda gone: -gone.last.record.timestamp_ms)

@@ -43,6 +43,16 @@ class Next(NamedTuple):
     more: str = ""
 
 
+def is_late(row: IdRow, log: KnownLog) -> bool:
+    """Returns whether the end of the id's transaction is late: its abort is overdue, or its markers are."""
+    return is_stuck(row, log) or is_overdue(row, log)
+
+
+def open_since_ms(row: IdRow) -> int | None:
+    """Returns when the open transaction began; None if none is open, or its start is no time."""
+    return row.started_at_ms if is_time(row.started_at_ms) else None
+
+
 def next_step(row: IdRow, log: KnownLog, now_ms: int) -> Next:
     """Returns the next event of the id. `log`: the limits of the brokers, and how far the log is known."""
     if row.state == states.UNKNOWN:
@@ -149,8 +159,8 @@ def answers(transitions: Iterable[Transition]) -> list[Answer]:
             found.setdefault((row.cause, row.confidence), []).append(row)
     if any(cause != CauseCode.EMPTY_ABORT for cause, _ in found):
         found = {key: some for key, some in found.items() if key[0] != CauseCode.EMPTY_ABORT}
-    told = [_answer(cause, confidence, some) for (cause, confidence), some in found.items()]
-    return sorted(told, key=lambda one: -one.last_ms)
+    given = [_answer(cause, confidence, some) for (cause, confidence), some in found.items()]
+    return sorted(given, key=lambda one: -one.last_ms)
 
 
 def is_abort(row: Transition) -> bool:

@@ -19,6 +19,7 @@ from service.store.escaped_text import id_key
 from service.store.queries.history import ROWS_AT_ONCE, newest_rows, read_minutes
 from service.store.rows.ids import IdRow
 from service.views import words
+from service.views.transactions.next_step import open_since_ms
 
 
 class Life(NamedTuple):
@@ -111,8 +112,8 @@ def ends_of(minute: IdMinute) -> dict[str, int]:
 def lives(newest: IdRow, rows: Iterable[Row], minutes: Iterable[IdMinute]) -> list[Life]:
     """Returns the transactions, oldest first. `rows`: of the time that is drawn, oldest first."""
     rows = [row for row in rows if is_time(row.at_ms) and row.transition.note != REPEATED]
-    told = [*of_transitions([row.transition for row in rows]), *_of_minutes(rows, minutes), *_of_newest(newest)]
-    return sorted(told, key=lambda life: life.first_ms)
+    found = [*of_transitions([row.transition for row in rows]), *_of_minutes(rows, minutes), *_of_newest(newest)]
+    return sorted(found, key=lambda life: life.first_ms)
 
 
 def of_transitions(rows: Sequence[Transition]) -> list[Life]:
@@ -197,7 +198,7 @@ def _of_newest(newest: IdRow) -> Iterable[Life]:
     """Yields the transaction that is open now, if there is one."""
     if newest.state not in states.OPEN:
         return
-    began_ms = newest.started_at_ms if is_time(newest.started_at_ms) else None
+    began_ms = open_since_ms(newest)
     if newest.state == states.ONGOING:
         if began_ms is not None:
             yield Life(None, began_ms, None, None, newest.record.producer_epoch)
@@ -239,33 +240,33 @@ def _phases(rows: Sequence[Transition]) -> list[Phase]:
     """Returns the phases of the transaction at the beginning of `rows`: its own rows and those after them, oldest
     first."""
     first, rest = rows[0], list(rows[1:])
-    told: list[Phase] = []
+    phases: list[Phase] = []
     if first.to_state in states.PREPARED:
-        told += _prepared(first)
+        phases += _prepared(first)
         complete = rest.pop(0) if rest and rest[0].from_state == first.to_state else None
         if complete is None or complete.to_state not in states.COMPLETE:
-            return told
-        told[-1] = told[-1]._replace(took=_markers(complete))
+            return phases
+        phases[-1] = phases[-1]._replace(took=_markers(complete))
     else:
         complete = first
         if first.marker_ms is not None:
             prepared = NAMES.get(first.from_state, "Prepare")
-            told.append(Phase(prepared, max(first.at_ms - first.marker_ms, 0), "", _markers(first)))
-    told.append(Phase(NAMES[complete.to_state], complete.at_ms, _producer(complete), complete.note or "ended"))
+            phases.append(Phase(prepared, max(first.at_ms - first.marker_ms, 0), "", _markers(first)))
+    phases.append(Phase(NAMES[complete.to_state], complete.at_ms, _producer(complete), complete.note or "ended"))
     if rest and rest[0].to_state == states.EMPTY and rest[0].from_state == complete.to_state:
         after = words.fine(max(rest[0].at_ms - complete.at_ms, 0))
-        told.append(Phase("Empty", rest[0].at_ms, f"{_producer(rest[0])}, InitProducerId", f"{after} after its end"))
-    return told
+        phases.append(Phase("Empty", rest[0].at_ms, f"{_producer(rest[0])}, InitProducerId", f"{after} after its end"))
+    return phases
 
 
 def _prepared(row: Transition) -> list[Phase]:
     outcome = "commit" if row.to_state == states.PREPARE_COMMIT else "abort"
-    told = []
+    phases = []
     if row.duration_ms is not None:
         took = f"open for {words.fine(row.duration_ms)}"
-        told.append(Phase("Ongoing", max(row.at_ms - row.duration_ms, 0), "its first partition was added", took))
+        phases.append(Phase("Ongoing", max(row.at_ms - row.duration_ms, 0), "its first partition was added", took))
     waiting = "its markers are not all written"
-    return [*told, Phase(NAMES[row.to_state], row.at_ms, f"{_producer(row)}, decided: {outcome}", waiting)]
+    return [*phases, Phase(NAMES[row.to_state], row.at_ms, f"{_producer(row)}, decided: {outcome}", waiting)]
 
 
 def _markers(complete: Transition) -> str:

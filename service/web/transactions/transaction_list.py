@@ -19,11 +19,10 @@ from service.api.http.parameters import bytes_of, only_known, unusable
 from service.api.schemas.transactions import State
 from service.domain.duration_text import span_ms
 from service.domain.findings.finding import Finding
-from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.known_log import KnownLog
-from service.domain.transaction_log.states import CODES, EXPIRED, NAMES, is_time
+from service.domain.transaction_log.states import CODES, EXPIRED, NAMES
 from service.store.escaped_text import display_id, id_key, printable
 from service.store.queries import clusters, transactions
 from service.store.queries.clusters import EndedCounts
@@ -35,7 +34,7 @@ from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import Blocking, read_blocking
 from service.views.partitions.judged import known_log_at
 from service.views.transactions.described import DescribedId, read_described
-from service.views.transactions.next_step import Next, last_outcome, next_step
+from service.views.transactions.next_step import Next, is_late, last_outcome, next_step, open_since_ms
 from service.views.words import WORDS, Word
 from service.web.shared.frame import framed
 from service.web.shared.render import render
@@ -291,12 +290,11 @@ def _one(
     row, key = one.row, id_key(one.row.transactional_id)
     hanging = tuple(blocking.hanging.get(key, ()))
     outcome, confidence = last_outcome(row)
-    is_late = is_stuck(row, log) or is_overdue(row, log)
     return Listed(
         anchor=f"t-{blake2b(row.transactional_id, digest_size=9).hexdigest()}",
         row=row,
-        tone="critical" if hanging else "warning" if is_late else "",
-        open_since_ms=row.started_at_ms if row.state in states.OPEN and is_time(row.started_at_ms) else None,
+        tone="critical" if hanging else "warning" if is_late(row, log) else "",
+        open_since_ms=open_since_ms(row),
         next=next_step(row, log, frame.now_ms),
         places=tuple(f"{topic}-{partition}" for topic, partition in one.partitions),
         hanging=hanging,

@@ -15,7 +15,6 @@ from service.api.http.parameters import Id, IdBase64, id_of, only_known, unusabl
 from service.domain.findings.finding import Finding
 from service.domain.findings.kinds import Kind, Status
 from service.domain.findings.lifecycle import MOST_OPEN_IN_ALL
-from service.domain.findings.open_too_long import is_overdue, is_stuck
 from service.domain.source_state import SourceName
 from service.domain.transaction_log import states
 from service.domain.transaction_log.deadlines import expires_at_ms
@@ -32,7 +31,7 @@ from service.views.addresses import page_of, transaction_page
 from service.views.cluster.frame import Frame
 from service.views.partitions.blocking_chain import read_blocking
 from service.views.partitions.judged import known_log_at
-from service.views.transactions.next_step import answers, is_abort, last_outcome, next_step
+from service.views.transactions.next_step import answers, is_abort, is_late, last_outcome, next_step, open_since_ms
 from service.views.transactions.spans import Past, phases_of, read_past
 from service.views.words import COUNTED, WORDS
 from service.web.charts.minutes import bars_of
@@ -101,8 +100,8 @@ def _one(connection: Connection, frame: Frame, row: IdRow, window: Window, older
         row=row,
         state=states.NAMES[row.state],
         is_open=row.state in states.OPEN,
-        is_late=is_stuck(row, log) or is_overdue(row, log),
-        open_since_ms=row.started_at_ms if is_time(row.started_at_ms) else None,
+        is_late=is_late(row, log),
+        open_since_ms=open_since_ms(row),
         since_ms=row.state_since_ms if is_time(row.state_since_ms) else None,
         next=next_step(row, log, now_ms),
         outcome=outcome,
