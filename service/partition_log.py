@@ -49,7 +49,7 @@ def piece_of(batch: Batch) -> BatchOffsets:
         at_ms = header.max_timestamp_ms
         try:
             record = records.read_control(batch)
-        except DecodeError:  # the checksum is good, the record is not: a marker of unknown type
+        except DecodeError:  # a good checksum, but a broken record: a marker of unknown type
             record = None
         if record is not None:
             marker, at_ms = _MARKERS.get(record.type), record.timestamp_ms

@@ -28,7 +28,7 @@ _MOST_KEPT: Final = 10_000
 
 
 class Hashed(NamedTuple):
-    """A password as it is kept. `cost`: log2 of scrypt's N."""
+    """A password as it is stored: its scrypt hash. `cost`: log2 of scrypt's N."""
 
     cost: int
     salt: bytes
@@ -110,7 +110,7 @@ _KNOWN: Final = re.compile("changeme|password|passw0rd|secret|letmein|qwerty|txn
 
 
 class StoredKey(NamedTuple):
-    """A key that is not revoked, as the store has it. `digest`: of `digest_of`."""
+    """A key that is not revoked, as the store has it. `digest`: as `digest_of` returns it."""
 
     name: str
     digest: str

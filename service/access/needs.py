@@ -29,10 +29,10 @@ METRICS: Final = "/metrics"
 
 WRITES: Final[dict[tuple[str, str], Role]] = {
     ("POST", "findings/{finding}/resolve"): Role.OPERATOR,
-    ("POST", "findings/{finding}/acknowledge"): Role.OPERATOR,  # of REST, and the form of the page
+    ("POST", "findings/{finding}/acknowledge"): Role.OPERATOR,  # by REST, and by the form of the page
     ("POST", "mutes"): Role.OPERATOR,
     ("DELETE", "mutes"): Role.OPERATOR,
-    ("POST", "findings/{finding}/mute"): Role.OPERATOR,  # the form of the page
+    ("POST", "findings/{finding}/mute"): Role.OPERATOR,  # by the form of the page
 }
 """The requests that change something, below `/clusters/{cluster}`, and the role that each needs there."""
 

@@ -93,7 +93,7 @@ class Tokens:
         name = str(claims[self._config.name_claim])
         if not found:
             raise BadCredentials(
-                f"the token of {name!r} gives no role: {self._config.roles_claim} has none of [auth.oidc]"
+                f"the token of {name!r} gives no role: no value of its {self._config.roles_claim} is in [auth.oidc]"
             )
         return Principal(name, PrincipalKind.TOKEN, frozenset().union(*found))
 

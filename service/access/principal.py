@@ -85,7 +85,7 @@ def parse_grant(text: Any) -> Grant:
     if not cluster or cluster != cluster.strip() or "/" in cluster:
         raise ValueError(f"{text!r} names no cluster after the @")
     if role is Role.METRICS:
-        raise ValueError(f"{text!r}: /metrics is about all clusters: write metrics alone")
+        raise ValueError(f"{text!r}: /metrics covers all clusters: write metrics without @CLUSTER")
     return Grant(role, cluster)
 
 

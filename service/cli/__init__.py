@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         _drop_output()
         return FINE
-    except OSError as error:  # that no command handles: a full disk behind stdout, too many open files
+    except OSError as error:  # not handled by a command: a full disk behind stdout, too many open files
         if error.filename is None:
             _drop_output()
         # not USAGE: a supervisor would give up, but the next start may find space

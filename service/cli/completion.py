@@ -32,7 +32,7 @@ class PrintCompletion(argparse.Action):
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Yields the flags and arguments of a parser and of its commands."""
-    for action in parser._actions:  # argparse has no other way to them
+    for action in parser._actions:  # argparse has no public way to get them
         yield action
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

@@ -33,7 +33,7 @@ _UNCOMMITTED, _COMMITTED = 0, 1
 _Kind = tuple[int, int]
 _KINDS: Final[tuple[_Kind, ...]] = ((_COMMITTED, LATEST), (_UNCOMMITTED, LATEST), (_UNCOMMITTED, EARLIEST))
 """(isolation, which offset), in the order of the requests: LSO, high watermark, log start."""
-_CODE = len(_KINDS)  # the row of the error code, behind those of the offsets
+_CODE = len(_KINDS)  # the row of the error code, after the rows of the offsets
 _NOTHING = -2  # neither an offset nor a code: differs from every first answer
 
 

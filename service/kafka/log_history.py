@@ -54,7 +54,7 @@ def id_history(
         if data is None:
             start = list_offsets(client, TopicLayout(TOPIC, "", {partition: leader}), EARLIEST).found.get(partition, at)
             if start <= at:
-                break  # the log ends before `at`: another broker leads by now
+                break  # the log ends before `at`: this is not the log that was read so far
             missing.append(Range(at, start))
             at = start
             continue

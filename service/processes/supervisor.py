@@ -158,8 +158,8 @@ class Supervisor:
 
 
 class _Child:
-    """One child and its successive processes. Each process leads a session of its own: Ctrl-C on a terminal reaches
-    only us, and we find everything that the process starts, whatever process groups Spark makes."""
+    """One child: a sequence of processes, each the leader of a session of its own. So Ctrl-C on a terminal reaches only
+    us, and we find everything that a process starts, whatever process groups Spark makes."""
 
     process: subprocess.Popen[bytes]
 

@@ -76,7 +76,7 @@ def nobody_owns(
         raise Refused("the newest record of its transactional.id cannot be decoded: the owner's state is not known")
     if owner is not None and will_end(entry, owner):
         name = display_id(owner.transactional_id)
-        raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]} and will write the marker there")
+        raise Refused(f"its coordinator owns it: {name} is {NAMES[owner.state]}, and the marker will be written")
     if owner is not None and is_left_behind(entry, owner) and not _is_unknown_to_all(owner, client):
         raise Refused(
             f"partitions were added to {TOPIC}, and a coordinator that has not restarted since may still end the"
@@ -109,7 +109,7 @@ def _read_to_the_end(
     seen = bracket.observe({(TOPIC, p) for p in needed})
     if missing := needed - {p for _, p in seen}:
         named = ", ".join(f"{TOPIC}-{p}" for p in sorted(missing)[:3])
-        raise Refused(f"the transaction log is not seen whole: {named} cannot be read now")
+        raise Refused(f"the transaction log cannot be read whole: {named} cannot be read now")
     give_up = time.monotonic() + READS_WITHIN_S
     while True:
         with reading() as connection:

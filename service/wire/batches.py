@@ -233,7 +233,7 @@ def _in_order(one: Batch | BadBatch, floor: int, expected: int, following: int |
         return one
     header = one.header
     is_ahead = following is not None and expected <= following < header.next_offset
-    is_ahead &= not following == expected == header.base_offset  # both fit: the first is believed
+    is_ahead &= not following == expected == header.base_offset  # both offsets fit: the first batch is trusted
     if header.base_offset >= floor and not is_ahead:
         return one
     error = BadOffset(f"base offset {header.base_offset}, between {floor} and {following} expected")

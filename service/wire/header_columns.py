@@ -1,4 +1,4 @@
-"""Reads the headers of record batches, one by one or as columns: producers, volume, markers; no payload of data."""
+"""Reads the headers of record batches, one by one or as columns, and markers; never decodes data records."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ SHORTEST: Final = HEADER_SIZE - LENGTH_END
 STRETCH: Final = 1 << 12
 """Bytes that one walk covers, approximately."""
 FEWEST_WALKS: Final = 64
-"""Minimum number of walks side by side; with fewer, the loop is faster."""
+"""Minimum number of simultaneous walks; with fewer, the loop is faster."""
 MOST_STEPS: Final = 2 * STRETCH // HEADER_SIZE
-"""Maximum steps of one walk. More are needed only where no header is found for long; there the loop is faster too."""
+"""Maximum steps of one walk. More steps are needed only if no header is found for long, and then the loop is faster."""
 
 _LENGTH = struct.Struct(">8xi")
 _USUAL_END: Final = b"\xff" * 14 + b"\0\0\0\1"

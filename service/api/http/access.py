@@ -43,12 +43,12 @@ from service.store.escaped_text import printable
 log = logging.getLogger(__name__)
 
 _slow: Final = OwnThreads("passwords and tokens", 2)
-"""A password takes 60 ms of a core, and 32 MB. So requests with keys do not wait for somebody who guesses passwords."""
+"""Threads apart from those for keys: a password takes 60 ms of a core and 32 MB, and keys must not wait for guesses."""
 _fast: Final = OwnThreads("keys", 2)
 
 _JSON: Final = "application/json"
 
-OFF: Final = "changing anything is off: give operators keys, [auth] in the configuration of the service"
+OFF: Final = "changing anything is off: configure keys for operators, or [auth], in the settings of the service"
 NEEDS_KEY: Final = "this needs the key of an operator: Authorization: Bearer KEY (commands: --key-file FILE)"
 NO_CREDENTIALS: Final = "credentials are needed: Authorization: Bearer KEY (commands: --key-file FILE)"
 
@@ -158,7 +158,7 @@ class AccessControl:
             return
         shown = given[0][:100] if given else "(none)"
         raise ProblemError(
-            421, WRONG_HOST, f"this service does not answer as host {shown!r}: --allowed-hosts may add names to it"
+            421, WRONG_HOST, f"this service does not answer as host {shown!r}: add the name with --allowed-hosts"
         )
 
     async def _admit(self, scope: Scope) -> Principal:

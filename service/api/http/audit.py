@@ -88,7 +88,7 @@ def mute(app: AppState, request: Request, cluster: str, wish: Wish) -> mutes.Mut
     end in the past or too far away), or StoreError if nothing was written."""
     now_ms = app.now_ms()
     if not now_ms < wish.until_ms <= now_ms + LONGEST_MS:
-        raise unusable("until", "a mute ends later than now, and at most 90 days from now")
+        raise unusable("until", "a mute must end in the future, and at most 90 days from now")
     with app.store.read() as connection:
         found = known_cluster(connection, cluster)
         if wish.finding_id is not None and findings.find(connection, found.id, wish.finding_id) is None:

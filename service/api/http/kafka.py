@@ -125,7 +125,7 @@ class Kafka:
             raise ProblemError(
                 503,
                 NO_BROKERS,
-                f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another one,"
+                f"no brokers configured for cluster {cluster.name!r}: --bootstrap-servers leads to another cluster,"
                 f" with the id {self._cluster_id}",
             )
         return client

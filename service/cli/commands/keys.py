@@ -44,7 +44,7 @@ def _create(flags: Namespace, settings: Settings) -> int:
     with _writing(settings) as engine:
         api_keys.create(engine, flags.name, key, grants, _who(), wall_clock_ms())
     print(key)
-    print(f"the key of {flags.name}, shown only now; a service with [auth] keys = true accepts it", file=sys.stderr)
+    print(f"this key of {flags.name} is shown only once; a service with [auth] keys = true accepts it", file=sys.stderr)
     return FINE
 
 
