@@ -15,7 +15,9 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 _END: Final = "transactional_ids_trigrams_end"
-"""The table that holds the last row id in the index. A new id gets the row id after the highest present one."""
+"""The table that holds the last row id in the index. A new id gets the row id after the highest present one. Retention
+deletes ids: a trigger lowers the end to the highest row id that is left, because the next new id gets the one after
+it."""
 
 _CREATE: Final = (
     # stores neither the texts nor positions in them: a match still has to be compared with the text
@@ -23,8 +25,12 @@ _CREATE: Final = (
     "(display, content='transactional_ids', detail=none, columnsize=0, tokenize='trigram')",
     "CREATE TABLE transactional_ids_trigrams_end (last_row INTEGER NOT NULL)",
     "INSERT INTO transactional_ids_trigrams_end VALUES (0)",
+    "CREATE TRIGGER transactional_ids_trigrams_lower AFTER DELETE ON transactional_ids BEGIN"
+    " UPDATE transactional_ids_trigrams_end SET last_row = (SELECT coalesce(max(rowid), 0) FROM transactional_ids)"
+    " WHERE last_row > (SELECT coalesce(max(rowid), 0) FROM transactional_ids); END",
 )
 _DROP: Final = (
+    "DROP TRIGGER IF EXISTS transactional_ids_trigrams_lower",
     "DROP TABLE IF EXISTS transactional_ids_trigrams",
     "DROP TABLE IF EXISTS transactional_ids_trigrams_end",
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 
 from service.domain.transaction_log import states
@@ -130,6 +130,21 @@ def test_new_ids_are_found_before_the_index_holds_them(seeded: SeededCluster) ->
         with seeded.engine.connect() as connection:
             (row,) = walk(connection, seeded.id, selection, "age", 5)
         assert row.transactional_id == b"brand-new"
+        trigram_index.extend(seeded.engine)
+
+
+@only_on("sqlite")
+def test_an_id_that_gets_the_row_of_a_deleted_one_is_found(seeded: SeededCluster) -> None:
+    seeded.read([Id(b"the-last")])
+    trigram_index.extend(seeded.engine)
+    with seeded.engine.begin() as connection:
+        connection.execute(delete(transactional_ids).where(transactional_ids.c.transactional_id == b"the-last"))
+    seeded.read([Id(b"brand-new")])
+    for _ in range(2):
+        with seeded.engine.connect() as connection:
+            (row,) = walk(connection, seeded.id, Selection(ALL, text=b"AND-NEW"), "age", 5)
+            assert row.transactional_id == b"brand-new"
+            assert walk(connection, seeded.id, Selection(ALL, text=b"the-last"), "age", 5) == []
         trigram_index.extend(seeded.engine)
 
 
