@@ -74,7 +74,7 @@ def test_each_row_has_owner_place_start_blocked_groups_and_remediation(cluster: 
     assert "no transactional.id is known, producer id 8" in second
     assert "no known consumer group" in second
     assert "decision    commit: its coordinator committed it" in second
-    assert "kafka-transactions.sh" not in second
+    assert "kafka-transactions.sh --bootstrap-server" not in second
 
 
 def test_none_is_said_with_what_it_rests_on(cluster: WithPartitions, ask: Ask) -> None:
