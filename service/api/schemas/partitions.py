@@ -79,7 +79,8 @@ class OpenTransaction(Shape):
 
 @dataclass(slots=True, kw_only=True)
 class Partition(Shape):
-    """A partition as its leader reported it at `observed_at`; fields that the leader never reported are null."""
+    """A partition as its leader reported it at `observed_at`, with the newest leader and epoch of the metadata; fields
+    that the leader never reported are null."""
 
     topic: str
     partition: int
