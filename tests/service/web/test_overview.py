@@ -163,7 +163,7 @@ def test_what_hangs_behind_another_heads_the_page_too(cluster: WithPartitions, u
     cluster.see(hanging())
     page = overview(url)
     assert page.title.startswith("1 transaction hangs.")
-    assert "payments-7: the transaction hangs." in page.texts["verdict"]
+    assert shows(page.texts["verdict"], "payments-7", "payments-3", "hangs", "stop at 100")
     assert any(link.endswith("#do") for link in page.links.values())
     assert "hanging" in page.texts["others"]
 
@@ -318,7 +318,7 @@ def test_ids_and_groups_are_text_and_never_cut(cluster: WithPartitions, url: str
     cluster.read([Id(name, producer_id=7)])
     cluster.look(*on("payments", 7, entry(7)))
     wait(cluster, [group("<i>&\"'", "payments", 7)])
-    cluster.see(hanging(name=name, title="<b>summary</b>"), observe(Kind.OVERDUE, b"\x00\xff", title="late"))
+    cluster.see(hanging(name=name), observe(Kind.OVERDUE, b"\x00\xff"))
     page = overview(url)
     assert "<script>alert" not in page.html
     assert "<i>" not in page.html
