@@ -180,11 +180,14 @@ def prove_again(
         raise Refused(f"{TOPIC}-{ask.log_partition} cannot be read now: the decision cannot be derived again")
     verdict = verdict_on(ask, facts, hidden)
     if not verdict.is_known:
-        raise Refused(f"the decision can no longer be proven: {verdict.why}", "find out from the application")
+        raise Refused(
+            f"the decision can no longer be proven: {verdict.why}",
+            "find out from the application whether it committed these records",
+        )
     if (verdict.decision == Decided.COMMIT) != (finding.observation.decision == Decided.COMMIT):
         raise Refused(
             f"the decision of the finding is {finding.observation.decision}, that of the brokers' logs"
             f" {verdict.decision}: {verdict.why}",
-            "find out from the application",
+            "find out from the application whether it committed these records",
         )
     return verdict

@@ -106,7 +106,7 @@ def _reason(finding: Finding) -> str:
     if finding.observation.decision not in REASONS:
         raise Refused(
             "whether its transaction was committed is not known, and the wrong marker would lose data",
-            "find out from the application",
+            "find out from the application whether it committed these records",
         )
     return REASONS[finding.observation.decision]
 

@@ -100,7 +100,10 @@ class TransactionLogJob:
     def _log_absence(self, absent: Reason | None) -> None:
         """Logs once why there is no transaction log."""
         if absent is not None and absent != self._absent:
-            log.warning("%s; hanging transactions are found by coordinators' answers alone, at most as likely", absent)
+            log.warning(
+                "%s; hanging transactions are found by the coordinators' answers alone, with the confidence likely",
+                absent,
+            )
         self._absent = absent
 
 

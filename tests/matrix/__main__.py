@@ -38,7 +38,7 @@ def main() -> int:
     versions = options.versions.split(",")
     unknown = [version for version in versions if version not in EVERY_VERSION]
     if unknown:
-        parser.error(f"not among {', '.join(EVERY_VERSION)}: {', '.join(unknown)}")
+        parser.error(f"unknown versions: {', '.join(unknown)}; choose among {', '.join(EVERY_VERSION)}")
     codes = {}
     for version in versions:
         print(f"== Kafka {version}", flush=True)

@@ -240,10 +240,11 @@ class StuckFacts(SharedFacts):
             else ""
         )
         return (
-            "Bring the leaders of these partitions back, or above min.insync.replicas; the coordinator retries the"
-            " markers without limit. If these leaders are well, move the leadership of the log partition:"
-            f" {place.coordinator} may have given up. The timeout does not end it, and restarting the application does"
-            f" not help.{skips} {outcome}"
+            "Bring the leaders of these partitions back, and their ISR to at least min.insync.replicas: the coordinator"
+            " then writes the markers. If leaders and ISR are in order,"
+            f" {place.coordinator} may have given up on a refused marker: move the leadership of {place.log_partition}"
+            " to another broker. Neither the transaction's timeout nor a restart of the application ends this"
+            f" transaction.{skips} {outcome}"
         )
 
 

@@ -200,7 +200,7 @@ def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[
     assert ended(command, "--help") == 0
     output = capsys.readouterr().out
     assert f"txnscope {command}" in output
-    assert "Undefined" not in output, "a default that is none"
+    assert "Undefined" not in output, "the help shows no default where there is none"
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

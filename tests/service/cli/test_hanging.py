@@ -176,4 +176,4 @@ def test_what_hangs_on_the_offsets_says_whose_they_are(cluster: WithPartitions, 
     assert "waiting billing" in lines
     assert "offsets of billing on orders-0 and orders-3: a member that starts waits" in lines
     assert f"offsets of {names[1]} on orders-1: a member that starts waits" in lines
-    assert not any("pay-0" in line for line in lines), "of another transaction"
+    assert not any("pay-0" in line for line in lines), "the offset on pay-0 is pending in another transaction"

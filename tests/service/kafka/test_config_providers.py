@@ -171,4 +171,4 @@ def test_settings_for_other_machines_hold_the_values(tmp_path: Path, secrets: Pa
     there = load(tmp_path, PROVIDERS + jaas(f"${{dir:{secrets}:word}}")).portable()
     assert str(secrets) not in option_of(there)
     assert "config.providers" not in json.dumps(there.properties)
-    assert password(through_spark(there)) == "${env:HOME}", "a value is no variable"
+    assert password(through_spark(there)) == "${env:HOME}", "a value that looks like a variable is not resolved again"

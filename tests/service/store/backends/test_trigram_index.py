@@ -115,7 +115,7 @@ def test_the_index_changes_no_answer(seeded: SeededCluster, monkeypatch: pytest.
     assert held(seeded) > 500
     assert answers(seeded) == expected, "with all of them"
     monkeypatch.setattr(transactions, "_FEW", 5)
-    assert answers(seeded) == expected, "also where a text fits more ids than are looked up by the index"
+    assert answers(seeded) == expected, "the same if a text matches more than _FEW ids, so that the index is not used"
     with seeded.engine.connect() as connection:
         assert len(trigram_index.find(connection, ["Stanbul"], 5) or ()) == 1, "the index is used"
         assert trigram_index.find(connection, ["app-0"], 5) is None, "too many"
