@@ -13,6 +13,7 @@ import pytest
 from deploy.demo.workload.clients import Stopped
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
 from service.domain.findings.kinds import Kind, Status
+from service.store.rows.findings import finding_of
 from service.store.schema import findings
 from tests.conftest import MakeBroker
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
@@ -55,7 +56,7 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
 
             def advice() -> str:
                 found = overdue(app, Status.CONFIRMED)
-                return "" if found is None else str(found.advice)
+                return "" if found is None else finding_of(found).observation.advice
 
             wait_for(lambda: "other ids of __transaction_state-0 were written" in advice(), "what the neighbour shows")
             wait_for(lambda: "transaction.version 2, and 0 is finalized now" in advice(), "the lowered feature")

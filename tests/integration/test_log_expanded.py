@@ -18,6 +18,7 @@ from service.clock import wall_clock_ms
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.remediation.way_out import way_out
+from service.store.rows.findings import finding_of
 from service.store.schema import clusters, findings, left_behind_records
 from service.store.schema import transactional_ids as ids
 from service.store.writers.findings import load
@@ -96,7 +97,7 @@ def assert_left_behind(app: Ingest) -> None:
     found = wait_for(lambda: open_findings(app).get(Kind.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
     (expanded,) = found
     assert (expanded.severity, expanded.count) == (Severity.CRITICAL, 3)
-    assert "the transaction log has 8 partitions now; 3 ids have records" in expanded.title
+    assert "the transaction log has 8 partitions now; 3 ids have records" in finding_of(expanded).observation.title
     wait_until_equal(lambda: Kind.OVERDUE in open_findings(app), False, "an overdue transaction of exp-a")
     assert [row.kind for row in app.rows(findings) if row.kind == Kind.COORDINATOR_MISMATCH] == []
 
