@@ -165,7 +165,7 @@ class HangLab(NamedTuple):
         what = f"such a {kind} of {subject}; {self.app.log}"
         found = wait_until(row, lambda found: found is not None and is_so(found), what)
         if found.status != Status.RESOLVED:
-            tell(kind, found.title, found.evidence[-1][2] if kind == Kind.HANGING else "")
+            tell(kind, finding_of(found).summary, found.evidence[-1][2] if kind == Kind.HANGING else "")
         return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:

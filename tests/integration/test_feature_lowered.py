@@ -12,6 +12,7 @@ import pytest
 from deploy.demo.workload.clients import Stopped
 from deploy.demo.workload.raw_producer import Connection, RawProducer, Refused
 from service.domain.findings.kinds import Kind, Status
+from service.store.rows.findings import finding_of
 from tests.conftest import MakeBroker
 from tests.helpers.waiting import ANSWER_S, wait_for, wait_until_equal
 from tests.integration.application import Ingest, running
@@ -50,7 +51,9 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
             assert row.transactional_id == b"held-up"
 
             def advice() -> str:
-                return "".join(row.advice for row in app.findings(Kind.OVERDUE, status=Status.CONFIRMED))
+                return "".join(
+                    finding_of(row).observation.advice for row in app.findings(Kind.OVERDUE, status=Status.CONFIRMED)
+                )
 
             wait_for(lambda: "other ids of __transaction_state-0 were written" in advice(), "what the neighbour shows")
             wait_for(lambda: "transaction.version 2, and 0 is finalized now" in advice(), "the lowered feature")

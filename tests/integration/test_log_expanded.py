@@ -16,6 +16,7 @@ from service.clock import wall_clock_ms
 from service.domain.findings.kinds import Kind, Severity, Status
 from service.domain.transaction_log.states import TOPIC as LOG
 from service.remediation.way_out import way_out
+from service.store.rows.findings import finding_of
 from service.store.schema import clusters, left_behind_records
 from service.store.schema import transactional_ids as ids
 from service.store.writers.findings import load
@@ -72,7 +73,7 @@ def assert_left_behind(app: Ingest) -> None:
     assert "abort --topic orders-a --partition 0 --start-offset 0" in (command_of(hang) or "")
     (expanded,) = wait_for(lambda: confirmed(app, Kind.LOG_EXPANDED), f"the finding of the cluster; {app.log}")
     assert (expanded.severity, expanded.count) == (Severity.CRITICAL, 3)
-    assert "the transaction log has 8 partitions now; 3 ids have records" in expanded.title
+    assert "the transaction log has 8 partitions now; 3 ids have records" in finding_of(expanded).observation.title
     wait_until_equal(lambda: confirmed(app, Kind.OVERDUE), [], "overdue transactions")
     assert app.findings(Kind.COORDINATOR_MISMATCH) == []
 

@@ -14,6 +14,7 @@ from deploy.demo.workload.raw_producer import Connection
 from service.domain.findings.kinds import Kind, Status
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.states import TOPIC as LOG
+from service.store.rows.findings import finding_of
 from tests.helpers import acls
 from tests.helpers.acls import BrokerWithAcls
 from tests.helpers.brokers import on
@@ -103,10 +104,10 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
             not_judged(lab, "vault", "grant READ on it")
             assert lab.wait_for_blocker("open", 0, "open")["transactional_id"] == "secret"
             gap = lab.wait_for_finding(Kind.COVERAGE_GAP, lambda one: True, group="auditors")
-            assert "DESCRIBE" in gap.advice
+            assert "DESCRIBE" in finding_of(gap).observation.advice
             assert lab.groups("auditors") == []
             gap = lab.wait_for_finding(Kind.COVERAGE_GAP, lambda one: True, topic="vault")
-            assert "READ" in gap.advice
+            assert "READ" in finding_of(gap).observation.advice
         vault = lab.partition("vault")
         assert (vault["last_stable_offset"], vault["blocker"]) == (unseen.start_offset, None)
         assert "READ on topic vault" in grants(lab)
@@ -145,7 +146,7 @@ def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tm
             assert f"READ on topic {LOG}" in grants(lab)
             # the finding comes after half a minute: brokers restart
             (gap,) = wait_for(lambda: lab.app.findings(Kind.COVERAGE_GAP), f"the gap; {lab.app.log}")
-            assert (gap.topic, "grant READ on it" in gap.title) == (LOG, True)
+            assert (gap.topic, "grant READ on it" in finding_of(gap).observation.title) == (LOG, True)
             lab.assert_nothing_hung("open")
             lab.assert_nothing_hung("hidden")
 

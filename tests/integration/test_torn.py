@@ -163,7 +163,7 @@ def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
         results = wait_until_audited(app, 5)
         assert results["torn"] == 2
         found = wait_until(lambda: app.findings(Kind.TORN), lambda found: len(found) == 2, "the findings")
-        assert {one.title for one in found} == {
+        assert {finding_of(one).summary for one in found} == {
             f"a transaction of id-{topic} was committed, and its records on {topic}-0 are gone: the topic was deleted"
             f" while it was open; committed on {stays}-0"
             for topic in (gone, again)
