@@ -18,7 +18,7 @@ from service.domain.source_state import SourceName
 from service.domain.transaction_log.states import TOPIC
 from service.store import clusters, lease, migrate, progress
 from service.store.backends import URL_FORMS
-from service.store.engine import open_engine
+from service.store.engine import open_engine, open_reader
 from service.store.lease import Lease
 from service.store.writers.transaction_log import TransactionLogWriter
 from tests.helpers.migrated import migrated
@@ -124,6 +124,13 @@ def engine(url: str) -> Iterator[Engine]:
     engine = migrated(open_engine(url))
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def reader(url: str, engine: Engine) -> Iterator[Engine]:
+    reader = open_reader(url)
+    yield reader
+    reader.dispose()
 
 
 @pytest.fixture

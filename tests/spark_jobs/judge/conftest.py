@@ -1,5 +1,5 @@
 """The judge's tests work over a store of their own, on every kind of database."""
 
-from tests.service.store.conftest import cluster, empty_url, engine, new_cluster, url
+from tests.service.store.conftest import cluster, empty_url, engine, new_cluster, reader, url
 
-__all__ = ["cluster", "empty_url", "engine", "new_cluster", "url"]
+__all__ = ["cluster", "empty_url", "engine", "new_cluster", "reader", "url"]

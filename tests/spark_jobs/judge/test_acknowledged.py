@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import Engine
 
@@ -15,7 +13,6 @@ from service.domain.findings.lifecycle import reconcile
 from service.domain.findings.rules import Rules
 from service.store import mutes
 from service.store.audit_events import AuditEvent
-from service.store.engine import open_reader
 from service.store.queries import findings
 from service.store.retention import Retention
 from service.store.writers.findings import FindingWriter, load
@@ -27,13 +24,6 @@ from tests.service.store.logs import NOW_MS
 
 DAY_MS = 86_400_000
 YEARS_LATER_MS = NOW_MS + 1_000 * DAY_MS
-
-
-@pytest.fixture
-def reader(url: str, engine: Engine) -> Iterator[Engine]:
-    reader = open_reader(url)
-    yield reader
-    reader.dispose()
 
 
 def lost(*sequences: int, kind: Kind = Kind.LOST_RECORDS) -> Observation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import Engine, select
@@ -20,7 +20,6 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.causes import Confidence
 from service.domain.transaction_log.deadlines import ABORT_SLACK_MS
 from service.store import clusters, lease, schema
-from service.store.engine import open_reader
 from service.store.errors import LeaseLost
 from service.store.finding_events import events_after, known_sequences
 from service.store.queries import judge_inputs
@@ -34,13 +33,6 @@ from tests.service.store.histories import committed
 from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 
 MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def reader(url: str, engine: Engine) -> Iterator[Engine]:
-    reader = open_reader(url)
-    yield reader
-    reader.dispose()
 
 
 class Judged:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from sqlalchemy import Engine
 
 from service.domain.findings.finding import Finding
@@ -13,7 +10,6 @@ from service.domain.findings.mismatch import NOT_FOUND, CoordinatorAnswer
 from service.domain.findings.rules import Rules
 from service.domain.transaction_log import states
 from service.domain.transaction_log.coordinator_partition import is_left_behind
-from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.coordinator_prober import LeftBehindAnswer, Question
 from spark_jobs.judge.judge import Judge
@@ -81,13 +77,6 @@ class Judged:
         with self.reader.connect() as connection:
             known = load(connection, self.cluster.id, now_ms)
         return {kind: one for (kind, _), one in known.items() if one.is_open}
-
-
-@pytest.fixture
-def reader(url: str, engine: Engine) -> Iterator[Engine]:
-    reader = open_reader(url)
-    yield reader
-    reader.dispose()
 
 
 def test_one_finding_for_the_cluster_and_no_mismatch(cluster: Cluster, reader: Engine) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import Engine, func, select
@@ -18,7 +18,6 @@ from service.domain.partitions.marker_audit import Result
 from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import Decided, Gap, Participants, RangeRead
 from service.store import schema
-from service.store.engine import open_reader
 from service.store.schema.history import AUDITED
 from service.store.writers.findings import FindingWriter, load
 from service.store.writers.marker_audit import MarkerAuditWriter, forget_untailed
@@ -38,13 +37,6 @@ from tests.service.store.looks import Watched, look
 
 WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN
 PLACES = (Participants("a", (0,)), Participants("b", (0,)))
-
-
-@pytest.fixture
-def reader(url: str, engine: Engine) -> Iterator[Engine]:
-    reader = open_reader(url)
-    yield reader
-    reader.dispose()
 
 
 class Audited:

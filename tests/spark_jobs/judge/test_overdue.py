@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine
 
 from service.domain.findings.finding import Finding
@@ -13,7 +11,6 @@ from service.domain.findings.kinds import Kind
 from service.domain.findings.rules import Rules
 from service.domain.transaction_log import states
 from service.store.clusters import describe
-from service.store.engine import open_reader
 from service.store.writers.findings import FindingWriter, load
 from spark_jobs.judge.judge import Judge
 from tests.service.store.conftest import Cluster
@@ -22,13 +19,6 @@ from tests.service.store.logs import NOW_MS, Entry, batch, entry, read
 BEGAN_MS = NOW_MS - 100_000
 LOWERED = {"features": {"metadata.version": 27}, "configs": {}, "brokers": []}
 PRESENT = {"features": {"metadata.version": 27, "transaction.version": 2}, "configs": {}, "brokers": []}
-
-
-@pytest.fixture
-def reader(url: str, engine: Engine) -> Iterator[Engine]:
-    reader = open_reader(url)
-    yield reader
-    reader.dispose()
 
 
 def overdue(cluster: Cluster, reader: Engine, log: list[Entry], description: dict[str, Any] | None) -> Finding:

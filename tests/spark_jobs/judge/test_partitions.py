@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import Engine, select
 
@@ -25,7 +23,6 @@ from service.kafka.leader_check import CheckedPartition
 from service.kafka.log_range import BatchesRead
 from service.kafka.producers import ActiveProducer
 from service.store.audit_events import Attempt, record_attempt
-from service.store.engine import open_reader
 from service.store.schema import counters
 from service.store.schema.history import SUM
 from service.store.writers.findings import FindingWriter, load
@@ -75,13 +72,6 @@ class Scripted:
     def answers(self) -> list[Answers]:
         ready, self.ready = self.ready, []
         return ready
-
-
-@pytest.fixture
-def reader(url: str, engine: Engine) -> Iterator[Engine]:
-    reader = open_reader(url)
-    yield reader
-    reader.dispose()
 
 
 class Lab:

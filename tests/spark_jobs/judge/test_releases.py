@@ -12,10 +12,10 @@ from tests.helpers.builders.entry_facts import facts_of
 from tests.service.store.conftest import only_on
 from tests.service.store.logs import NOW_MS
 from tests.service.store.looks import entry as open_entry
-from tests.spark_jobs.judge.test_partitions import NO_TRANSACTION, Lab, lab, reader
+from tests.spark_jobs.judge.test_partitions import NO_TRANSACTION, Lab, lab
 
 pytestmark = only_on("sqlite")
-__all__ = ["lab", "reader"]
+__all__ = ["lab"]
 
 OF_44, OF_43, OF_42, OF_39, LATER = 33, 30, 28, 21, 34
 SAYS_SO = "coordinators of Kafka 4.3.0, 4.3.1 and 4.4.0 skip the marker of a partition without a leader (KAFKA-20734)"

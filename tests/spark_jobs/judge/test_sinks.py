@@ -19,9 +19,9 @@ from service.store.writers.findings import load
 from tests.service.domain.test_applications import INCREMENTING_LOG, POOLING_LOG
 from tests.service.store.conftest import Cluster
 from tests.service.store.logs import NOW_MS, Entry, entry
-from tests.spark_jobs.judge.test_judge import ALONE_MS, Judged, judged, reader
+from tests.spark_jobs.judge.test_judge import ALONE_MS, Judged, judged
 
-__all__ = ["judged", "reader"]
+__all__ = ["judged"]
 
 TIMEOUT_MS = 900_000
 SUBTASKS = 12  # more than are looked up in one round

@@ -28,10 +28,10 @@ from tests.service.store.logs import read as span
 from tests.service.store.looks import described, look, silent
 from tests.service.store.looks import entry as open_entry
 from tests.spark_jobs.judge.test_judge import Judged, judged
-from tests.spark_jobs.judge.test_partitions import Lab, lab, reader
+from tests.spark_jobs.judge.test_partitions import Lab, lab
 
 pytestmark = only_on("sqlite")
-__all__ = ["judged", "lab", "reader"]
+__all__ = ["judged", "lab"]
 
 S = 1_000
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import Engine
 
@@ -16,7 +14,6 @@ from service.domain.transaction_log import states
 from service.domain.transaction_log.facts import LogBatch
 from service.domain.transaction_log.states import TOPIC
 from service.domain.worlds.markers import Marker
-from service.store.engine import open_reader
 from service.store.queries import partitions
 from service.store.writers.findings import load
 from service.views.partitions import judged as judged_partitions
@@ -36,13 +33,6 @@ DONE = DescribedOwner(b"pay", 1, states.COMPLETE_ABORT, 7, 0, ())
 ONGOING = DONE._replace(state=states.ONGOING, partitions=(PLACE,))
 ABSENT = NoTransactionLog(TransactionsSeen.LISTED)
 S = 1_000
-
-
-@pytest.fixture
-def reader(url: str, engine: Engine) -> Iterator[Engine]:
-    reader = open_reader(url)
-    yield reader
-    reader.dispose()
 
 
 class Blind(Lab):
