@@ -1,4 +1,4 @@
-"""Documents of the service: OpenAPI, which its answers keep to, and metrics."""
+"""Tests of the documents of the service: its OpenAPI document, which the answers must match, and its metrics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
-    """Yields every number at any depth: its key, its value if no double can hold it, and the text beside it."""
+    """Yields, for every number at any depth, its key, its value if a double cannot represent it, and the text beside
+    it.
+    """
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):
@@ -77,7 +79,7 @@ ANSWERS: list[tuple[str, type[Shape], set[str]]] = [
 def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """mypy checks the rest: routes build the bodies that the document shows."""
+    """Every answer validates strictly against its type; mypy checks that the routes build the documented types."""
     TypeAdapter(kind).validate_json(client.get(f"{HOME}{path}").content, strict=True)
 
 
@@ -85,7 +87,7 @@ def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
 def test_numbers_that_no_double_can_hold_have_their_digits_beside_them(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """And no other number has."""
+    """A number that a double cannot represent has its digits as text beside it; no other number has."""
     found = list(spelt(client.get(f"{HOME}{path}").json()))
     assert all(text == (None if number is None else str(number)) for _, number, text in found)
     assert {key for key, number, _ in found if number is not None and not key.endswith("_raw_ms")} == wide
@@ -212,7 +214,7 @@ def test_the_service_answers_it(tmp_path: Path) -> None:
 
 
 def test_what_may_be_left_out_cannot_be_null() -> None:
-    """`null` as a parameter would be a word of four letters."""
+    """An optional query parameter is not declared nullable: `?min_age=null` would be the string "null"."""
     paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
     parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
     assert {one["name"] for one in parameters if not one.get("required")} > {"min_age", "lagging", "last-event-id"}

@@ -1,4 +1,5 @@
-"""Adding a kind is one entry, one rule and one runbook: nothing else lists kinds."""
+"""Tests that a new kind of finding needs one entry, one rule and one runbook, and that no other module lists the kinds.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def test_a_kind_without_an_alert_says_so() -> None:
 
 
 def observations() -> Iterator[tuple[Kind, ast.expr]]:
-    """Kind and severity of every Observation that a rule makes."""
+    """Yields the kind and the severity of every Observation that a rule creates."""
     for module in sorted((ROOT / "service" / "domain" / "findings").glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Observation":
