@@ -26,8 +26,7 @@ ROLES = {"oncall": parse_grants(["operator@orders"]), "everybody": parse_grants(
 
 class Issuer:
     """An issuer with one signing key at a time. `asked` lists the paths of its requests; while `is_down`, it answers
-    500.
-    """
+    500."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -49,8 +49,7 @@ def items(client: TestClient, path: str) -> list[Any]:
 
 def with_everything(url: str, name: str, *ids: Id) -> WithPartitions:
     """Fills a store with `ids`, ids of all states, an id with a history, partitions in every condition, and a hanging
-    finding.
-    """
+    finding."""
     cluster = WithPartitions(url, name, partitions=2)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]

@@ -42,8 +42,8 @@ def audited(here: Guarded, **filters: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/clusters", "/-/healthy", "/metrics", "/nothing", "/clusters/orders/"])
 def test_another_host_is_refused_everywhere_in_one_line(url: str, path: str) -> None:
-    """DNS rebinding is refused: a page of another site resolves its own name to 127.0.0.1 and sends that name as Host.
-    """
+    """DNS rebinding is refused: a page of another site resolves its own name to 127.0.0.1 and sends that name as
+    Host."""
     with guarded(url, AuthConfig(), AllowedHosts("127.0.0.1", ["txnscope.example"])) as here:
         for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
             answer = here.client.get(path, headers={"Host": host}, follow_redirects=False)
@@ -119,8 +119,7 @@ def test_a_viewer_of_one_cluster_does_not_learn_of_the_others(here: Guarded) -> 
 
 def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> None:
     """Both answers are made within a second, so that the second request meets an answer that is cached for the first
-    user.
-    """
+    user."""
     for path in ("/", "/api/v1/clusters"):
         everything, one = here.ask("admin", path).text, here.ask("viewer", path).text
         assert ("payments" in everything, "payments" in one) == (True, False)

@@ -152,8 +152,7 @@ def test_a_request_after_a_change_of_the_store_sees_it(service: Service, cluster
 
 def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, cluster: SeededCluster) -> None:
     """A request that arrives during a rendering does not get that rendering, which may lack a change that the sender
-    knows of.
-    """
+    knows of."""
     begun, may_end = threading.Event(), threading.Event()
 
     def stand() -> None:

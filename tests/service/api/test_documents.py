@@ -47,8 +47,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
     """Yields, for every number at any depth, its key, its value if a double cannot represent it, and the text beside
-    it.
-    """
+    it."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):

@@ -1,6 +1,5 @@
 """Tests that the name of an id, copied from the JSON, a page, the metrics or the terminal, finds the same id
-everywhere.
-"""
+everywhere."""
 
 from __future__ import annotations
 
@@ -135,8 +134,7 @@ def by_route(client: TestClient, name: str) -> int:
 
 def by_timeline(client: TestClient, name: str) -> int:
     """Checks that the timeline and the rates of the id are found. Their rows contain no id, so the id comes from its
-    route.
-    """
+    route."""
     get(client, f"{API}/transaction/timeline?id={quote(name, safe='')}")
     get(client, f"{API}/transaction/rates?id={quote(name, safe='')}")
     return by_route(client, name)

@@ -1,5 +1,5 @@
-"""Tests of the service as a process: a real server, real sockets, the longest ids, a clean shutdown, and schemathesis.
-"""
+"""Tests of the service as a process: a real server, real sockets, the longest ids, a clean shutdown, and
+schemathesis."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
 
 
 def refused(here: ResolveApi, says: str) -> None:
-    """Checks that a dry run and an execution are both refused, that no marker was written, and that the audit is empty.
-    """
+    """Checks that a dry run and an execution are both refused, that no marker was written, and that the audit is
+    empty."""
     for body in ({"dry_run": True}, {"dry_run": False}):
         answer = here.post(body)
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:txnscope:not-now"), answer.text
@@ -274,8 +274,7 @@ def test_what_the_logs_do_not_say_themselves_is_not_written(
 
 def test_what_cannot_be_proven_any_more_is_not_written(here: ResolveApi) -> None:
     """A marker is refused if the log was cleaned since: a committed transaction may have been among the removed
-    records.
-    """
+    records."""
     history = here.brokers.facts.history
     assert history is not None
     gone = history._replace(to_offset=9, holes=(Range(0, 9),))
@@ -359,8 +358,7 @@ def test_the_reason_of_a_refusal(here: ResolveApi, change: Callable[[ResolveApi]
 
 def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
     """The end offset is requested first, and the store has to reach it. An owner that appears in these records is
-    respected.
-    """
+    respected."""
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()

@@ -1,6 +1,5 @@
 """Tests of a service whose store fails: it answers 503 in one line, is not ready, and recovers as soon as the store
-does.
-"""
+does."""
 
 from __future__ import annotations
 
@@ -167,8 +166,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi
 
 def test_a_write_waits_for_a_lock_and_then_looks_anew(here: ResolveApi, tmp_path: Path) -> None:
     """A resolve request waits for a lock longer than other writers, which give up after 5 s, and then checks the
-    partition again.
-    """
+    partition again."""
     with write_lock(tmp_path / "resolve.db"):
         answers: list[int] = []
         asking = threading.Thread(target=lambda: answers.append(here.execute().status_code))

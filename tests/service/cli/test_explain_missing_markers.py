@@ -70,8 +70,8 @@ def marker(offset: int, after_ms: int, kind: int, epoch: int = 0) -> bytes:
 
 @pytest.fixture
 def explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Returns a function that explains all offsets of y-0 by the id's log, as JSON; the text form is left in `capsys`.
-    """
+    """Returns a function that explains all offsets of y-0 by the id's log, as JSON; the text form is left in
+    `capsys`."""
 
     def spans(log: str, partition: Sequence[bytes]) -> list[dict[str, Any]]:
         files = []
@@ -104,8 +104,7 @@ def test_one_marker_behind_two_transactions_of_one_epoch_is_doubt(
     explained: Explained, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The leader lost a COMMIT marker, and the next transaction of the epoch was aborted: its ABORT seems to cover
-    both.
-    """
+    both."""
     first, _ = explained(LOST_COMMIT, [data(0, 120, 3), data(3, 25_010), marker(4, 30_002, ABORT)])
     assert (first["from"], first["to"], first["kind"], first["cause"]) == (0, 4, "aborted", "client_abort")
     assert first["confidence"] == "likely"
@@ -184,8 +183,7 @@ def test_what_may_be_of_the_open_transaction_stays_open(explained: Explained) ->
 
 def test_whole_histories_give_no_doubt(explained: Explained) -> None:
     """Short transactions of one epoch, a broker's clock that is 2 s ahead, and other partitions in between cause no
-    doubt.
-    """
+    doubt."""
     lines, partition, offset = [], [], 0
     for number in range(40):
         at, outcome = number * 30, "Commit" if number % 3 else "Abort"

@@ -36,8 +36,7 @@ WRITTEN = {
 
 class Odd(HTTPServer):
     """A server that gives a fixed answer, or closes the connection if `status` is 0. `asked` lists method, path and
-    key.
-    """
+    key."""
 
     status, body, location = 200, json.dumps(WRITTEN).encode(), ""
 

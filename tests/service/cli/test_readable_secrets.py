@@ -1,5 +1,5 @@
-"""Tests of files with secrets: our files are readable by their owner alone, and commands warn of other readable ones.
-"""
+"""Tests of files with secrets: our files are readable by their owner alone, and commands warn of other readable
+ones."""
 
 from __future__ import annotations
 

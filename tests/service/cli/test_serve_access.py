@@ -225,8 +225,8 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
 def test_a_certificate_is_served_and_taken_anew(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """A new certificate is loaded while connections are open; while the file is broken, the last valid one is served.
-    """
+    """A new certificate is loaded while connections are open; while the file is broken, the last valid one is
+    served."""
     pem = tmp_path / "server.pem"
     shutil.copyfile(authority.issue("server"), pem)
     served = services("--tls-cert", "server.pem", "--tls-key", "server.pem", trusted=authority.certificate)
@@ -319,8 +319,7 @@ def test_the_same_is_served_when_it_is_wanted(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
     """`serve` listens on every interface with --insecure, or with authentication and TLS. It checks the Host header in
-    both cases.
-    """
+    both cases."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem")
     secured = services("--host", "0.0.0.0", *tls, "--allowed-hosts", "txnscope.example", trusted=authority.certificate)

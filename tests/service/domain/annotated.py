@@ -1,6 +1,5 @@
 """Logs of one id whose comments give the expected judgement of each record: `# word, confidence (at first word,
-confidence)`.
-"""
+confidence)`."""
 
 from __future__ import annotations
 

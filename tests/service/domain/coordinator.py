@@ -32,8 +32,7 @@ COPIED = 0.05
 
 class Broker(NamedTuple):
     """A broker version. `bumps_twice` is true of 4.0.0. `tags` is true from 4.3 on: producer ids around a rotation are
-    logged, and a fence may rotate.
-    """
+    logged, and a fence may rotate."""
 
     name: str
     versions: tuple[int, ...]  # values of transaction.version that the broker supports
@@ -52,8 +51,7 @@ BROKERS = (
 @dataclass
 class Instance:
     """A producer of the id with its own view of its producer id and epoch. `modern` clients support TV2; `tv2` means
-    that they use it.
-    """
+    that they use it."""
 
     modern: bool
     timeout_ms: int
@@ -64,8 +62,7 @@ class Instance:
 
 class EndCopy(NamedTuple):
     """A duplicate of an EndTxn that is still in flight. `transaction` is the number of the transaction that the EndTxn
-    was sent for.
-    """
+    was sent for."""
 
     pid: int
     epoch: int
@@ -93,8 +90,7 @@ class Memory:
 @dataclass
 class Coordinator:
     """A coordinator. `truth` gives the true cause of each record by offset, `aborts` the number of transactions that
-    were aborted.
-    """
+    were aborted."""
 
     rng: Random
     broker: Broker
@@ -116,8 +112,7 @@ class Coordinator:
 
     def init(self, instance: Instance, *, gives_up: bool = False, is_admin: bool = False) -> None:
         """Handles InitProducerId without a producer id. With `gives_up`, the client does not retry after the abort has
-        begun.
-        """
+        begun."""
         if not self._abort_open(CauseCode.ADMIN if is_admin else CauseCode.FENCED, gives_up=gives_up):
             return
         self._initialize(instance.timeout_ms)
@@ -161,8 +156,7 @@ class Coordinator:
 
     def recover(self, instance: Instance, *, commit: bool) -> None:
         """Handles an EndTxn of the old protocol that a recovery sends with the producer's id and epoch, as Flink's
-        committer does.
-        """
+        committer does."""
         if self._is_current(instance) and self.memory.state == states.ONGOING:
             self._copy(instance, commit=commit, tv2=False)
             self._end(commit=commit, tv2=False)
@@ -202,8 +196,8 @@ class Coordinator:
         )
 
     def end(self, instance: Instance, *, commit: bool) -> None:
-        """Handles EndTxn, which is of version 5 if the producer uses TV2. A producer whose EndTxn is refused is fenced.
-        """
+        """Handles EndTxn, which is of version 5 if the producer uses TV2. A refused producer has to initialize
+        again."""
         if not self._is_current(instance):
             self._end_late(instance, commit)
         elif self.memory.state == states.ONGOING:
@@ -226,8 +220,7 @@ class Coordinator:
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
         """Handles an abort after the coordinator's own abort. A TV2 producer's abort is accepted without a record; the
-        producer goes on.
-        """
+        producer goes on."""
         was = (instance.pid, instance.epoch)
         accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}
         if instance.tv2 and not commit and accepted and self.memory.state == states.COMPLETE_ABORT:
@@ -241,8 +234,7 @@ class Coordinator:
 
     def _is_current(self, instance: Instance) -> bool:
         """Returns whether the producer's id and epoch are current and the id is known. Epoch 32767 is reserved for the
-        coordinator.
-        """
+        coordinator."""
         same = (instance.pid, instance.epoch) == (self.memory.pid, self.memory.epoch)
         return same and 0 <= instance.epoch < LAST_EPOCH and self.memory.state != states.NEVER_SEEN
 
@@ -267,8 +259,8 @@ class Coordinator:
             self.memory = Memory()
 
     def move(self, skew_ms: int) -> None:
-        """Moves the id to another coordinator, which has its own clock and restores its state from the newest record.
-        """
+        """Moves the id to another coordinator, which has its own clock and restores its state from the newest
+        record."""
         self.now_ms += skew_ms if self.skewed else 0
         self.next_scan_ms = self.now_ms + SCAN_MS
         self.loses = False
@@ -369,8 +361,7 @@ class Coordinator:
 
     def _write(self, cause: str, **changes: int) -> bool:
         """Appends a record. Returns whether the coordinator knows that the append succeeded. `changes` are applied to
-        its memory.
-        """
+        its memory."""
         after = replace(self.memory, failed_to_fence=False, **changes)
         was = after.pid if self.memory.pid == NO_ID else self.memory.pid
         record = LogRecord(

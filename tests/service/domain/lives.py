@@ -16,8 +16,8 @@ TIMEOUTS_MS = (*[60_000] * 12, *[900_000] * 4, 120_000, 45_000, 30_000, 15_000, 
 
 
 def a_life(rng: Random, steps: int, *, skewed: bool = True) -> Coordinator:
-    """Draws a history of `steps` steps. With `skewed`, the clocks of coordinators differ and acknowledgements are lost.
-    """
+    """Draws a history of `steps` steps. With `skewed`, the clocks of coordinators differ and acknowledgements are
+    lost."""
     broker = rng.choice(BROKERS)
     coordinator = Coordinator(rng, broker, broker.versions[0], skewed=skewed)
     timeout_ms = rng.choice(TIMEOUTS_MS)
@@ -83,8 +83,7 @@ def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: 
 
 def _ask_itself(rng: Random, coordinator: Coordinator, instance: Instance, other: Instance) -> None:
     """Requests a new epoch after an error, as KIP-360 allows; the requester may be an instance that was fenced long
-    ago.
-    """
+    ago."""
     coordinator.init_own(rng.choice([instance, instance, other]), gives_up=rng.random() < 0.1)
 
 

@@ -1,6 +1,5 @@
 """Tests that frameworks are recognised by their ids and their behaviour, and that other applications are not mistaken
-for them.
-"""
+for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics stay small: labels of any length are cut and still lead to one id, and series have a bound."""
+"""Tests that metrics stay small: long labels are cut but still identify one id, and the number of series is bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTROLS = b"\x01" * (LONGEST - 2) + "é".encode()
 
 
 def stored(cluster: WithPartitions) -> None:
-    """Long ids that are open and that hang, a long group that waits, a long owner."""
+    """Stores open and hanging transactions with long ids, two blocked groups with long names, and a long owner."""
     cluster.read([open_id(one, 9_000 + number) for number, one in enumerate((*TWINS, CONTROLS))])
     cluster.look(*(stalled_partition(number) for number in range(2)))
     cluster.see(*(hanging_finding(number, name=one, owner="o" * 5_000) for number, one in enumerate(TWINS)))
@@ -69,7 +69,7 @@ def test_no_label_is_longer_than_256_bytes_and_two_ids_stay_two_series(cluster: 
 
 @pytest.mark.parametrize("transactional_id", [*TWINS, CONTROLS], ids=["one", "its twin", "controls"])
 def test_a_link_with_a_cut_label_still_leads_to_its_id(cluster: WithPartitions, transactional_id: bytes) -> None:
-    """Alerts and dashboards link `transaction?id=` with the value of the label."""
+    """Alerts and dashboards build the URL `transaction?id=` from the label, which may be cut."""
     label = label_text(display_id(transactional_id))
     with client_of(cluster.url) as client:
         found = {

@@ -86,8 +86,7 @@ def upgrade():
 @pytest.fixture
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
     """Yields a function that adds a revision to the migrations, as a next version of the code would, and returns its
-    name.
-    """
+    name."""
 
     def begin() -> str:
         scripts = tmp_path / "migrations"

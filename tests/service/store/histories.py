@@ -14,8 +14,7 @@ MINUTE = minute_of(NOW_MS)
 
 def ended(offset: int, at_ms: int, outcome: int, key: bytes = b"pay", markers_ms: int = 10, **more: Any) -> list[Entry]:
     """Returns Ongoing, PrepareX and CompleteX of one transaction, which completes at `at_ms` and was open for 100 ms
-    before PrepareX.
-    """
+    before PrepareX."""
     prepared_ms = at_ms - markers_ms
     start_ms = prepared_ms - 100
     prepare, complete = {

@@ -1,6 +1,5 @@
 """Small transaction logs for tests: records of ids, folded as the executors fold them, and the resulting rows of the
-store.
-"""
+store."""
 
 from __future__ import annotations
 
@@ -76,7 +75,8 @@ def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int,
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """Returns the rows that executors make of records in log order: one row for each pair of neighbours."""
+    """Returns the rows that executors make of records in log order: each pair of neighbours of an id is folded in
+    turn."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)

@@ -37,7 +37,7 @@ def entry(producer_id: int = 7, start: int = 100, epoch: int = 0, **more: Any) -
 
 
 def described(at_ms: int, *entries: OpenEntry, partition: int = 0, **more: Any) -> StalledRead:
-    """Returns a complete list of a partition's open entries."""
+    """Returns a read of a partition, with `entries` as all of its open entries."""
     return StalledRead("orders", partition, "T", 100, at_ms, FIRST, True, entries)._replace(**more)
 
 

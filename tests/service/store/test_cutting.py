@@ -1,5 +1,5 @@
-"""Tests that the store's contents do not depend on how a log is cut into batches, nor on where the process is killed.
-"""
+"""Tests that the store's contents do not depend on how a log is cut into batches, nor on where the process is
+killed."""
 
 from __future__ import annotations
 
@@ -80,8 +80,7 @@ class Coordinator:
 
     def _now_ms(self) -> int:
         """Returns the time of the next record. Some decisions are repeated quickly, others later than ordinary markers
-        take.
-        """
+        take."""
         return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
@@ -145,8 +144,7 @@ class Killed(Exception):
 
 def long_log() -> LogBatch:
     """Returns ten ids below the border of partition 0 (four transactions at once), and one id above the border of
-    partition 1.
-    """
+    partition 1."""
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
         entry(27, states.ONGOING, b"id-3", pid=3),
@@ -287,8 +285,7 @@ def test_what_was_written_before_a_crash_is_written_once(
 
 def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: Engine, cluster: Cluster) -> None:
     """After partitions were added to the transaction log, an id hashes to another one; the old partition then has its
-    tombstone.
-    """
+    tombstone."""
     cluster.start({0: 7, 1: 1})
     cluster.writer.apply(as_lone(HISTORY), NOW_MS)
     tombstone = batch([entry(0, states.EXPIRED, b"open")], read(0, 1, partition=1, counts=False))

@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_looked_at_is_named_in_one_line(
     def refuse(_: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "is_dir", refuse)  # root, who may run the tests, may read every directory
+    monkeypatch.setattr(Path, "is_dir", refuse)  # the tests may run as root, who may read every directory
     with pytest.raises(StoreError, match=rf"^store sqlite:.*: {tmp_path}: Permission denied$"):
         open_engine(f"sqlite:///{tmp_path}/s.db")
 

@@ -1,5 +1,5 @@
-"""Tests of the list of expiring ids: the soonest first, each once, and always through the index of ids that can expire.
-"""
+"""Tests of the list of expiring ids: the soonest first, each once, and always through the index of ids that can
+expire."""
 
 from __future__ import annotations
 

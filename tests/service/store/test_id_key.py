@@ -1,6 +1,5 @@
 """Tests of ids of any length and any bytes: they are distinguished, found, sorted, shown safely, and found again from a
-copy.
-"""
+copy."""
 
 from __future__ import annotations
 

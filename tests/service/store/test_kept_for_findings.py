@@ -1,6 +1,5 @@
 """Tests, for every table, that the facts of an open finding are kept at any age, and deleted after the finding has
-ended.
-"""
+ended."""
 
 from __future__ import annotations
 
@@ -60,9 +59,9 @@ HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 
 
 class Held(NamedTuple):
-    """A case of two similar rows, of which an open finding of `kind` about `subject` needs the first.
+    """A case of two similar rows, of which an open finding of `kind` about `subject` needs one.
 
-    `left` returns the key of a row; `kept` is the key that remains.
+    `left` identifies a row; `kept` identifies the needed row, and `others` the other one.
     """
 
     table: Table
@@ -200,8 +199,7 @@ def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None
 
 def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
     """The owner of a hanging transaction keeps its log partition, which is needed to prove the case again if the id
-    returns.
-    """
+    returns."""
     two_expired(cluster)
     find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)

@@ -1,5 +1,5 @@
-"""Tests that records of tailed partitions are counted once, if reads repeat, a topic is recreated, or its tailing ends.
-"""
+"""Tests that records of tailed partitions are counted once, if reads repeat, a topic is recreated, or its tailing
+ends."""
 
 from __future__ import annotations
 

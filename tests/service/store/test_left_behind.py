@@ -1,5 +1,5 @@
-"""Tests of a transaction log whose number of partitions changed: records in former partitions, and removed partitions.
-"""
+"""Tests of a transaction log whose number of partitions changed: records in former partitions, and removed
+partitions."""
 
 from __future__ import annotations
 
@@ -66,8 +66,7 @@ LIVES = st.sampled_from(
 @st.composite
 def logs(draw: st.DrawFn) -> Logs:
     """Draws logs in which each id may have records under each number of partitions, with another producer id for each
-    number.
-    """
+    number."""
     found: Logs = {partition: [] for partition in range(max(SIZES))}
     for era, size in enumerate(SIZES):
         for number, name in enumerate(IDS):
@@ -83,8 +82,8 @@ def logs(draw: st.DrawFn) -> Logs:
 
 @st.composite
 def cuts(draw: st.DrawFn, found: Logs) -> list[tuple[int, int, int]]:
-    """Draws ranges (partition, lo, hi) of the logs: in order within a partition, and with the partitions interleaved.
-    """
+    """Draws ranges (partition, lo, hi) of the logs: in order within a partition, and with the partitions
+    interleaved."""
     waiting = dict.fromkeys(found, 0)
     ranges = []
     while waiting:
@@ -100,8 +99,8 @@ def cuts(draw: st.DrawFn, found: Logs) -> list[tuple[int, int, int]]:
 
 
 def follow(cluster: Cluster, found: Logs, ranges: Sequence[tuple[int, int, int]]) -> None:
-    """Reads the ranges of a cluster that had no log at its first start: each partition is added when it is first read.
-    """
+    """Reads the ranges of a cluster that had no log at its first start: each partition is added when it is first
+    read."""
     cluster.start({})
     for partition, lo, hi in ranges:
         cluster.writer.apply(batch(found[partition][lo:hi], read(lo, hi, partition=partition)), NOW_MS)
@@ -127,7 +126,7 @@ def stored(cluster: Cluster, *leave_out: str) -> list[list[dict[str, Any]]]:
     return tables
 
 
-@only_on("sqlite")  # the writer applies them in any order
+@only_on("sqlite")  # the order depends on the writer, not on the database
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_order_of_reading_gives_the_same_rows(new_cluster: Callable[[], Cluster], data: st.DataObject) -> None:
@@ -144,8 +143,7 @@ def test_any_order_of_reading_gives_the_same_rows(new_cluster: Callable[[], Clus
 
 def test_of_two_live_records_the_one_counts_where_a_coordinator_looks(cluster: Cluster) -> None:
     """`exp-c` was in partition 2 of 5 and started again in partition 3 of 8. The old record is read last and does not
-    count.
-    """
+    count."""
     cluster.start(dict.fromkeys(range(8), 0))
     new = batch(transaction(0, b"exp-c", start_ms=9, pid=1000), read(0, 3, partition=3))
     cluster.writer.apply(new, NOW_MS)
@@ -188,8 +186,7 @@ def _homes(name: bytes) -> tuple[int | None, ...]:
 
 def test_a_partition_that_does_not_answer_yet_is_counted(cluster: Cluster) -> None:
     """`exp-c` is in partition 3 of 8. With 7 partitions, the number of those that were read, it would be in another
-    one.
-    """
+    one."""
     assert coordinator_partition(b"exp-c", 7) != 3
     cluster.start({})
     span = read(0, 3, partition=3)._replace(topic_partitions=8)

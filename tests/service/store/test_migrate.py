@@ -110,7 +110,7 @@ def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -
         assert not is_at_head(reader)
     upgrade(engine)
     assert is_at_head(reader)
-    if engine.dialect.name == "sqlite":  # the process that creates the file sets this
+    if engine.dialect.name == "sqlite":  # set when the file is created
         with engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2
     reader.dispose()

@@ -51,7 +51,7 @@ SEVEN, EIGHT, NINE = {7: (NOW_MS + 1, 100)}, {8: (NOW_MS + 1, 105)}, {9: (NOW_MS
         pytest.param(described(NOW_MS + 9, entry(9, 103), described=False), SEVEN | EIGHT | NINE, id="a part: 9 alone"),
         pytest.param(look(NOW_MS + 2, 120, 120), {}, id="the LSO reaches the high watermark"),
         pytest.param(look(NOW_MS + 2, 105), EIGHT, id="the LSO passes 7"),
-        # Retention removed the records of 7, whose entry is still open. Kafka does not let the LSO fall below the log start.
+        # Retention removed the records of 7, but its entry is open; Kafka keeps the LSO at or above the log start.
         pytest.param(look(NOW_MS + 2, 103, log_start=103), SEVEN | EIGHT, id="the log starts at the LSO"),
         pytest.param(look(NOW_MS + 2, 101, log_start=103), SEVEN | EIGHT, id="the log starts above the LSO"),
         pytest.param(silent(NOW_MS + 2), SEVEN | EIGHT, id="no answer"),
@@ -77,8 +77,7 @@ def test_a_read_from_before_the_lso_reached_the_watermark_opens_nothing(watched:
 
 def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watched: Watched) -> None:
     """An LSO never passes an open transaction, so a read from before does not reopen the entry. The next read may be
-    late or denied.
-    """
+    late or denied."""
     watched.see(look(NOW_MS + 2, 105))
     watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))
     assert watched.open().keys() == {8, 9}
@@ -107,8 +106,8 @@ def test_entries_of_the_partitions_asked_for_come_by_place_and_start(watched: Wa
 
 @pytest.fixture
 def twelve(cluster: Cluster) -> Watched:
-    """Stores samples of orders-0 to orders-11 and of another topic. Every third is stalled, higher numbers for longer.
-    """
+    """Stores samples of orders-0 to orders-11 and of another topic. Every third is stalled, higher numbers for
+    longer."""
     twelve = Watched(cluster)
     free = [look(NOW_MS, 110, partition=n) for n in range(12) if n % 3]
     standing = [look(NOW_MS, partition=n, stalled_since_ms=NOW_MS - n) for n in range(0, 12, 3)]

@@ -142,7 +142,7 @@ def test_after_a_full_batch_only_its_partitions_are_watched(watched: Watched) ->
     watched.see(look(NOW_MS), look(NOW_MS, partition=1), described(NOW_MS, entry()), not_covered=3)
     watched.see(look(NOW_MS + 1, partition=1), is_full=False, not_covered=4)
     assert counts(watched)[0] == 2
-    watched.see(look(NOW_MS, partition=1), is_full=True, not_covered=9)  # older than the last batch: it proves nothing about other partitions
+    watched.see(look(NOW_MS, partition=1), is_full=True, not_covered=9)  # older: no proof about others
     assert counts(watched) == (2, 2, 2, 4, NOW_MS + 1, NOW_MS + 1)
     watched.see(look(NOW_MS + 2, partition=1), is_full=True, not_covered=5)
     assert (watched.row(0), watched.entries()) == (None, [])

@@ -52,8 +52,7 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int =
 
 def seed(cluster: Cluster) -> None:
     """Stores a commit and an abort of `old` and of `pay` eight days ago, and two more of `pay` now under another
-    producer id.
-    """
+    producer id."""
     cluster.start({0: 0})
     log = [*committed(0, NOW_MS - 60_000, pid=7), *aborted(3, NOW_MS - 30_000, pid=7)]
     log += [*committed(6, NOW_MS - 60_000, b"old", pid=8), *aborted(9, NOW_MS - 30_000, b"old", pid=8)]

@@ -1,5 +1,5 @@
-"""Tests that a range applies once and in order, or not at all, also at the first start and without a transaction log.
-"""
+"""Tests that a range applies once and in order, or not at all, also at the first start and without a transaction
+log."""
 
 from __future__ import annotations
 

@@ -100,9 +100,8 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
 
 @pytest.mark.parametrize("is_back", [False, True])
 def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Cluster, is_back: bool) -> None:
-    """If an application returns after the fence, its cause changes: Kafka Connect fences its own ids as an
-    administrator does.
-    """
+    """If the application returns, the abort counts as fenced: Kafka Connect fences its own ids as an administrator,
+    too."""
     cluster.start({0: 0})
     at_ms = NOW_MS - 60_000
     path = (states.ONGOING, states.PREPARE_ABORT, states.COMPLETE_ABORT, states.EMPTY)
@@ -327,8 +326,8 @@ def test_quick_markers_of_a_commit_that_was_decided_long_before_get_a_row(
 
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (4,), (2, 3, 4)], ids=str)
 def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster, cuts: tuple[int, ...]) -> None:
-    """The client's abort seemed to fail, and the coordinator aborted at the timeout: one transaction with two epochs.
-    """
+    """The client's abort seemed to fail, and the coordinator aborted at the timeout: one transaction with two
+    epochs."""
     log = appended(
         (states.ONGOING, AT_MS),
         (states.PREPARE_ABORT, FIRST_MS),

@@ -1,4 +1,4 @@
-"""Headers as columns say what whole batches say, and stop where something cannot be a batch."""
+"""Tests that headers decoded as columns equal those of whole batches, and that decoding stops at invalid bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of `__consumer_offsets`, against bytes that real group coordinators wrote and the rules of Kafka's readers."""
+"""Tests of keys of `__consumer_offsets`: bytes of real group coordinators, and the rules of Kafka's readers."""
 
 from __future__ import annotations
 

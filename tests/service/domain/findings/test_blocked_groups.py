@@ -1,6 +1,5 @@
 """Tests of findings about blocked groups: each has the severity of its blocker, and a group that is not blocked has
-none.
-"""
+none."""
 
 from __future__ import annotations
 
@@ -145,8 +144,8 @@ def test_who_may_still_move_has_none_yet(relation: GroupRelation) -> None:
 
 
 def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
-    """A group that reads uncommitted records and has read all of them reads on at once, but commits some seconds later.
-    """
+    """A group that reads uncommitted records and has read all of them reads on at once, but commits some seconds
+    later."""
     idle = 100 * M
     assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING)) == []
     assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1

@@ -109,8 +109,7 @@ def test_an_entry_closed_on_the_leader_below_a_fixed_lso_is_not_replicated() -> 
 )
 def test_who_has_not_seen_it_closed_does_not_say_so(changed: dict[str, Any], entries: tuple[Entry, ...]) -> None:
     """No unreplicated marker is reported from an incomplete or recent sample, or with an open entry at or below the
-    LSO.
-    """
+    LSO."""
     assert unreplicated(replace(STALL, **changed), entries, NOW_MS) is None
 
 
@@ -129,8 +128,7 @@ def test_what_was_seen_first_a_moment_ago_may_be_unknown() -> None:
 
 def test_an_entry_that_a_live_producer_may_take_over_is_observed_meanwhile() -> None:
     """An entry that a live producer may still take over is being confirmed, not unjudged, until its confirmation is
-    due.
-    """
+    due."""
     looked_at = entry(7, 105, NOW_MS - CONFIRMATION_TAKES_MS + 1)
     living = with_record(OWNER, state=states.COMPLETE_COMMIT, producer_epoch=3)._replace(partitions=())
     relation = Relation(RelationKind.UNKNOWN, living, BeingConfirmed(None), is_unowned=True, holder=living)

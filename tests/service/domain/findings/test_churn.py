@@ -161,8 +161,7 @@ def test_an_idle_job_with_many_checkpoints_is_no_churn_either() -> None:
 
 def test_what_others_call_a_process_is_not_taken_for_kafka_streams() -> None:
     """Spring numbers its producers from 0 behind a prefix with random.uuid, whereas Kafka Streams numbers its threads
-    from 1.
-    """
+    from 1."""
     new = one_by_one((streams(n, 0) for n in range(6)), 30 * S)
     (found,) = find(new, used_for(new, 20 * S))
     assert "state.dir" not in found.advice
@@ -175,8 +174,7 @@ def test_ids_without_a_common_prefix_are_no_churn() -> None:
 
 def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None:
     """An application with one id per message is reported at once: its events are deleted before the ids could be found
-    unused.
-    """
+    unused."""
     new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
     (found,) = churn.churn(new, {}, context(), ReportWindow(NOW_MS - QUIET_MS, before_sequence=0))
     assert len(found.occurrences) == MANY_PROCESSES

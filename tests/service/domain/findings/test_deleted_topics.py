@@ -1,5 +1,5 @@
-"""Tests of topics that are deleted during a transaction: which transactions certainly lost records, and which may have.
-"""
+"""Tests of topics that are deleted during a transaction: which transactions certainly lost records, and which may
+have."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def marker(offset: int, *, commit: bool = True, ends: int = 0, topic: str = "b")
 
 def gone(*markers: SeenMarker, unended: int | None = None, seen_ms: int = 1_000) -> EndedLog:
     """Returns the log of b-0 with `markers`, and with unended records from the offset `unended` on, sampled at
-    `seen_ms`.
-    """
+    `seen_ms`."""
     records = () if unended is None else (UnendedRecords(3, unended, seen_ms),)
     return EndedLog(*B, "T0", GONE_MS, markers, records)
 
@@ -115,8 +114,7 @@ class World(NamedTuple):
 
     @property
     def truth(self) -> set[int]:
-        """Returns the numbers of the committed transactions whose records were deleted before their marker was written.
-        """
+        """Returns the numbers of the committed transactions whose records were deleted before their marker."""
         first = self.commits[0] and self.writes[0] and self.deleted > 0 and (self.is_skipped or self.deleted <= 2)
         second = self.commits[1] and self.writes[1] and 4 < self.deleted <= 6
         return {n for n, is_torn in enumerate((first, second)) if is_torn}

@@ -65,8 +65,7 @@ def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None
 
 def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * S) -> list[Event]:
     """Returns events of ids that all timed out 2 minutes ago, after 61 s, and were initialized again `back_after_ms`
-    later.
-    """
+    later."""
     events = [
         event(n, name.format(n), ago_ms=2 * M - n, partition=n % 2, transactional_id=b"%d" % n) for n in range(ids)
     ]
@@ -166,8 +165,7 @@ def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, ga
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
 def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
     """If the clock was set back behind a source's last success, new samples are dropped as old until the clock has
-    caught up.
-    """
+    caught up."""
     one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
     found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps

@@ -1,5 +1,5 @@
-"""Tests of fencing conflicts: two live producers fence each other in turns. Restarts and rebalances are no conflicts.
-"""
+"""Tests of fencing conflicts: two live producers fence each other in turns. Restarts and rebalances are no
+conflicts."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
 def taken_in_turns(
     times: int, *, every_ms: int = 5 * S, open_ms: int = 400, timeouts: tuple[int, ...] = (60_000,), tag: str = ""
 ) -> str:
-    """Returns a log in which producers start one after another; each commits one transaction and is fenced in the next.
-    """
+    """Returns a log in which producers start one after another; each commits one transaction and is fenced in the
+    next."""
     lines = [f"0 Empty(7,0) timeout={timeouts[0]} {tag}"]
     epoch, raised = 0, int("ctv=2" in tag)
     for number in range(1, times + 1):
@@ -93,8 +93,8 @@ def test_two_alternating_configurations_are_two_parties_at_any_pace() -> None:
 
 
 def test_older_transactions_between_do_not_hide_a_conflict() -> None:
-    """Some producers are fenced late in a four-second transaction; the takeovers around them still count as a conflict.
-    """
+    """Some producers are fenced late in a four-second transaction; the takeovers around them still count as a
+    conflict."""
     log, rest, epoch, at_ms = ["0 Empty(7,0)"], (300, 3_500, 1_900, 2_700, 100), 0, 0
     for open_ms in rest:
         at_ms += 6_000

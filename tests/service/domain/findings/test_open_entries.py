@@ -81,8 +81,7 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     first_seen_ms: int, seen_at_ms: int, kind: str
 ) -> None:
     """Records are left over if samples from before and after the owner's start show them open. An older sample proves
-    nothing.
-    """
+    nothing."""
     start_ms = OWNER.record.start_ms
     entry = ENTRY._replace(first_seen_ms=start_ms + first_seen_ms, seen_at_ms=start_ms + seen_at_ms)
     assert relate(entry, [OWNER], KNOWN, is_hanging=False).kind == kind
@@ -102,8 +101,7 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
 )
 def test_nobody_will_end_it(owner: Owner | None) -> None:
     """An orphaned entry is unknown until its confirmation proves that it hangs. It is not orphaned while the log is
-    unread.
-    """
+    unread."""
     relation = related(owner)
     assert (relation.kind, relation.is_unowned) == ("unknown", True)
     assert related(owner, is_hanging=True).kind == "hanging"

@@ -184,7 +184,7 @@ def found(offset: int, lso: int, *batches: BatchOffsets, records: int = 1) -> bo
 @pytest.mark.parametrize(
     ("expected", "batches"),
     [
-        (False, [ended_at(5, MarkerType.COMMIT), records_at(6, producer_id=8)]),  # one ended_at short
+        (False, [ended_at(5, MarkerType.COMMIT), records_at(6, producer_id=8)]),  # only a marker before the LSO
         (
             False,
             [records_at(5), ended_at(6, MarkerType.ABORT), records_at(7, producer_id=8)],

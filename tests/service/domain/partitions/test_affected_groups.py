@@ -133,8 +133,7 @@ def test_short_transactions_make_no_victims() -> None:
 
 def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
     """A share group at the LSO is certainly blocked only if the stall is long; before the stall it may have been idle
-    there.
-    """
+    there."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.confidence for one in seen(idle, young)] == [LIKELY]
@@ -182,8 +181,7 @@ def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
 
 def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
     """A healthy consume-process-produce application nearly always has pending offsets, but their partition's LSO
-    advances.
-    """
+    advances."""
     home = offsets_partition("billing", 50)
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, NOW_MS)}) == []
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []

@@ -55,8 +55,7 @@ def test_each_marker_as_decided_is_whole() -> None:
 @pytest.mark.parametrize("bump", [0, 1])
 def test_an_abort_by_hand_while_the_transaction_lives_tears_it(bump: int) -> None:
     """Case C13: a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 has data and a COMMIT. `bump` is the epoch bump of
-    TV2.
-    """
+    TV2."""
     by_hand = marker(A, 3, 50, commit=False, ends=0)
     own = marker(A, 6, 101, bump, ends=4)
     decision = decided(1, bump)
@@ -132,8 +131,8 @@ def test_the_same_marker_again_after_a_failover_is_normal() -> None:
 
 
 def test_what_more_than_one_history_explains_is_not_torn() -> None:
-    """Two histories fit: the first COMMIT was skipped, or the first ABORT was written by hand and the last one skipped.
-    """
+    """Two histories fit: the first COMMIT was skipped, or the first ABORT was written by hand and the last one
+    skipped."""
     decisions = [decided(n, commit=commit, places=(A,)) for n, commit in ((1, True), (2, False))]
     found = compared(decisions, marker(A, 3, 101, commit=False), marker(A, 6, 201))
     assert TORN not in words(found)
@@ -187,8 +186,7 @@ ANY = st.builds(Written, st.booleans(), PAIRS, RARE, st.just((0, 0)), st.boolean
 
 def history(written: Sequence[Written]) -> tuple[list[Decision], list[tuple[int, SeenMarker]], dict[Decision, bool]]:
     """Returns the decisions, the markers with the number of the transaction in which each was written, and the torn
-    decisions.
-    """
+    decisions."""
     decisions, markers, torn = [], [], {}
     epoch, next_offset = 0, {A: 0, B: 0}
     for n, one in enumerate(written):
@@ -302,8 +300,7 @@ def test_nothing_is_torn_where_markers_in_a_row_are_hidden(
     written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
 ) -> None:
     """Hidden markers in a row make no transaction torn: the comparison begins in the middle, or a leaderless partition
-    gets no markers.
-    """
+    gets no markers."""
     decisions, markers, _ = history(written)
     hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
     seen = [(n, one) for n, one in markers if n not in hidden[one.topic_partition]]

@@ -1,6 +1,5 @@
 """Tests of the fates of the offsets in small logs, batch by batch, by the rules of `ProducerAppendInfo` and of
-compaction.
-"""
+compaction."""
 
 from __future__ import annotations
 

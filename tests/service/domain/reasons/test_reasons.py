@@ -125,8 +125,7 @@ def test_what_is_no_reason_is_refused(text: str) -> None:
 )
 def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
     """The application and the service are upgraded one after the other, so a reason of a later version is shown by its
-    code.
-    """
+    code."""
     code = text.split('"')[3]
     assert str(decode(text)) == f"{code}: a reason that only a later version of txnscope can explain"
 

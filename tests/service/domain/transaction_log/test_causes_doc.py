@@ -1,5 +1,5 @@
-"""Tests that docs/causes.md gives the causes that the code gives for each of its logs, and covers every possible cause.
-"""
+"""Tests that docs/causes.md gives the causes that the code gives for each of its logs, and covers every possible
+cause."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Tests of judgements against a model that knows the truth: a `certain` cause is never wrong, even if most of the log
-is gone.
-"""
+is gone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Tests of whole histories: the logs of the lab's scenarios on 4.3.1 and 3.9.2, and logs that were observed but not
-stored.
-"""
+stored."""
 
 from __future__ import annotations
 

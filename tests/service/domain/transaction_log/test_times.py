@@ -1,6 +1,5 @@
 """Tests of values that Kafka's coordinator computes: deadlines, for absent times as well, and the log partition of an
-id.
-"""
+id."""
 
 from __future__ import annotations
 

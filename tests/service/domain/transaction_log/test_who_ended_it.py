@@ -70,7 +70,7 @@ def test_an_old_client_is_fenced_or_forced_out_at_the_last_epoch() -> None:
 
 SOON, LATE = 1600, 1503 + 3_001
 A_FENCE = [
-    # the records that follow a TV2 client's epoch + 1, and those that follow the coordinator's own abort
+    # the records that follow, the cause after a TV2 client's epoch + 1, the cause after the coordinator's own abort
     pytest.param("", "client_abort ambiguous", "fenced ambiguous", id="nothing"),
     pytest.param(f"{SOON} Empty(7,7)", "fenced ambiguous", "fenced likely", id="Empty, same timeout"),
     pytest.param(f"{SOON} Empty(9,0)", "fenced ambiguous", "fenced likely", id="Empty under a new producer id"),
@@ -134,7 +134,7 @@ A_FENCE = [
     pytest.param(f"{SOON} Ongoing(9,6)", "client_abort ambiguous", "fenced ambiguous", id="goes on under another pid"),
     pytest.param(
         f"{SOON} PrepareAbort(7,7) partitions=0 start={SOON}\n{SOON} CompleteAbort(7,7)",
-        "empty_abort certain",  # the newest one
+        "empty_abort certain",  # the cause of the newest abort
         "empty_abort certain",
         id="aborts again, nothing this time",
     ),

@@ -134,8 +134,7 @@ READINGS = st.sampled_from(
 @given(st.lists(st.tuples(READINGS, st.booleans()), max_size=12))
 def test_every_sequence_of_readings_calls_for_one_marker_at_most(readings: Sequence[tuple[Verdict, bool]]) -> None:
     """Only transitions of the table occur. ABORT (for abort or none) never becomes COMMIT, and COMMIT never becomes
-    ABORT.
-    """
+    ABORT."""
     now, markers = Decision(), []
     for found, is_unowned in readings:
         after = read(now, found, unowned_ms=NOW_MS if is_unowned else None)

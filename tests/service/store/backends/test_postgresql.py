@@ -126,8 +126,7 @@ def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> Non
 @only_on("postgresql")
 def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgres: Postgres) -> None:
     """A standby takes an expired lease: a transaction of the old writer that has begun is committed, and later ones are
-    refused.
-    """
+    refused."""
     old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
     number = clusters.bind(old, "c", "c", NOW_MS)
     held = lease.acquire(old, number, "driver", NOW_MS)

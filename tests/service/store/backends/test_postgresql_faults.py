@@ -158,7 +158,7 @@ def test_damage_is_named_with_the_remedy(engine: Engine, code: str) -> None:
         connection.exec_driver_sql(says)
 
 
-# the name of the server itself, as the tests have it
+# the PostgreSQL server of the tests
 
 
 A_TEST_RUN = """
@@ -209,5 +209,5 @@ def test_the_newest_packaged_server_is_used(tmp_path: Path) -> None:
         programs = tmp_path / version / "bin"
         programs.mkdir(parents=True)
         (programs / "postgres").touch()
-    (tmp_path / "18" / "bin").mkdir(parents=True)  # only the client's side
+    (tmp_path / "18" / "bin").mkdir(parents=True)  # only the client is installed
     assert find_programs(packaged=tmp_path) == tmp_path / "17" / "bin"

@@ -1,6 +1,5 @@
 """Tests of rebuilding a damaged store: rows that the transaction log no longer contains are copied, and counting goes
-on.
-"""
+on."""
 
 from __future__ import annotations
 

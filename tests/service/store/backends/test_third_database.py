@@ -1,5 +1,5 @@
-"""Tests that a third database needs one module and one line: the store works on a database that its code does not know.
-"""
+"""Tests that a third database needs one module and one line: the store works on a database that its code does not
+know."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Tests of searches in the texts of ids: the answers with a trigram index equal those without, in every state of the
-index.
-"""
+index."""
 
 from __future__ import annotations
 
@@ -71,8 +70,8 @@ TEXTS = (
 
 @pytest.fixture
 def seeded(url: str) -> Iterator[SeededCluster]:
-    """Yields a cluster with 500 ids of all states and unusual texts, beside another cluster with some of the same ids.
-    """
+    """Yields a cluster with 500 ids of all states and unusual texts, beside another cluster with some of the same
+    ids."""
     other = SeededCluster(url, "other")
     other.read(mixed_ids()[:50])
     other.close()
@@ -170,7 +169,7 @@ def test_answers_stay_the_same_behind_a_vacuum(seeded: SeededCluster, tmp_path: 
 
 @only_on("sqlite")
 def test_a_new_revision_begins_the_index_anew(seeded: SeededCluster, next_version: Callable[[], str]) -> None:
-    """A revision may recreate the table of ids with other row ids, so every upgrade drops the index."""
+    """A revision may recreate the table of ids with other row ids, so each new revision drops the index."""
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
     migrate.upgrade(seeded.engine)
