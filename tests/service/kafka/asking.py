@@ -27,7 +27,7 @@ def new_topic(client: KafkaClient, bootstrap: str, topic: str, partitions: int =
 
 @contextmanager
 def open_transaction(bootstrap: str, transactional_id: str, topic: str, partition: int = 0) -> Iterator[Producer]:
-    """Yields a producer with an open transaction and one record in `partition`. The transaction is aborted at the
+    """Yields a producer with an open transaction and one record in `partition`, and aborts the transaction at the
     end."""
     producer = open_producer(bootstrap, transactional_id)
     producer.begin_transaction()

@@ -158,9 +158,7 @@ def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
 def test_what_stays_heads_the_cluster_and_says_how_to_acknowledge_it(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:
-    """A finding that awaits acknowledgement is part of the headline, which used to be "Nothing hangs. Nothing is
-    blocked."
-    """
+    """The headline names a finding that awaits acknowledgement, before it says that nothing hangs."""
     cluster.see(EVERY[kind])
     finding = the(cluster, kind)
     assert f'txnscope acknowledge {finding.id} --reason "…"' in look(address(finding)).text

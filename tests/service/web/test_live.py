@@ -1,6 +1,5 @@
 """Tests of live pages in a real browser: the refreshed parts, the state that survives a refresh, and the notice of a
-failed one.
-"""
+failed one."""
 
 from __future__ import annotations
 

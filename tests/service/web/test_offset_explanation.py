@@ -138,8 +138,8 @@ def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText])
 def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
     explain: Callable[..., PageText], cluster: WithPartitions
 ) -> None:
-    """The records were committed, but the ABORT of the next transaction of the same producer id and epoch ended them.
-    """
+    """The records were committed, but the ABORT of the next transaction of the same producer id and epoch ended
+    them."""
     lost = LostRecords(
         "orders", 0, 3, 4, b"pay", "pay", 7, 3, EndedBy.OTHER_TRANSACTION, 6, NOW_MS, (Evidence(NOW_MS, "log", "fact"),)
     )

@@ -1,6 +1,5 @@
 """Tests of keys and values of the transaction log: worked examples in bytes, and the rules of Kafka's generated
-readers.
-"""
+readers."""
 
 from __future__ import annotations
 
