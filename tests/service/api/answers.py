@@ -24,7 +24,7 @@ from tests.service.store.logs import batch, read
 def get(of: TestClient | SeededCluster, path: str, status: int = 200) -> Any:
     """Returns the JSON body of an answer, after checking its status.
 
-    `of` is a client, or a cluster: then a new client of a service over the cluster's store asks.
+    `of` is a client, or a cluster, for which a new client of a service over its store is created.
     """
     if isinstance(of, SeededCluster):
         with client_of(of.url) as client:

@@ -32,7 +32,7 @@ PATHS = [
     f"{CLUSTER}/expiring?within=7d",
 ]
 STEP_MS = NOW_MS - NOW_MS % 5_000
-"""A moment from which `as_of` may move by 4,999 ms before the ETag has to."""
+"""From this time on, `as_of` may advance by 4,999 ms before the ETag has to change."""
 
 
 def stored(cluster: SeededCluster) -> None:

@@ -71,7 +71,7 @@ ANSWERS: list[tuple[str, type[Shape], set[str]]] = [
     ("/partitions/tailed/0/volume", schemas.Volume, {"bytes"}),
     ("/hanging", Findings, {"producer_id"}),
 ]
-"""Below a cluster: a path, its body, and the numbers in it that no double can hold."""
+"""(path below a cluster, type of the body, fields with numbers that a double cannot represent)."""
 
 
 @pytest.mark.parametrize(("path", "kind", "wide"), ANSWERS)
@@ -242,7 +242,7 @@ def test_truths_are_true_and_false_as_the_document_says(tmp_path: Path, path: st
 CLUSTER = "/api/v1/clusters/orders"
 NAMES = {"cluster": "orders", "producer_id": "7", "finding": "none", "topic": "t", "partition": "0", "offset": "0"}
 STREAMS = ("/api/v1/events",)
-"""GET does not end; what HEAD does is tried over sockets, in test_api_process."""
+"""Streams, whose GET does not end. tests/service/api/test_process.py sends HEAD over a socket."""
 
 
 @pytest.fixture

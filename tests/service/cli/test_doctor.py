@@ -36,7 +36,7 @@ LOGIN = (
 def test_the_principal_is_known_where_the_file_names_it(
     text: str, principal: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "gssapi.py").touch()  # no Kerberos library is installed, and nothing logs in here
+    (tmp_path / "gssapi.py").touch()  # a stub of the Kerberos library; nothing logs in
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "client.properties"
     file.write_text(text)

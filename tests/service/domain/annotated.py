@@ -14,7 +14,7 @@ from tests.service.domain.records import judged, log, pairs, reported
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
 
 Pair = tuple[CauseCode, Confidence]
-"""Cause and confidence."""
+"""(cause, confidence)."""
 
 
 class Said(NamedTuple):

@@ -19,15 +19,15 @@ LATE_END = "late_end"
 ITSELF = "itself"
 """The producer asked for a new epoch while its transaction was open (KIP-360)."""
 ZOMBIE = "zombie"
-"""A producer that was fenced earlier asked for a new epoch, and was refused after the present one was aborted."""
+"""A fenced producer asked for a new epoch, and was refused after the open transaction had been aborted."""
 
 DAY_MS = 86_400_000
 SCAN_MS = 10_000
 BEGIN_MS = 1_790_000_000_000
-"""The time at which a life begins: numbers near 0 are no times of transactions."""
+"""The time of the first record. Numbers near 0 are no valid times of transactions."""
 LAST_CLIENT_EPOCH, LAST_EPOCH = 32_766, 32_767
 COPIED = 0.05
-"""Probability that an EndTxn was sent twice, and one copy is late."""
+"""Probability that an EndTxn is duplicated and that the duplicate arrives late."""
 
 
 class Broker(NamedTuple):
@@ -106,7 +106,7 @@ class Coordinator:
     transaction: int = 0
     copies: list[EndCopy] = field(default_factory=list)
     loses: bool = False
-    """The next append will be in the log, and the coordinator will believe it is not."""
+    """If true, the next append reaches the log, but the coordinator believes that the append failed."""
 
     # requests of producers and administrators
 
@@ -164,8 +164,8 @@ class Coordinator:
     def deliver_late(self) -> None:
         """Delivers a duplicate of an earlier EndTxn.
 
-        The duplicate ends the open transaction if it names the current producer id and epoch. Under TV2 its epoch was
-        raised since.
+        The duplicate ends the open transaction if it names the current producer id and epoch. A duplicate of TV2 does
+        not, because every end raises the epoch.
         """
         if not self.copies:
             return

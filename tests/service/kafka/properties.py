@@ -1,4 +1,4 @@
-"""Loads the client.properties of a test, or returns the one-line error of refused ones."""
+"""Loads the client.properties of a test, and returns the error of properties that are refused."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def test_what_kafka_takes_is_taken_or_refused_before_the_first_connection() -> N
 
 
 def test_no_variable_of_a_declared_provider_reaches_a_broker() -> None:
-    """Kafka's own client sends some variables to the broker unresolved, which refuses them; txnscope never does."""
+    """Kafka's own client sends some unresolved variables to the broker, which refuses the login; txnscope never
+    does."""
     of_providers = [row for row in ROWS if "config.providers=" in row.text]
     assert of_providers
     assert not [row.shown for row in of_providers if RECORDED[row.shown][1].startswith("exit 3")]

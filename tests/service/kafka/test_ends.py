@@ -22,7 +22,7 @@ pytestmark = pytest.mark.broker
 
 Watched = dict[str, TopicLayout]
 WAITS_S = TIMEOUT_MS / 1000
-"""For a broker that does not answer and was not known to be silent."""
+"""The wait in seconds for a broker that does not answer and was not known to be unresponsive."""
 UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
 
 

@@ -36,9 +36,9 @@ from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.producers import create_topic
 
 LATE_S = 10.0
-"""More than any of the waits here takes on a slow machine; without a limit they take forever."""
+"""Longer than each bounded wait of these tests on a slow machine. Without a bound, a wait would never end."""
 MEMORY = 400 << 20
-"""Three frames of 96 MB (MAX_RESPONSE_BYTES) and more: one that is read, its copy, and the next one."""
+"""More than three frames of 96 MB (MAX_RESPONSE_BYTES): a frame being read, its copy, and the next frame."""
 
 
 @contextmanager

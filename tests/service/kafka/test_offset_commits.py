@@ -20,7 +20,7 @@ from tests.helpers.builders.batches import COMMIT, GZIP, TRANSACTIONAL, Rec, bat
 LEADER = Leader(1, 5)
 PID, OTHER = 7, 8
 EACH = 10
-"""Offsets of a batch."""
+"""The number of offsets of a batch."""
 BILLING = OffsetKey("billing", "orders", 0)
 
 

@@ -24,7 +24,7 @@ from tests.helpers.stores import NOW_MS, client_of, open_id
 from tests.service.metrics.test_metrics import Samples, bind, by, of_the_store, one, page, samples
 
 LONGEST = 32_767
-"""Bytes of the longest id that Kafka's protocol carries."""
+"""The length in bytes of the longest id in Kafka's protocol."""
 
 SHARED = b"a" * (LONGEST - 1)
 TWINS = (SHARED + b"1", SHARED + b"2")
@@ -104,7 +104,7 @@ def test_a_label_is_the_text_or_its_beginning_and_digits(text: str) -> None:
 IDS, LAGGING = 100_000, 10_000
 BYTES = 400_000
 SECONDS = 5.0
-"""Of the processor's time; `python -m tests.benchmarks scrape` knows the bar."""
+"""The limit in seconds of processor time. `python -m tests.benchmarks scrape` has the benchmark's limit."""
 
 
 def test_100000_ids_and_10000_partitions_make_no_more_series_than_the_cap(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SOON_S = 2.0
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
 LARGE = 20_000_000
 RESET = struct.pack("ii", 1, 0)
-"""The lingering (on, for 0 s) with which close() resets a connection."""
+"""The SO_LINGER value (on, 0 s) with which close() resets a connection."""
 
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:

@@ -9,7 +9,7 @@ from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from tests.service.store.logs import NOW_MS, Entry, entry
 
 MINUTE = minute_of(NOW_MS)
-"""The minute in which the tests' present lies."""
+"""The minute of NOW_MS."""
 
 
 def ended(offset: int, at_ms: int, outcome: int, key: bytes = b"pay", markers_ms: int = 10, **more: Any) -> list[Entry]:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event
 
 Ran = list[tuple[str, Any]]
-"""Statements and their parameters."""
+"""Statements with their parameters."""
 
 
 @contextmanager

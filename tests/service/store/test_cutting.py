@@ -143,8 +143,8 @@ class Killed(Exception):
 
 
 def long_log() -> LogBatch:
-    """Returns ten ids below the border of partition 0 (four transactions at once), and one id above the border of
-    partition 1."""
+    """Returns ten ids below the border of partition 0, which take four database transactions, and one id above the
+    border of partition 1."""
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
         entry(27, states.ONGOING, b"id-3", pid=3),

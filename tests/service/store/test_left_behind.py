@@ -31,7 +31,7 @@ from tests.service.store.logs import (
 
 IDS = (b"exp-a", b"exp-b", b"exp-c", b"pay-1", b"bytes \xff")
 SIZES = (5, 8, 11)
-"""Numbers of partitions that the log had, one after another. Of 11, some ids return to the partition of 5."""
+"""The numbers of partitions that the log had, one after another. With 11, some ids return to the partition of 5."""
 
 TABLES = (
     schema.transactional_ids,
@@ -47,7 +47,7 @@ OF_ABORTS = (
 )
 
 Logs = dict[int, list[Entry]]
-"""By partition, its records."""
+"""The records of each partition."""
 
 LIVES = st.sampled_from(
     (

@@ -36,10 +36,10 @@ from tests.service.store.query_plans import statements, steps_of
 
 DAY_MS = 86_400_000
 HISTORY_MS = 7 * DAY_MS
-"""As long as history is kept where nobody says otherwise."""
+"""The default retention of history."""
 
 LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
-"""When everything that happened at NOW_MS is older than history is kept."""
+"""A time at which everything that happened at NOW_MS is past its retention."""
 
 
 NOTHING = DeletedRows(0, 0, 0, 0, 0, 0, 0, 0, 0, more=False)

@@ -27,7 +27,7 @@ from tests.service.web.stories import empty_store, hanging, on
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
 PHONE, DESK = 390, 1280
 WAIT_MS: Final = 1000 * LIMIT_S
-"""For what the page does by itself: an action, an expectation."""
+"""The limit in ms for an action or an expectation of the page."""
 HANGS: Final = "1 transaction hangs. It will not heal by itself."
 
 

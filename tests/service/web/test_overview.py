@@ -1,4 +1,4 @@
-"""Tests of the texts of the overview while all sources are read."""
+"""Tests of the texts of the overview."""
 
 from __future__ import annotations
 

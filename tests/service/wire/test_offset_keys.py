@@ -27,7 +27,7 @@ WRITTEN = {
         "030000000000000007ffffffff0000000001a2055ac37500"
     ),
 }
-"""One TxnOffsetCommit of group never-before for e-orders-0 and e-orders-1, as it lies in the log of that version."""
+"""One TxnOffsetCommit of group never-before for e-orders-0 and e-orders-1, as each version's log contains it."""
 
 
 def text(value: str) -> bytes:

@@ -93,8 +93,8 @@ def test_a_log_as_coordinators_write_it_needs_no_loop(tail: bytes) -> None:
 
 
 def test_one_walk_over_a_long_log_is_left_to_the_loop() -> None:
-    """Batches of idempotent producers lack the usual header, and vectorised steps through each of them would take far
-    longer."""
+    """Batches of idempotent producers have no usual header, so one walk would step through the whole log; the loop is
+    faster."""
     data = batch([Rec(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0) * 8000
     assert len(data) > locating.FEWEST_WALKS * locating.STRETCH
     with patch.object(locating, "_starts_by_loop", return_value=iter([5])):

@@ -21,7 +21,7 @@ from tests.helpers.paths import ROOT
 
 MODULES: Final = sorted(path for top in ("service", "spark_jobs", "dashboards") for path in (ROOT / top).rglob("*.py"))
 FEW: Final = 4
-"""Kinds that a module may name at once: those that one rule observes, or that one page is about."""
+"""The largest number of kinds in one collection of a module: the kinds of one rule, or of one page."""
 
 
 def kinds_in(tree: ast.AST) -> set[str]:

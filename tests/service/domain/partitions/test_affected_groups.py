@@ -31,7 +31,7 @@ LSO, HW = 100, 150
 STANDS = LsoSample(LSO, HW, SINCE_MS)
 NOTHING_LEFT: dict[str, Any] = {"has_records_ahead": False, "lso": LSO}
 UNREAD: dict[str, Any] = {"has_records_ahead": True, "records_ahead_since_ms": NOW_MS - STOPPED_AFTER_MS, "lso": LSO}
-"""Records that are there for a reader of uncommitted ones."""
+"""A group for which uncommitted records have been available beyond its offset for long."""
 
 PLACE = "orders", 0
 STOPPED, WILL_STOP, UNKNOWN = GroupRelation.STOPPED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN

@@ -1,4 +1,5 @@
-"""Tests of the cause of a marker: a decision that was in progress at the time, or a marker without the coordinator."""
+"""Tests of the cause of a marker: a decision that was in progress at the time, or a marker that bypassed the
+coordinator."""
 
 from __future__ import annotations
 

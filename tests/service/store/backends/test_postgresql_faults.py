@@ -117,7 +117,7 @@ def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
     own_server.start()
     try:
         assert own_server.execute("SELECT pg_is_in_recovery()") == [(True,)]
-        for says in (None, "read-only"):  # the first one may still meet the connection that was cut
+        for says in (None, "read-only"):  # the first try may still meet the connection that was cut
             with pytest.raises(StoreUnavailable, match=says):
                 cluster.writer.apply(SECOND, NOW_MS)
             with pytest.raises(StoreUnavailable, match=says):
