@@ -185,8 +185,8 @@ def _homes(name: bytes) -> tuple[int | None, ...]:
 
 
 def test_a_partition_that_does_not_answer_yet_is_counted(cluster: Cluster) -> None:
-    """`exp-c` is in partition 3 of 8. With 7 partitions, the number of those that were read, it would be in another
-    one."""
+    """`exp-c` is in partition 3 of 8. With 7 partitions, which the highest partition read so far suggests, it would be
+    in another one."""
     assert coordinator_partition(b"exp-c", 7) != 3
     cluster.start({})
     span = read(0, 3, partition=3)._replace(topic_partitions=8)

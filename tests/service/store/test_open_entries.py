@@ -76,8 +76,8 @@ def test_a_read_from_before_the_lso_reached_the_watermark_opens_nothing(watched:
 
 
 def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watched: Watched) -> None:
-    """An LSO never passes an open transaction, so a read from before does not reopen the entry. The next read may be
-    late or denied."""
+    """An LSO never passes an open transaction, so an older read must not reopen the entry: the next read may come late
+    or be denied."""
     watched.see(look(NOW_MS + 2, 105))
     watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))
     assert watched.open().keys() == {8, 9}

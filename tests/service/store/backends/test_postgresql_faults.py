@@ -1,6 +1,7 @@
 """Tests of a PostgreSQL server that ends sessions, is locked, or is read-only.
 
 Each fault gives an error of one line and passes; no row is lost or counted twice. Restarts are in test_postgresql.py.
+Tests of the server that the tests use are at the end.
 """
 
 from __future__ import annotations
