@@ -15,7 +15,7 @@ from tests.helpers.terminal import Ask, command_line, service_of
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a store that serves a whole file; a file with other contents has a fixture of its own."""
+    """Yields the URL of a store that all tests of a file share."""
     cluster = SeededCluster(f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}")
     cluster.read([Id(b"a")])
     yield cluster.url
@@ -24,27 +24,27 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def client(store: str) -> Iterator[TestClient]:
-    """A client of the service over `store`."""
+    """Yields a client of the service over `store`."""
     with client_of(store) as client:
         yield client
 
 
 @pytest.fixture
 def ask(cluster: SeededCluster, capsys: pytest.CaptureFixture[str]) -> Iterator[Ask]:
-    """`txnscope …` against a service over the cluster's store, in a thread of this process."""
+    """Yields a function that runs `txnscope …` in this process against a service over the cluster's store."""
     with service_of(cluster.url) as url:
         yield command_line(url, capsys)
 
 
 @pytest.fixture
 def here(url: str) -> Iterator[Guarded]:
-    """A service with keys and passwords."""
+    """Yields a service with keys and passwords."""
     with guarded(url) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Postgres]:
-    """A PostgreSQL of one file alone, whose tests may restart it and change its settings."""
+    """Yields a PostgreSQL server of one test file, whose tests may restart it and change its settings."""
     with Postgres() as server:
         yield server

@@ -1,4 +1,5 @@
-"""Requests end: by time, by size, by redirects; and credentials, proxies and certificates go where they may."""
+"""Tests that requests are bounded in time, size and redirects, and that credentials, proxies and certificates are used
+only where allowed."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ SECRET = {"Authorization": "Bearer s3cret"}
 
 
 class Redirecting(ThreadingHTTPServer):
-    """Answers /to/CODE with that code, and a redirect to /here; every other path with 200. `asked`: method, path and
-    credentials of each request."""
+    """A server that answers /to/CODE with that code and a redirect to /here, and every other path with 200.
+
+    `asked` lists the method, the path and the credentials of each request.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -101,7 +104,8 @@ def test_proxies_of_the_environment_are_used_only_if_a_caller_says_so(
 
 @pytest.mark.parametrize("sent", [b"H", b"HTTP/1.1 200 OK\r\n\r\n{"])
 def test_an_answer_over_tls_that_never_ends_is_left(sent: bytes, tmp_path: Path) -> None:
-    """Each byte would begin the timeout of a socket anew. With TLS, there is a second socket."""
+    """The timeout applies to the whole answer: each received byte would restart the timeout of a socket. TLS has a
+    second socket."""
     authority = Authority(tmp_path)
     certificate = authority.issue("server")
     with (

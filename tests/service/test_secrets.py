@@ -1,4 +1,4 @@
-"""Secrets are never shown: not by repr or str of what holds them, not by errors, not after a way through pickle."""
+"""Tests that secrets are never shown: by repr or str of the objects that hold them, by errors, or after pickling."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def added(file: Path, more: str) -> Path:
 
 @pytest.mark.parametrize("name", FAILING)
 def test_an_error_does_not_show_it(name: str, file: Path) -> None:
-    """Also with its causes, as a traceback in a log would have them."""
+    """The causes of the error, which a traceback in a log contains, hide the secret as well."""
     with pytest.raises((SettingsError, StoreError, KafkaFailure)) as caught:
         FAILING[name](file)
     reported = "".join(traceback.format_exception(caught.value)) + repr(caught.value)

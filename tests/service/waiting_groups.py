@@ -1,4 +1,4 @@
-"""Consumer groups behind open transactions, each with another relation to the LSO."""
+"""Consumer groups behind open transactions, each in another position relative to the LSO."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ WAITING = [
 
 
 def wait_behind(cluster: WithPartitions, *more: GroupOffset) -> None:
-    """Stores WAITING; the LSO of orders-0 and of HOME is stalled, that of orders-1 is not."""
+    """Stores the groups of WAITING. The LSO of orders-0 and of HOME is stalled; the LSO of orders-1 is not."""
     cluster.look(stalled_partition(), moving_partition(1), stalled_partition(HOME, OFFSETS_TOPIC), *HOMES)
     GroupWriter(cluster.engine, cluster.lease).replace([*WAITING, *more], NOW_MS)

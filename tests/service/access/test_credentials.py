@@ -1,4 +1,4 @@
-"""Keys, passwords and the header that carries them; what is wrong costs time, what is right does not."""
+"""Tests of API keys, passwords and the Authorization header: only wrong credentials are slowed down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANN = {"ann": Person(password=HASHED, roles=VIEWER)}
 
 
 class Keys:
-    """Keys of a store that may fail. `reads`: how often they were read."""
+    """A source of stored keys that can be made to fail. `reads` counts how often the keys were read."""
 
     def __init__(self, *keys: str) -> None:
         self.keys, self.reads, self.fails = list(keys), 0, False

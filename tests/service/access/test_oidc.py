@@ -1,4 +1,4 @@
-"""Tokens of a real issuer on loopback: what is accepted, what is not, and how often the issuer is asked."""
+"""Tests of OIDC tokens with a real issuer on loopback: which tokens are accepted, and how often the issuer is asked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ROLES = {"oncall": parse_grants(["operator@orders"]), "everybody": parse_grants(
 
 
 class Issuer:
-    """An issuer with one signing key at a time. `asked`: the paths of requests. `is_down`: it answers 500."""
+    """An issuer with one signing key at a time. `asked` lists the paths of its requests; while `is_down`, it answers
+    500."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -44,7 +45,7 @@ class Issuer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the base class names it
-                """Not on the tests' stderr."""
+                """Suppresses the log of requests on stderr."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/realm"
@@ -104,7 +105,7 @@ def test_the_claims_have_the_names_of_the_settings(issuer: Issuer) -> None:
 
 
 def _forged(issuer: Issuer) -> dict[str, str]:
-    """Tokens that must not pass, by what is wrong with them."""
+    """Returns tokens that must be refused, keyed by their defect."""
     other, now = ec.generate_private_key(ec.SECP256R1()), int(time.time())
     head, claims, signature = issuer.token().split(".")
     public = issuer.answer("/keys")["keys"][0]

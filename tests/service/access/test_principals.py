@@ -1,4 +1,4 @@
-"""Grants, the needs of routes, and hosts: who may do what where."""
+"""Tests of grants, of the role that each route needs, and of allowed hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of REST, and a store that has a little of everything to answer with."""
+"""Helpers that read REST answers, and a store that has rows for every route."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from tests.service.store.logs import batch, read
 
 
 def get(of: TestClient | SeededCluster, path: str, status: int = 200) -> Any:
-    """Returns the JSON of an answer with this status: to a client, or to a new one of a service over a cluster's
-    store."""
+    """Returns the JSON body of an answer, after checking its status.
+
+    `of` is a client, or a cluster, for which a new client of a service over its store is created.
+    """
     if isinstance(of, SeededCluster):
         with client_of(of.url) as client:
             return get(client, path, status)
@@ -33,7 +35,7 @@ def get(of: TestClient | SeededCluster, path: str, status: int = 200) -> Any:
 
 
 def pages(client: TestClient, path: str) -> list[Any]:
-    """Returns the pages of a list, by its cursors. The path has a query, which every request repeats."""
+    """Returns the pages of a list by following its cursors. `path` has a query, which every request repeats."""
     found = [get(client, path)]
     while (cursor := found[-1]["next_cursor"]) is not None:
         found.append(get(client, f"{path}&cursor={cursor}"))
@@ -46,7 +48,8 @@ def items(client: TestClient, path: str) -> list[Any]:
 
 
 def with_everything(url: str, name: str, *ids: Id) -> WithPartitions:
-    """Fills a store: `ids` beside ids of all states, one with a history, partitions in every condition, what hangs."""
+    """Fills a store with `ids`, ids of all states, an id with a history, partitions in every condition, and a hanging
+    finding."""
     cluster = WithPartitions(url, name, partitions=2)
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     lived = [*committed(0, MINUTE, b"lived"), *aborted(3, MINUTE + 1_000, b"lived", pid=INT64_MAX - 1)]

@@ -1,4 +1,7 @@
-"""Every route: without a key, with a viewer's, with another cluster's. A route that is not in the table fails."""
+"""Tests of every route without a key, with a viewer's key, and with a key of another cluster.
+
+The test fails if a route is missing from the table.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ PLACES: Final = {
 
 
 class Row(NamedTuple):
-    """The status that each role gets. `query`: the parameters of a good request."""
+    """The status of the answer for each role. `query` is the query string of a valid request."""
 
     nobody: int
     viewer: int
@@ -36,17 +39,17 @@ class Row(NamedTuple):
 
 
 def of_cluster(answer: int = 200, query: str = "") -> Row:
-    """A route about one cluster: every role that may see the cluster reads it."""
+    """Returns the row of a route about one cluster: every role that may see the cluster may read it."""
     return Row(401, answer, 403, answer, answer, 403, query)
 
 
 def shared(answer: int = 200, query: str = "") -> Row:
-    """A route about no cluster, or one that leaves out the clusters that the sender may not see."""
+    """Returns the row of a route about no cluster, or of a route that omits clusters which the sender may not see."""
     return Row(401, answer, answer, answer, answer, 403, query)
 
 
 def of_operators(answer: int) -> Row:
-    """A route that changes something in one cluster, or shows the actions of colleagues."""
+    """Returns the row of a route that changes a cluster, or that shows the actions of other users."""
     return Row(401, 403, 403, answer, 403, 403)
 
 
@@ -111,7 +114,7 @@ TABLE: Final[dict[tuple[str, str], Row]] = {
 
 
 def routes() -> set[tuple[str, str]]:
-    """All that the application's own routers answer, by method and path."""
+    """Returns the method and path of every route of the application's own routers."""
     found = set()
     for route in create_app("sqlite:///never-read.db").routes:
         for one in getattr(route, "effective_route_contexts", lambda route=route: [route])():
@@ -135,7 +138,7 @@ def asked(here: Guarded, who: str | None, method: str, path: str, row: Row) -> i
     filled = path.format(**PLACES, finding=here.finding())
     address = f"{filled}?{row.query}" if row.query else filled
     body: dict[str, Any] = {} if method == "GET" else {"json": {}}
-    if path.endswith("/events"):  # it has no end: what is refused is seen without its body
+    if path.endswith("/events"):  # the stream never ends, so the status is checked with HEAD
         with here.client.stream("HEAD", address, headers=here.headers(who)) as answer:
             return int(answer.status_code)
     return int(here.ask(who, address, method, follow_redirects=False, **body).status_code)

@@ -1,4 +1,4 @@
-"""Requests that pass and that are refused: hosts, other sites, wrong keys, other clusters."""
+"""Tests of requests that are refused: unknown hosts, other sites, wrong keys, other clusters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def audited(here: Guarded, **filters: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/clusters", "/-/healthy", "/metrics", "/nothing", "/clusters/orders/"])
 def test_another_host_is_refused_everywhere_in_one_line(url: str, path: str) -> None:
-    """A page of another site may have its own name lead to 127.0.0.1; the browser then sends that name."""
+    """DNS rebinding is refused: a page of another site resolves its own name to 127.0.0.1 and sends that name as
+    Host."""
     with guarded(url, AuthConfig(), AllowedHosts("127.0.0.1", ["txnscope.example"])) as here:
         for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""):
             answer = here.client.get(path, headers={"Host": host}, follow_redirects=False)
@@ -61,7 +62,7 @@ def test_no_redirect_leads_to_another_host(url: str) -> None:
             assert re.match(r"/[^/]", answer.headers["Location"]), path
 
 
-# what nobody may do without saying who they are
+# requests without credentials
 
 
 def test_a_challenge_names_how_to_ask_again(here: Guarded) -> None:
@@ -117,7 +118,8 @@ def test_a_viewer_of_one_cluster_does_not_learn_of_the_others(here: Guarded) -> 
 
 
 def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> None:
-    """The answers are made within a second, so that the second one is the kept one."""
+    """Both answers are made within a second, so that the second request meets an answer that is cached for the first
+    user."""
     for path in ("/", "/api/v1/clusters"):
         everything, one = here.ask("admin", path).text, here.ask("viewer", path).text
         assert ("payments" in everything, "payments" in one) == (True, False)
@@ -126,7 +128,7 @@ def test_an_answer_that_is_kept_for_one_is_not_for_another(here: Guarded) -> Non
 
 
 class _Feed:
-    """Two events of orders, and one of payments between them."""
+    """A feed of three events: orders, payments, orders."""
 
     async def follow(self, _: int) -> AsyncIterator[tuple[int, SentEvent]]:
         for number, cluster in enumerate(("orders", "payments", "orders"), 1):
@@ -174,7 +176,7 @@ def test_a_stream_leaves_out_other_clusters_and_ends_with_its_credentials() -> N
     ],
 )
 def test_a_browser_does_not_write_for_another_site(here: Guarded, headers: dict[str, str], status: int) -> None:
-    """A browser adds the password by itself."""
+    """Cross-site writes are refused although the browser adds the password to them."""
     sent = {**basic("ann", PASSWORD), **headers}
     assert here.client.post(f"{C}/mutes", content=b"{}", headers=sent).status_code == status
     assert audited(here, action="mute") == []

@@ -1,4 +1,4 @@
-"""Findings that stay until somebody acknowledges them: who may, what is refused, and where it shows."""
+"""Tests of findings that stay open until a user acknowledges them: permissions, refusals, and where they are shown."""
 
 from __future__ import annotations
 

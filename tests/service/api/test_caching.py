@@ -1,4 +1,4 @@
-"""ETags of answers, and answers that are kept: many readers cost one rendering, and none is older than the store."""
+"""Tests of ETags and cached answers: many readers cost one rendering, and no answer is older than the store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATHS = [
     f"{CLUSTER}/expiring?within=7d",
 ]
 STEP_MS = NOW_MS - NOW_MS % 5_000
-"""A moment from which `as_of` may move by 4,999 ms before the ETag has to."""
+"""From this time on, `as_of` may advance by 4,999 ms before the ETag has to change."""
 
 
 def stored(cluster: SeededCluster) -> None:
@@ -98,7 +98,7 @@ CLIENTS = 50
 
 
 class Service:
-    """Answers with the number of times that it was asked to render."""
+    """A service that counts its renderings; each answer contains the count."""
 
     def __init__(self, url: str) -> None:
         self.renderings = 0
@@ -109,7 +109,7 @@ class Service:
         self._answers = Answers(DataVersions(self.engine), lambda: self.now_ms)
 
     def get(self, *queries: str) -> list[str]:
-        """Asks with all queries at once."""
+        """Sends one request for each query, all at the same time."""
 
         async def ask() -> list[str]:
             return await asyncio.gather(*(self.ask(query) for query in queries))
@@ -151,7 +151,8 @@ def test_a_request_after_a_change_of_the_store_sees_it(service: Service, cluster
 
 
 def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, cluster: SeededCluster) -> None:
-    """The one that is being made is from before the change that they may know of."""
+    """A request that arrives during a rendering does not get that rendering, which may lack a change that the sender
+    knows of."""
     begun, may_end = threading.Event(), threading.Event()
 
     def stand() -> None:
@@ -172,7 +173,7 @@ def test_requests_while_an_answer_is_made_share_the_next_one(service: Service, c
 
 
 def test_a_failure_is_everybodys_who_waited_for_it(service: Service) -> None:
-    """A store that does not answer is not asked by one after the other."""
+    """If a rendering fails, all requests that wait for it fail with it, and none of them asks the store again."""
 
     def fail() -> None:
         raise StoreUnavailable("away")

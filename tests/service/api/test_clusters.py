@@ -1,4 +1,4 @@
-"""Answers about clusters: counts, rates, how far it has read, and what it does not know."""
+"""Tests of answers about clusters: counts, rates, read progress, and values that are unknown."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_states_are_counted_without_the_expired(cluster: SeededCluster) -> None:
 def test_totals_and_rates_over_the_last_whole_minutes(cluster: SeededCluster) -> None:
     cluster.read([Id(b"old", commits=1_000)], now_ms=NOW_MS - 400_000)
     cluster.read([Id(b"a", commits=60, aborts=30)], now_ms=NOW_MS - 60_000)
-    cluster.read([Id(b"b", commits=5)], now_ms=NOW_MS)  # in the minute that is not over
+    cluster.read([Id(b"b", commits=5)], now_ms=NOW_MS)  # in the current minute
     body = get(cluster, CLUSTER)
     assert body["totals"] == {
         "counted_since": "2026-09-21T14:03:50.123Z",
@@ -69,7 +69,7 @@ def test_totals_and_rates_over_the_last_whole_minutes(cluster: SeededCluster) ->
 
 
 def test_rates_begin_where_counting_began(tmp_path: Path) -> None:
-    begun_ms = NOW_MS - 70_000  # 19.877 s before the minute
+    begun_ms = NOW_MS - 70_000  # 19.877 s before the current minute
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'store.db'}", started_ms=begun_ms)
     cluster.read([Id(b"a", commits=199)], now_ms=begun_ms)
     assert get(cluster, CLUSTER)["rates"]["window_ms"] == 0

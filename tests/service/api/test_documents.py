@@ -1,4 +1,4 @@
-"""Documents of the service: OpenAPI, which its answers keep to, and metrics."""
+"""Tests of the documents of the service: its OpenAPI document, which the answers must match, and its metrics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def spelt(body: Any) -> Iterator[tuple[str, int | None, str | None]]:
-    """Yields every number at any depth: its key, its value if no double can hold it, and the text beside it."""
+    """Yields, for every number at any depth, its key, its value if a double cannot represent it, and the text beside
+    it."""
     if isinstance(body, dict):
         for key, item in body.items():
             if isinstance(item, int):
@@ -70,14 +71,14 @@ ANSWERS: list[tuple[str, type[Shape], set[str]]] = [
     ("/partitions/tailed/0/volume", schemas.Volume, {"bytes"}),
     ("/hanging", Findings, {"producer_id"}),
 ]
-"""Below a cluster: a path, its body, and the numbers in it that no double can hold."""
+"""(path below a cluster, type of the body, fields with numbers that a double cannot represent)."""
 
 
 @pytest.mark.parametrize(("path", "kind", "wide"), ANSWERS)
 def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """mypy checks the rest: routes build the bodies that the document shows."""
+    """Every answer validates strictly against its type; mypy checks that the routes build the documented types."""
     TypeAdapter(kind).validate_json(client.get(f"{HOME}{path}").content, strict=True)
 
 
@@ -85,7 +86,7 @@ def test_answers_have_the_words_and_the_nulls_that_the_document_allows(
 def test_numbers_that_no_double_can_hold_have_their_digits_beside_them(
     client: TestClient, path: str, kind: type[Shape], wide: set[str]
 ) -> None:
-    """And no other number has."""
+    """A number that a double cannot represent has its digits as text beside it; no other number has."""
     found = list(spelt(client.get(f"{HOME}{path}").json()))
     assert all(text == (None if number is None else str(number)) for _, number, text in found)
     assert {key for key, number, _ in found if number is not None and not key.endswith("_raw_ms")} == wide
@@ -212,7 +213,7 @@ def test_the_service_answers_it(tmp_path: Path) -> None:
 
 
 def test_what_may_be_left_out_cannot_be_null() -> None:
-    """`null` as a parameter would be a word of four letters."""
+    """An optional query parameter is not declared nullable: `?min_age=null` would be the string "null"."""
     paths = json.loads(DOCUMENT.read_text("utf-8"))["paths"].values()
     parameters = [one for path in paths for operation in path.values() for one in operation.get("parameters", ())]
     assert {one["name"] for one in parameters if not one.get("required")} > {"min_age", "lagging", "last-event-id"}
@@ -241,7 +242,7 @@ def test_truths_are_true_and_false_as_the_document_says(tmp_path: Path, path: st
 CLUSTER = "/api/v1/clusters/orders"
 NAMES = {"cluster": "orders", "producer_id": "7", "finding": "none", "topic": "t", "partition": "0", "offset": "0"}
 STREAMS = ("/api/v1/events",)
-"""GET does not end; what HEAD does is tried over sockets, in test_api_process."""
+"""Streams, whose GET does not end. tests/service/api/test_process.py sends HEAD over a socket."""
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Every error is a problem that says what was wrong, and a store that cannot be read is the server's trouble."""
+"""Tests of error answers: each is a problem document that names the mistake, and an unreadable store is a server
+error."""
 
 from __future__ import annotations
 
@@ -186,7 +187,8 @@ def test_a_store_that_gets_its_tables_is_served_without_a_restart(tmp_path: Path
 
 
 def test_a_first_request_needs_one_connection(store: str) -> None:
-    """If each of many requests held one and asked for a second, all would wait until the pool gave up."""
+    """The first request uses one connection. If it held one and requested another, concurrent requests would deadlock
+    until the pool times out."""
     engine = create_engine(store, pool_size=1, max_overflow=0, pool_timeout=0.1)
     Store(engine).check()
     engine.dispose()

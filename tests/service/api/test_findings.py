@@ -1,4 +1,4 @@
-"""Findings over REST: pages and filters, one in full, counts, metrics, and the stream of what happens to them."""
+"""Tests of findings over REST: pages, filters, one finding in full, counts, metrics, and the stream of their events."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_filters(cluster: WithFindings, query: str, names: list[str]) -> None:
 
 
 def test_pages(cluster: WithFindings) -> None:
-    cluster.see(*(observe(name=b"%02d" % n) for n in range(25)))  # all at one moment
+    cluster.see(*(observe(name=b"%02d" % n) for n in range(25)))  # all at the same time
     with client_of(cluster.url) as client:
         seen: list[str] = []
         cursor = ""

@@ -1,4 +1,4 @@
-"""Consumer groups behind open transactions, over REST, at a terminal, and as a metric."""
+"""Tests of consumer groups behind open transactions: over REST, at a terminal, and as a metric."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_members_without_an_offset_and_share_groups(cluster: WithPartitions) -> 
 
 
 def test_nobody_is_listed_where_the_lso_is_at_the_high_watermark(cluster: WithPartitions) -> None:
-    """Whatever was seen before, and however far behind they are."""
+    """A partition whose LSO equals its high watermark blocks no group, whatever its lag."""
     later = NOW_MS + 1_000
     cluster.look(moving_partition(at_ms=later), moving_partition(HOME, OFFSETS_TOPIC, at_ms=later), at_ms=later)
     assert get(cluster, PATH)["items"] == []

@@ -1,4 +1,4 @@
-"""Answers about the past of an id, the owners of a producer id, and ids that expire."""
+"""Tests of answers about the past of an id, the owners of a producer id, and ids that expire."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_id_without_history_has_an_empty_timeline(cluster: SeededCluster) -> 
 
 
 def test_a_timeline_says_from_when_on_it_counts_commits(cluster: SeededCluster) -> None:
-    """Aborts from before are listed; the commits beside them are not counted."""
+    """The timeline lists aborts from before the start of counting, but does not count the commits between them."""
     history = [*aborted(0, MINUTE - 900_000), *committed(3, MINUTE - 840_000)]
     cluster.writer.apply(batch(history, read(0, 6, counts=False)), NOW_MS)
     log = committed(6, MINUTE)
@@ -136,7 +136,7 @@ def test_a_minute_without_durations_has_null_for_them(cluster: SeededCluster) ->
 
 
 def test_an_abort_that_waits_for_its_cause_is_unattributed_in_all_answers(cluster: SeededCluster) -> None:
-    """Under TV2 the epoch rises with every end: the id's next record decides."""
+    """Under TV2 every end raises the epoch, so the cause of an abort is known only from the id's next record."""
     at_ms = NOW_MS - 1_000
     start_ms = at_ms - 110
     log = [
@@ -178,7 +178,7 @@ def test_a_producer_id_names_its_owner_also_when_that_has_gone_on(cluster: Seede
 
 
 def test_what_expires_comes_soonest_first_and_first_of_all_what_is_past(cluster: SeededCluster) -> None:
-    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # ids expire after an hour
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # the ids expire after an hour
     used_before = {"past": HOUR_MS + 60_000, "soon": HOUR_MS - 60_000, "later": HOUR_MS - 1_800_000, "fresh": 1_000}
     cluster.read(Id(name.encode(), last_update_ms=NOW_MS - ms) for name, ms in used_before.items())
     cluster.read([open_id("open", 2 * HOUR_MS), Id(b"gone", states.EXPIRED, last_update_ms=NOW_MS - 2 * HOUR_MS)])

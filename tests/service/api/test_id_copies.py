@@ -1,5 +1,5 @@
-"""The name of an id on one surface is taken by every other one: JSON, pages, metrics, the terminal; and what looks
-like another id is kept apart."""
+"""Tests that the name of an id, copied from the JSON, a page, the metrics or the terminal, finds the same id
+everywhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NAMES: Final = [pytest.param(raw, id=ascii(raw)) for raw in IDS]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """All of them are open and hang."""
+    """Yields the URL of a store in which every id has an open, hanging transaction."""
     cluster = WithPartitions(f"sqlite:///{tmp_path_factory.mktemp('copies') / 'store.db'}")
     cluster.read([open_id(raw, 5_000, producer_id=pid) for raw, pid in PIDS.items()])
     subjects = {raw: Subject("orders", number, raw, PIDS[raw], 3, 100) for number, raw in enumerate(IDS)}
@@ -65,11 +65,11 @@ def everything(client: TestClient, path: str) -> list[Any]:
     return list(page["items"])
 
 
-# ---- what each surface calls an id
+# ---- the name of an id, as each surface shows it
 
 
 def in_json(client: TestClient) -> dict[int, str]:
-    """By producer id."""
+    """Returns the names in the JSON list, by producer id."""
     return {one["producer_id"]: one["transactional_id"] for one in everything(client, f"{API}/transactions")}
 
 
@@ -85,7 +85,7 @@ def in_metrics(client: TestClient) -> dict[int, str]:
 
 
 def on_pages(client: TestClient) -> dict[int, str]:
-    """The words of the link to each id, as a browser copies them."""
+    """Returns the text of the hyperlink to each id, by producer id."""
     found = {}
     for pid in PIDS.values():
         page = PageText(client.get(f"{PAGES}/transactions?producer_id={pid}").text)
@@ -125,7 +125,7 @@ def test_no_surface_gives_two_ids_one_name(copies: dict[str, dict[int, str]]) ->
         assert len(set(names.values())) == len(IDS), surface
 
 
-# ---- what each surface makes of that
+# ---- the id that each surface finds by that name
 
 
 def by_route(client: TestClient, name: str) -> int:
@@ -133,7 +133,8 @@ def by_route(client: TestClient, name: str) -> int:
 
 
 def by_timeline(client: TestClient, name: str) -> int:
-    """Rows have no id, so being found is all that counts."""
+    """Checks that the timeline and the rates of the id are found. Their rows contain no id, so the id comes from its
+    route."""
     get(client, f"{API}/transaction/timeline?id={quote(name, safe='')}")
     get(client, f"{API}/transaction/rates?id={quote(name, safe='')}")
     return by_route(client, name)
@@ -205,7 +206,7 @@ def test_filters_find_it_among_others(
 
 
 def test_an_id_comes_before_one_that_is_shown_so(store: str) -> None:
-    """This happens only where an id was spelt in our own notation."""
+    """An id whose bytes equal the typed text is preferred to an id that is only displayed so."""
     tab, literal = b"tab\tid", rb"tab\u{9}id"
     cluster = WithPartitions(store, "billing")
     cluster.read([open_id(tab, 5_000, producer_id=1), open_id(literal, 5_000, producer_id=2)])
@@ -235,7 +236,7 @@ def test_the_terminal_calls_them_as_pages_do_and_takes_every_name(ask: Ask, copi
     for raw, pid in PIDS.items():
         for name in {reported[pid], copies["JSON"][pid]}:
             if "\0" in name:
-                continue  # no argument can hold it
+                continue  # an argument of a command cannot contain NUL
             code, out, _ = ask("transaction", "--cluster", "orders", "--json", "--", name)
             assert (code, json.loads(out)["producer_id"]) == (0, pid), name
             (finding,) = json.loads(ask("findings", "--cluster", "orders", "--json", f"--transactional-id={name}")[1])[

@@ -1,5 +1,7 @@
-"""Requests that need Kafka: without brokers, with brokers that do not answer, and waiting for those before, while
-markers, health and metrics do not wait."""
+"""Tests of requests that need Kafka: without brokers, with unresponsive brokers, and in a queue.
+
+Markers, health checks and metrics do not wait in the queue.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ KEY = "0123456789abcdef"
 
 @dataclass(frozen=True, slots=True)
 class SilentBroker:
-    """Accepts connections, and answers nothing."""
+    """A broker that accepts connections and never answers."""
 
     address: str
     served: Served

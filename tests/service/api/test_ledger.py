@@ -1,4 +1,4 @@
-"""Markers and volume of tailed partitions over REST, and the source they come from."""
+"""Tests of the markers and the volume of tailed partitions over REST, and of the source that reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PID = 1000
 
 
 class Tailing(SeededCluster):
-    """A cluster of which the topic `pay` is tailed, since two minutes ago."""
+    """A cluster that has tailed the topic `pay` for two minutes."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

@@ -1,4 +1,4 @@
-"""Every list of the API takes `limit` and `cursor`, with the same bounds, and answers in the same shape."""
+"""Tests that every list of the API takes `limit` and `cursor`, with the same bounds, and answers in the same shape."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLACES = {"cluster": "orders", "topic": "orders", "partition": "0", "producer_id
 
 
 def _routes() -> dict[str, Any]:
-    """All that the application's routers answer as JSON documents, by path."""
+    """Returns the routes that answer with JSON documents, by path."""
     routers = [router for router in create_app(NO_STORE).routes if hasattr(router, "effective_route_contexts")]
     routes = [route for router in routers for route in router.effective_route_contexts()]
     return {route.path: route for route in routes if route.response_model is not None}
@@ -51,7 +51,7 @@ LISTS = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A store in which every list has two items or more."""
+    """Yields the URL of a store in which every list has at least two items."""
     url = f"sqlite:///{tmp_path_factory.mktemp('lists') / 'store.db'}"
     others = [SeededCluster(url, name) for name in ("payments", "billing")]
     cluster = WithPartitions(url, partitions=3)
@@ -140,7 +140,7 @@ def test_a_cursor_serves_only_the_list_that_gave_it(client: TestClient) -> None:
 def test_a_changed_cursor_is_refused_or_harmless(client: TestClient, path: str) -> None:
     cursor = get(client, address(path, "limit=1"))["next_cursor"]
     for position in range(len(cursor)):
-        for limit, letter in enumerate("A_9", 1):  # a cursor is good for any limit
+        for limit, letter in enumerate("A_9", 1):  # a cursor is valid with any limit
             changed = cursor[:position] + letter + cursor[position + 1 :]
             assert client.get(address(path, f"limit={limit}", f"cursor={changed}")).status_code in (200, 400)
 

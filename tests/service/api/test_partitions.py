@@ -1,4 +1,5 @@
-"""Data partitions over REST: the LSO, what holds it and what will end that, and what cannot be judged."""
+"""Tests of data partitions over REST: the LSO, the transaction that blocks it, how that will end, and unjudged
+partitions."""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ RELATIONS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_relation_of_a_blocker_to_its_owner(cluster: WithPartitions, relation: str) -> None:
-    """Overdue: only when its coordinator had time to scan."""
+    """Each state of the owner gives the blocker its relation. A transaction is overdue only after its coordinator had
+    time to scan."""
     id_, *observations = RELATIONS[relation]
     cluster.look(stalled_partition(), read(entry()))
     cluster.see(*observations)
@@ -104,13 +106,14 @@ def test_the_relation_of_a_blocker_to_its_owner(cluster: WithPartitions, relatio
     one = get(cluster, ONE)
     assert one["blocker"]["relation"] == relation
     assert one["blocker"]["transactional_id"] == "a"
-    assert one["judged"]  # what is being looked at again is no gap yet
+    assert one["judged"]  # an entry that is still being confirmed is no gap
     owned = relation in ("open", "overdue", "completing")
     assert (one["blocker"]["started_at"] == get(cluster, one["blocker"]["href"])["started_at"]) == owned
 
 
 def test_what_was_there_before_producers_were_asked_for_is_adopted(cluster: WithPartitions) -> None:
-    """High watermarks are asked for four times a second, producers every other second."""
+    """An entry is adopted if the LSO stalled before its owner began. Producers are sampled less often than high
+    watermarks."""
     for at_ms in (SINCE_MS + 2_000, SINCE_MS + 12_000):
         cluster.look(stalled_partition(), read(entry(), at_ms=at_ms))
     cluster.read([owner(b"a", start_ms=SINCE_MS + 6_000)])
@@ -153,7 +156,8 @@ def test_the_owner_is_named_though_its_id_expired(cluster: WithPartitions) -> No
 
 
 def test_a_marker_that_is_not_replicated_is_no_blocker_by_name(cluster: WithPartitions) -> None:
-    """DescribeProducers reports it closed, and the LSO is stalled."""
+    """The LSO is stalled by a marker that is not replicated yet, while DescribeProducers reports the transaction
+    closed."""
     cluster.read([owner(b"a", state=states.COMPLETE_COMMIT, topics=())])
     cluster.look(stalled_partition(), read())
     one = get(cluster, ONE)
@@ -201,7 +205,8 @@ def test_open_transactions_are_listed_by_offset(cluster: WithPartitions) -> None
 
 @pytest.mark.parametrize("number", [0, 469_473_334, NOW_MS // 1_000, NOW_MS * 1_000, NOW_MS + 30 * 86_400_000])
 def test_a_number_that_is_no_time_of_a_write_is_shown_as_it_is(cluster: WithPartitions, number: int) -> None:
-    """Brokers that keep no timestamps report others in their place: the time since their start, seconds."""
+    """A broker may report another number than the last write, such as its uptime: the number is shown only in its raw
+    form."""
     cluster.read([owner(b"a")])
     cluster.look(stalled_partition(), read(entry(last_timestamp_ms=number)))
     (one,) = get(cluster, ONE)["open_transactions"]

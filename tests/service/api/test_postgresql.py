@@ -1,4 +1,4 @@
-"""The service over PostgreSQL: it answers what it answers over SQLite."""
+"""Tests that the service answers over PostgreSQL as it does over SQLite."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ PAGES = [
 
 @pytest.fixture
 def both(tmp_path: Path, postgres: Postgres) -> Iterator[tuple[str, str]]:
-    """The URLs of two stores that read the same."""
+    """Yields the URLs of two stores with the same contents: one of SQLite, one of PostgreSQL."""
     with postgres.database() as url:
         urls = (f"sqlite:///{tmp_path / 'store.db'}", url)
         for one in urls:
@@ -137,7 +137,8 @@ def test_an_id_of_30_kb_is_listed_linked_and_found(both: tuple[str, str]) -> Non
 
 
 def test_a_client_that_moves_to_another_service_gets_each_event_once(postgres: Postgres) -> None:
-    """Behind a balancer; both services read the same store."""
+    """Two services behind a load balancer read the same store: a client that reconnects to the other one misses no
+    event."""
     with postgres.database() as url, closing(WithFindings(url)) as cluster:
         cluster.read(now_ms=NOW_MS)
         with closing(Listener(url)) as first:

@@ -1,5 +1,5 @@
-"""The service as a process of its own: a real server, real sockets, the longest ids, a clean end; and all that
-schemathesis asks for."""
+"""Tests of the service as a process: a real server, real sockets, the longest ids, a clean shutdown, and
+schemathesis."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_server_answers_over_sockets_also_for_the_longest_ids(port: int) -> No
 
 
 def test_a_head_is_answered_like_a_get_and_the_connection_lives_on(port: int) -> None:
-    """Bytes of a body would be read as the beginning of the next answer."""
+    """An answer to HEAD has no body: its bytes would be read as the beginning of the next answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
     answers = []
     for path in ("/-/healthy", "/api/v1/clusters/orders/transactions", "/static/style.css", "/nothing"):
@@ -134,7 +134,7 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """Yields the address of a service over a store that has a little of everything, and no brokers to ask."""
+    """Yields the address of a service over a store that has rows for every route, without brokers."""
     cluster = with_everything(f"sqlite:///{tmp_path / 'store.db'}", "orders")
     waiting = GroupOffset("eos", "orders", 0, LSO, 2, False)
     GroupWriter(cluster.engine, cluster.lease).replace([waiting], NOW_MS)
@@ -153,7 +153,7 @@ def test_it_finds_nothing(address: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
     result = subprocess.run(
         [*command, f"{address}/openapi.json", "--wait-for-schema", "120", "--no-color"],
-        cwd=tmp_path,  # what it remembers of former runs goes with the directory
+        cwd=tmp_path,  # schemathesis keeps its examples of former runs in this directory
         capture_output=True,
         text=True,
         timeout=2 * LIMIT_S,

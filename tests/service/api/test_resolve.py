@@ -1,5 +1,7 @@
-"""Resolving a finding: who may, what is refused, and what the audit keeps. The brokers here say what a test wants;
-what real ones do is in tests/integration/test_resolve.py."""
+"""Tests of resolving a finding: permissions, refusals, and the audit.
+
+The brokers are stubs; tests/integration/test_resolve.py uses real ones.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ def here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
 
 
 def refused(here: ResolveApi, says: str) -> None:
-    """Both ways, with nothing written and nothing in the audit."""
+    """Checks that a dry run and an execution are both refused, that no marker was written, and that the audit is
+    empty."""
     for body in ({"dry_run": True}, {"dry_run": False}):
         answer = here.post(body)
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:txnscope:not-now"), answer.text
@@ -107,13 +110,13 @@ def test_the_decision_says_which_marker(url: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_partition_without_a_marker_gets_coordinator_epoch_0(here: ResolveApi) -> None:
-    """As Kafka's own tool: the leader takes no -1 once it knows of a marker, and 0 is never below "none"."""
+    """Kafka's own tool also writes 0 here: a leader that knows a marker refuses -1, and 0 is never below "none"."""
     here.brokers.seen[PLACE] = shows(hanging(coordinator_epoch=-1))
     assert here.execute().json()["coordinator_epoch"] == 0
     assert here.brokers.sent[0].coordinator_epoch == 0
 
 
-# who may
+# permissions
 
 
 def test_it_is_off_where_nobody_has_a_key(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +158,7 @@ def test_a_key_is_shown_to_nobody(here: ResolveApi, caplog: pytest.LogCaptureFix
     assert not [key for key in KEYS.values() if key in reported]
 
 
-# what is asked
+# request bodies
 
 
 def test_only_false_is_a_wish_to_write(here: ResolveApi) -> None:
@@ -178,7 +181,7 @@ def test_a_body_of_another_kind_writes_nothing(here: ResolveApi) -> None:
 
 
 def test_it_is_no_document(here: ResolveApi) -> None:
-    """Caches must not keep the answer, and an ETag must not hide what was done."""
+    """The answer to a resolve request is neither cached nor given an ETag."""
     path = f"/api/v1/clusters/orders/findings/{here.finding()}/resolve"
     headers = {"Authorization": f"Bearer {KEYS['ann']}", "If-None-Match": "*"}
     answer = here.client.post(path, json={"dry_run": False}, headers=headers)
@@ -194,7 +197,7 @@ def test_what_is_not_there_is_404(here: ResolveApi) -> None:
     assert here.client.post(path, headers={"Authorization": f"Bearer {KEYS['ann']}"}).status_code == 404
 
 
-# what is refused
+# refusals
 
 
 @pytest.mark.parametrize(
@@ -235,7 +238,7 @@ def test_nothing_else_than_a_hanging_transaction_has_a_marker(here: ResolveApi) 
 )
 @pytest.mark.parametrize("look", [1, 3])
 def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen: Any, says: str) -> None:
-    """At the first look, or at the one after the log was read."""
+    """The partition may change before the first check or before the check that follows the read of the log."""
 
     def change(number: int) -> None:
         here.brokers.seen.pop(PLACE, None)
@@ -262,7 +265,7 @@ def test_a_partition_that_shows_something_else(here: ResolveApi, look: int, seen
 def test_what_the_logs_do_not_say_themselves_is_not_written(
     url: str, monkeypatch: pytest.MonkeyPatch, stored: str, derived: str, says: str
 ) -> None:
-    """A dry run derives it again, too."""
+    """A marker is refused if the decision derived from the logs differs from the stored one, in a dry run as well."""
     with resolve_api(url, monkeypatch, decision=stored) as here:
         here.brokers.facts = facts_of(derived, PID, EPOCH, LSO, NOW_MS)
         refused(here, says)
@@ -270,7 +273,8 @@ def test_what_the_logs_do_not_say_themselves_is_not_written(
 
 
 def test_what_cannot_be_proven_any_more_is_not_written(here: ResolveApi) -> None:
-    """The log was cleaned since: a committed transaction may have been among what is gone."""
+    """A marker is refused if the log was cleaned since: a committed transaction may have been among the removed
+    records."""
     history = here.brokers.facts.history
     assert history is not None
     gone = history._replace(to_offset=9, holes=(Range(0, 9),))
@@ -336,7 +340,7 @@ def created_again(here: ResolveApi) -> None:
         pytest.param(
             lambda here: here.brokers.log_ends(2), "the transaction log is not read to its end", id="log behind"
         ),
-        # the records of the former leader may be cut off
+        # a new leader may truncate the records of the former one
         pytest.param(
             lambda here: here.brokers.log_ends(1, epoch=6),
             "the transaction log is not read to its end",
@@ -353,7 +357,8 @@ def test_the_reason_of_a_refusal(here: ResolveApi, change: Callable[[ResolveApi]
 
 
 def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
-    """The end is asked for first, then the store has to get there; what it finds on the way is the owner."""
+    """The end offset is requested first, and the store has to reach it. An owner that appears in these records is
+    respected."""
     here.brokers.log_ends(2)
     late = threading.Timer(0.05, lambda: here.cluster.read([FENCED._replace(state=states.ONGOING, topics=LISTED)]))
     late.start()
@@ -362,7 +367,7 @@ def test_what_is_read_meanwhile_counts(here: ResolveApi) -> None:
 
 
 class TestOrphan:
-    """A producer id that no transactional.id ever had. Any partition of the log could name an owner."""
+    """A producer id without any transactional.id; every partition of the transaction log could contain an owner."""
 
     @pytest.fixture
     def here(self, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi]:
@@ -394,7 +399,7 @@ class TestOrphan:
         assert here.brokers.sent == []
 
 
-# what comes of the marker
+# effects of the marker
 
 
 def test_a_broker_that_says_no(here: ResolveApi) -> None:
@@ -463,7 +468,7 @@ def test_a_written_marker_is_reported_even_if_the_audit_fails_then(
 
 
 def test_looks_that_took_too_long_end_in_nothing(here: ResolveApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked may have gone."""
+    """No marker is written if the checks took too long, because the operator may have left."""
     monkeypatch.setattr(resolve, "LOOKS_WITHIN_S", 0.0)
     answer = here.execute()
     assert (answer.status_code, "nothing was written" in answer.json()["detail"]) == (503, True)

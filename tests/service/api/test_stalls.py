@@ -1,4 +1,4 @@
-"""REST names the sources that stall, since when, and why."""
+"""Tests that REST names each stalled source, with the time and the cause of its stall."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GONE = "no streaming application has read this cluster since 14:13:50 UTC"
 
 
 def stored(cluster: WithPartitions) -> None:
-    """Both sources were read at NOW."""
+    """Stores a successful read of both sources at NOW_MS."""
     cluster.read([Id(b"a")])
     cluster.look(moving_partition())
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
@@ -86,7 +86,7 @@ def test_an_error_of_an_application_that_is_gone_says_so(cluster: WithPartitions
 
 
 def test_one_broker_that_is_away_stalls_no_sampling(cluster: WithPartitions) -> None:
-    """Its error stays, and the other partitions are still sampled."""
+    """An unreachable broker is reported as an error, but sampling goes on for the partitions of other brokers."""
     at_ms = NOW_MS + LATER_MS
     cluster.read(now_ms=at_ms)
     cluster.look(at_ms=at_ms, trouble="broker 2 does not answer")
@@ -95,7 +95,8 @@ def test_one_broker_that_is_away_stalls_no_sampling(cluster: WithPartitions) -> 
 
 
 def test_sampling_stalls_when_no_partition_answers_any_more(cluster: WithPartitions) -> None:
-    """Their leaders cannot be reached, or DESCRIBE was revoked: the metadata is still answered."""
+    """Sampling stalls if no partition answers, although the metadata is still read: no leader is reachable, or DESCRIBE
+    was revoked."""
     at_ms = NOW_MS + LATER_MS
     cluster.look(unanswered_partition("broker 2 does not answer", 1), at_ms=NOW_MS + 1_000, trouble="1 of 2")
     assert "partitions" not in stalled(cluster, 1_000)

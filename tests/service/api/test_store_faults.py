@@ -1,4 +1,5 @@
-"""A store that misbehaves under the service: 503 in one line, not ready, and back by itself as soon as the store is."""
+"""Tests of a service whose store fails: it answers 503 in one line, is not ready, and recovers as soon as the store
+does."""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ def seed(url: str) -> None:
 
 @contextmanager
 def client_of(url: str) -> Iterator[TestClient]:
-    """Runs by the clock of this machine, so an answer that is kept for a second is read again."""
+    """Yields a client of a service with the real clock, so that answers cached for a second expire."""
     with TestClient(create_app(url, "1.2.3"), raise_server_exceptions=False) as client:
         yield client
 
 
 def is_refused(client: TestClient, says: str) -> None:
-    """REST, the page, readiness and metrics say so; the process stays healthy."""
+    """Checks that REST, the pages, readiness and metrics report the failure, and that the process stays healthy."""
     answer = client.get(TRANSACTIONS)
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:txnscope:store-not-ready"), answer.text
     assert answer.headers["retry-after"] == "5"
@@ -65,7 +66,7 @@ def serves(client: TestClient) -> bool:
 
 
 def exporter_up(client: TestClient) -> float:
-    """A page of metrics is kept for a second."""
+    """Returns `kafka_txn_exporter_up`. The page of metrics is cached for a second."""
     (up,) = re.findall(r"^kafka_txn_exporter_up (.*)$", client.get("/metrics").text, re.MULTILINE)
     return float(up)
 
@@ -118,7 +119,7 @@ def test_an_empty_file_has_no_tables(client: TestClient, file: Path) -> None:
 
 
 def test_damaged_pages_are_named_with_the_remedy_which_brings_it_back(file: Path) -> None:
-    """Intact tables are not served either: their completeness is unknown."""
+    """If one page of the file is damaged, intact tables are refused as well: they may be incomplete."""
     overwrite(file, pages_of(file, "transactional_ids"))
     with client_of(f"sqlite:///{file}") as client:
         assert client.get("/-/ready").status_code == 200, "no damaged page was read yet"
@@ -164,13 +165,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResolveApi
 
 
 def test_a_write_waits_for_a_lock_and_then_looks_anew(here: ResolveApi, tmp_path: Path) -> None:
-    """The wait is longer than the 5 s of other writers."""
+    """A resolve request waits for a lock longer than other writers, which give up after 5 s, and then checks the
+    partition again."""
     with write_lock(tmp_path / "resolve.db"):
         answers: list[int] = []
         asking = threading.Thread(target=lambda: answers.append(here.execute().status_code))
         asking.start()
         with pytest.raises(StoreUnavailable, match="lock"):
-            here.cluster.read()  # a writer that tries again by itself
+            here.cluster.read()  # this writer fails, and its caller retries
         assert (answers, here.brokers.looks) == ([], 0)
     asking.join()
     assert (answers, len(here.brokers.sent)) == ([200], 1)

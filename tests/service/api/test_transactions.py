@@ -1,4 +1,4 @@
-"""Answers about transactional ids: rows, filters, pages, and ids and numbers of every kind."""
+"""Tests of answers about transactional ids: rows, filters, pages, and ids and numbers of every kind."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_row_has_every_field_of_an_open_transaction(cluster: SeededCluster) ->
 def test_outcome_and_expiry_follow_the_state(
     cluster: SeededCluster, state: int, outcome: str | None, expires_at: str | None
 ) -> None:
-    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # ids expire after an hour
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # the ids expire after an hour
     topics = (Participants("t", (0,)),) if state in states.OPEN else ()
     cluster.read([Id(b"x", state, aborts=state == states.COMPLETE_ABORT, topics=topics)])
     body = get(cluster, f"{ONE}?id=x")
@@ -244,7 +244,8 @@ def test_a_time_beyond_every_calendar_is_kept_as_a_number(cluster: SeededCluster
 
 
 def test_a_record_left_behind_has_no_timeout_but_its_hash_coordinator(tmp_path: Path) -> None:
-    """Partitions were added to the log: `exp-a` was in 0 of 5, and is in 1 of 8."""
+    """After partitions were added to the transaction log, the record of `exp-a` in 0 has no timeout; its coordinator
+    leads 1."""
     cluster = SeededCluster(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
     cluster.read([open_id("exp-a", 5_000, "orders", producer_id=7)])
     cluster.close()

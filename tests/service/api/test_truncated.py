@@ -1,4 +1,4 @@
-"""REST, the terminal and the pages say in one line how many findings were left out."""
+"""Tests that REST, the terminal and the pages report in one line how many findings were left out."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_hanging_at_the_terminal(cluster: WithPartitions, ask: Ask) -> None:
 
 
 def test_none_is_not_all_while_some_are_left_out(cluster: WithPartitions, ask: Ask) -> None:
-    """Those that have a finding may all be candidates still."""
+    """`txnscope hanging` exits with 4, not 0, while findings are left out: an omitted transaction may hang."""
     cluster.see(now_ms=now_ms())
     assert ask("hanging")[0] == 0
     leave_out(cluster)

@@ -10,7 +10,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _files_for_their_owner_alone() -> Iterator[None]:
-    """Has tests write their keys and settings with the mode 0600: commands warn of files that others can read."""
+    """Sets a umask with which tests write keys and settings with mode 0600: commands warn of files that others can
+    read."""
     before = os.umask(0o077)
     yield
     os.umask(before)

@@ -1,4 +1,4 @@
-"""Every mistake is one line that names it, and an exit code: 2 for a mistake, 3 for trouble elsewhere."""
+"""Tests that every mistake gives one line that names it, and exit code 2; failures elsewhere give exit code 3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = tuple(command.name for command in parser.COMMANDS)
 
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clears the settings of the environment, and changes to a directory for the default store."""
+    """Clears the settings of the environment and changes to a temporary directory, which gets the default store."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
         monkeypatch.delenv(name)
@@ -33,7 +33,7 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """The commands that run for long take SIGTERM and SIGINT over, also when they fail at once."""
+    """Restores the handlers of SIGTERM and SIGINT, which long-running commands replace even if they fail at once."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -47,7 +47,7 @@ def taken_port() -> Iterator[int]:
 
 
 def ended(*arguments: str) -> int:
-    """The exit code, however the command ended."""
+    """Returns the exit code of a command, whether it returns or raises SystemExit."""
     try:
         return main(list(arguments))
     except SystemExit as ending:
@@ -55,7 +55,7 @@ def ended(*arguments: str) -> int:
 
 
 def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr, and nothing else anywhere."""
+    """Returns the one line on stderr; stdout must be empty."""
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.endswith("\n")
@@ -209,7 +209,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    """`txnscope inspect … | head -1`."""
+    """A pipe that the reader closes early is no error, as in `txnscope inspect … | head -1`."""
     command = [sys.executable, "-m", "service.cli", "inspect", *[str(GOLDEN)] * 200]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Doctor reads flags and client.properties; the releases that it knows are those that were tried."""
+"""Tests of `txnscope doctor`: it reads flags and client.properties, and knows exactly the releases that were tested."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOGIN = (
         ("", "User:ANONYMOUS"),
         (f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{LOGIN}", "User:scope"),
         (f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n{LOGIN}", "User:scope"),
-        # the brokers make the name out of a certificate or a ticket, by rules of their own
+        # brokers derive the name of the user from a certificate or a ticket, by rules of their own
         ("security.protocol=SSL", None),
         (
             "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
@@ -36,7 +36,7 @@ LOGIN = (
 def test_the_principal_is_known_where_the_file_names_it(
     text: str, principal: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "gssapi.py").touch()  # the library of Kerberos: nothing here logs in
+    (tmp_path / "gssapi.py").touch()  # a stub of the Kerberos library; nothing logs in
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "client.properties"
     file.write_text(text)
@@ -82,7 +82,7 @@ def test_versions_do_what_is_claimed_of_them() -> None:
 
 
 def test_a_broker_is_taken_for_the_release_that_it_is() -> None:
-    """Brokers report no release, only levels of `metadata.version`: all that is claimed of a release hangs on them."""
+    """The release of a broker is derived from its levels of `metadata.version`: brokers do not report it themselves."""
     for one in read_records():
         newest, _ = one.features["metadata.version"]
         assert release_of(newest) == one.release

@@ -1,4 +1,4 @@
-"""`txnscope explain --segments` where a marker is missing: what the id's log proves about the records before it."""
+"""Tests of `txnscope explain --segments` where a marker is missing: the id's log limits the possible fates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Explained = Callable[[str, Sequence[bytes]], list[dict[str, Any]]]
 
 
 def coordinators_log(text: str) -> bytes:
-    """Records of one id, a line each: `at_ms State(epoch) [tv2] [partition …]`; the last transaction's start stays."""
+    """Returns the transaction log of one id.
+
+    A line is `at_ms State(epoch) [tv2] [partition …]`; the start time of the last Ongoing is kept.
+    """
     log, start_ms = b"", -1
     for offset, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
         at, what, *more = line.split()
@@ -67,7 +70,8 @@ def marker(offset: int, after_ms: int, kind: int, epoch: int = 0) -> bytes:
 
 @pytest.fixture
 def explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Explains all offsets of y-0 by the id's log; then leaves the table and sentences to be read."""
+    """Returns a function that explains all offsets of y-0 by the id's log, as JSON; the text form is left in
+    `capsys`."""
 
     def spans(log: str, partition: Sequence[bytes]) -> list[dict[str, Any]]:
         files = []
@@ -99,7 +103,8 @@ LOST_COMMIT = """
 def test_one_marker_behind_two_transactions_of_one_epoch_is_doubt(
     explained: Explained, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The COMMIT was lost with its leader, the application went on, and aborted."""
+    """The leader lost a COMMIT marker, and the next transaction of the epoch was aborted: its ABORT seems to cover
+    both."""
     first, _ = explained(LOST_COMMIT, [data(0, 120, 3), data(3, 25_010), marker(4, 30_002, ABORT)])
     assert (first["from"], first["to"], first["kind"], first["cause"]) == (0, 4, "aborted", "client_abort")
     assert first["confidence"] == "likely"
@@ -177,7 +182,8 @@ def test_what_may_be_of_the_open_transaction_stays_open(explained: Explained) ->
 
 
 def test_whole_histories_give_no_doubt(explained: Explained) -> None:
-    """Fast transactions of one epoch, markers by a clock that is two seconds ahead, other partitions in between."""
+    """Short transactions of one epoch, a broker's clock that is 2 s ahead, and other partitions in between cause no
+    doubt."""
     lines, partition, offset = [], [], 0
     for number in range(40):
         at, outcome = number * 30, "Commit" if number % 3 else "Abort"
@@ -192,7 +198,7 @@ def test_whole_histories_give_no_doubt(explained: Explained) -> None:
 
 
 def test_a_later_decision_is_not_that_of_records_which_ended_before(explained: Explained) -> None:
-    """The log begins behind the first transaction; the partition ends before the marker of the second."""
+    """The log begins after the first transaction, and the partition ends before the marker of the second."""
     log = "25000 Ongoing(0) y\n30000 PrepareCommit(0) y\n30003 CompleteCommit(0)"
     spans = explained(log, [data(0, 120, 3), marker(3, 5_002, ABORT)])
     assert [(one["kind"], "decision" in one) for one in spans] == [("aborted", False), ("marker", False)]
@@ -205,7 +211,7 @@ def test_a_topic_that_was_created_again_has_nothing_of_the_past(explained: Expla
 
 
 def test_a_hole_in_front_may_have_been_the_marker(explained: Explained) -> None:
-    """Compaction removes the marker of a transaction with all its records."""
+    """Offsets that compaction removed may have held the missing marker, so no decision is claimed."""
     before = batch([Rec(b"k", b"v")], 0)
     spans = explained(LOST_COMMIT, [before, data(2, 120), marker(3, 30_002, ABORT)])
     assert [(one["kind"], "decision" in one) for one in spans] == [

@@ -1,4 +1,4 @@
-"""`txnscope explain --segments`: of the golden files it says what Kafka's own dumps and indexes say."""
+"""Tests of `txnscope explain --segments`: it reports of the golden files what Kafka's own dumps and indexes contain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPEN = re.compile(r"producerId: (\d+) .*currentTxnFirstOffset: OptionalLong\[(\
 
 
 class Fate(NamedTuple):
-    """The fate of one offset, as the dump has it."""
+    """The fate of one offset according to the dump."""
 
     kind: str
     producer_id: int | None
@@ -47,7 +47,7 @@ def fates(spans: list[dict[str, Any]]) -> dict[int, Fate]:
 
 
 def dumped(log: Path) -> dict[int, Fate]:
-    """Every offset looks for the next marker of its producer, on its own."""
+    """Returns the fate of each offset by a separate search for the next marker of its producer."""
     batches = [(batch.words, batch.records) for batch in read_dump(log).batches]
     markers = [(int(w["baseOffset"]), w["producerId"], r[0].marker) for w, r in batches if w["isControl"] == "true"]
     found: dict[int, Fate] = {}
@@ -76,7 +76,7 @@ def test_every_offset_as_the_dump_has_it(log: Path, capsys: pytest.CaptureFixtur
 
 
 def test_aborted_is_what_the_brokers_own_index_calls_aborted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Transaction by transaction: where it begins and where its marker is."""
+    """The first offset and the marker of each aborted transaction equal those in the broker's `.txnindex`."""
     checked = 0
     for log in segments("*/[a-z]*"):
         index = log.with_suffix(".txnindex.dump.txt")
@@ -129,7 +129,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_segments_of_the_coordinators_log_give_names_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
-    """As the scenarios went: old and new protocol, timeouts, and what an administrator ended behind the log's back."""
+    """The golden scenarios use both protocols, timeouts, and transactions that an administrator ended."""
     main_group = GOLDEN / "4.3.1" / "main"
     reported = {}
     for name in ("a-orders-0", "f-dead-0", "q-force-0", "l-abort-0", "c-late-0"):
@@ -143,21 +143,21 @@ SOME = {
     ("a-orders-0", 0): ("committed", "a-shop-1", "commit likely"),
     ("a-orders-0", 3): ("aborted", "a-shop-1", "client_abort likely"),
     ("f-dead-0", 0): ("aborted", "f-old", "timeout likely"),
-    ("q-force-0", 0): ("aborted", "q-force-1", "admin ambiguous"),  # the segment ends too soon after it
+    ("q-force-0", 0): ("aborted", "q-force-1", "admin ambiguous"),  # the segment ends too soon after the decision
     ("l-abort-0", 0): ("aborted", "l-abort-1", "client_abort likely"),
     ("l-abort-0", 2): (
         "aborted",
         "l-abort-1",
         "client_abort ambiguous",
-    ),  # by hand, 1.4 s after its client
-    ("l-abort-0", 4): ("aborted", "l-abort-2", None),  # by hand; what compaction took nobody knows
+    ),  # by an administrator, 1.4 s after its client
+    ("l-abort-0", 4): ("aborted", "l-abort-2", None),  # by an administrator; compaction removed records
     ("c-late-0", 3): ("open", "c-late-1", None),
 }
 
 
 @pytest.fixture
 def halves(tmp_path: Path) -> list[Path]:
-    """Two segments of one partition: a transaction begins in the first and ends in the second."""
+    """Writes two segments of one partition: a transaction begins in the first and ends in the second."""
     data = batch([Rec(b"k", b"v", n) for n in range(3)], 10, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=1)
     other = batch([Rec(b"k", b"v")], 13, attributes=TRANSACTIONAL, producer_id=8, producer_epoch=1)
     first, second = tmp_path / "00000000000000000010.log", tmp_path / "00000000000000000020.log"
@@ -196,7 +196,7 @@ def test_damage_is_unknown_and_not_guessed_around(halves: list[Path], capsys: py
 
 
 def test_a_long_run_of_aborted_records_has_a_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """21,000 offsets of 1,050 transactions: more spans than a table has."""
+    """21,000 offsets of 1,050 transactions have more spans than a table shows, and a sum instead."""
     log, offset, nine = bytearray(), 0, [Rec(b"k", b"v", n) for n in range(9)]
     for number in range(1_050):
         for _ in range(2):
@@ -260,7 +260,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
 def test_a_marker_at_the_head_of_a_recreated_topic_ends_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """C13: also where only the second of two such markers is asked for."""
+    """Scenario C13: every marker at the head of the topic ends nothing, also if only the second of two is requested."""
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(
         control_batch(COMMIT, 0, producer_id=7, producer_epoch=1)

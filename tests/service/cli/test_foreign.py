@@ -1,5 +1,7 @@
-"""Commands where the service does not answer as it should, or another server answers: one line says so; of `txnscope
-resolve` also what is known then, and never the key."""
+"""Tests of commands whose service answers unexpectedly, or whose --url is another server.
+
+One line says so, `txnscope resolve` also reports the known result, and the key is never printed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ WRITTEN = {
 
 
 class Odd(HTTPServer):
-    """Answers so; a status of 0 hangs up instead. `asked`: method, path and key of each request."""
+    """A server that gives a fixed answer, or closes the connection if `status` is 0. `asked` lists method, path and
+    key."""
 
     status, body, location = 200, json.dumps(WRITTEN).encode(), ""
 
@@ -60,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815 - the base class names it
 
     def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the base class names it
-        """Not on the tests' stderr."""
+        """Suppresses the log of requests on stderr."""
 
 
 @pytest.fixture
@@ -113,7 +116,7 @@ def test_a_refusal_is_reported_in_the_words_of_the_service(
 
 
 def test_the_key_goes_to_nobody_else(odd: Odd, tmp_path: Path) -> None:
-    """Wherever the server at --url sends us."""
+    """The key is not sent to the target of a redirect."""
     odd.status, odd.location = 302, "/elsewhere"
     run(odd, tmp_path, "--execute")
     assert [key for _, path, key in odd.asked if path == "/elsewhere"] == [None]
@@ -136,7 +139,7 @@ def test_the_file_is_needed(odd: Odd, capsys: pytest.CaptureFixture[str], monkey
     assert odd.asked == []
 
 
-# another server at --url
+# --url names another server
 
 
 LIST = b'"next_cursor":null,"as_of":null'

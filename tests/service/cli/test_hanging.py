@@ -1,4 +1,4 @@
-"""`txnscope hanging` and `txnscope partitions` as people and scripts use them: tables, and exit codes to rely on."""
+"""Tests of `txnscope hanging` and `txnscope partitions` as users and scripts run them: tables and exit codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ from tests.helpers.terminal import Ask, service_of
 
 @pytest.fixture
 def ask(cluster: WithPartitions, tmp_path: Path) -> Iterator[Ask]:
-    """`txnscope …` in a process of its own, against a service of the cluster's store: exit code, stdout, stderr."""
+    """Yields a function that runs `txnscope …` in a child process against a service over the cluster's store.
+
+    It returns the exit code, stdout and stderr.
+    """
     ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")} | {"PYTHONPATH": str(ROOT)}
     with service_of(cluster.url) as url:
 

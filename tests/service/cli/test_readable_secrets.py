@@ -1,4 +1,5 @@
-"""Files with secrets: ours are for their owner alone, and a command warns of those of others that are not."""
+"""Tests of files with secrets: our files are readable by their owner alone, and commands warn of other readable
+ones."""
 
 from __future__ import annotations
 
@@ -134,7 +135,7 @@ def test_a_file_of_each_of_several_clusters(tmp_path: Path) -> None:
 
 
 def test_a_command_warns_once_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`serve` fails here for another reason, after the warning."""
+    """`serve` prints one warning and goes on; in this test it then fails because of its store."""
     security = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
     file = written(tmp_path / "client.properties", f"{security}sasl.jaas.config={LOGIN}\n")
     code = main(["serve", "--kafka-config", str(file), "--bootstrap-servers", "h:1", "--store", "sqlite:///no/dir.db"])

@@ -1,4 +1,4 @@
-"""The commands that stay: started as a user starts them, over a tiny streaming application in their own directory."""
+"""Tests of long-running commands, started as a user starts them, with a stub in place of the streaming application."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ time.sleep(1000)
 
 
 class Command:
-    """A running `txnscope …` and what it wrote so far, stderr and stdout together."""
+    """A running `txnscope …` and its output so far, stderr and stdout together."""
 
     def __init__(self, directory: Path, *arguments: str, **environment: str) -> None:
         self._log = directory / "output"
@@ -58,7 +58,7 @@ class Command:
         wait_until(lambda: self.text, lambda said: said.count(text) >= times, f"{text!r}, {times} times")
 
     def wait_for_status(self, port: int, path: str, status: int = 200) -> None:
-        """Until the service answers so; shows what the command wrote where it does not."""
+        """Waits until the service answers with this status. On a timeout, the output of the command is shown."""
         wait_until(
             lambda: (status_of(port, path), self.text), lambda answer: answer[0] == status, f"{status} from {path}"
         )
@@ -69,7 +69,10 @@ Start = Callable[..., Command]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """In a directory whose `spark_jobs` is a script that prints its store and its arguments, and stays."""
+    """Yields a function that starts a command in a directory whose `spark_jobs` is a script.
+
+    The script prints its store and its arguments, and does not end.
+    """
     application = tmp_path / "spark_jobs"
     application.mkdir()
     (application / "__init__.py").touch()
@@ -94,7 +97,7 @@ def port() -> int:
 
 
 def status_of(port: int, path: str) -> int:
-    """0: nobody listens."""
+    """Returns the status of the answer, or 0 if the connection fails."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_S) as answer:
             return int(answer.status)
@@ -161,7 +164,7 @@ def test_watch_migrates_and_runs_both_until_sigterm(start: Start, port: int, tmp
 
 
 def test_the_store_is_on_no_command_line_that_the_user_did_not_type(start: Start, port: int, tmp_path: Path) -> None:
-    """Its URL may hold a password; this one has a name that nothing else has."""
+    """The URL of the store may contain a password, so no child process gets it as an argument."""
     url = f"sqlite:///{tmp_path / 's3cret.db'}"
     watched = start("watch", "--bootstrap-servers", "a:1", "--port", str(port), TXNSCOPE_STORE=url)
     seen: set[str] = set()
@@ -200,7 +203,7 @@ def test_nothing_outlives_a_killed_watch(start: Start, port: int) -> None:
 
 
 def test_tables_over_rest(start: Start, port: int, tmp_path: Path) -> None:
-    """Commands that a user types while the service runs."""
+    """A user runs the table commands while the service runs."""
     seeded = SeededCluster(f"sqlite:///{tmp_path / 'txnscope.db'}")
     late = open_id("billing-1", 200_000, producer_id=7, producer_epoch=2)
     ended = [Id(b"done-%03d" % n, states.COMPLETE_COMMIT, commits=1) for n in range(250)]

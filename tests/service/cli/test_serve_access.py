@@ -1,4 +1,4 @@
-"""A running `txnscope serve` that others can reach: keys of the command line, TLS that is reloaded, refusals."""
+"""Tests of a running `txnscope serve` that other hosts can reach: keys, reloaded TLS certificates, refusals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
-    """The cluster of the store in the directory where commands run."""
+    """Yields the cluster in the store of the directory where commands run."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'txnscope.db'}")
     cluster.read([Id(b"pay", producer_id=PID)])
     cluster.look(stalled_partition(), read(entry()))
@@ -61,7 +61,7 @@ def cluster(tmp_path: Path) -> Iterator[WithPartitions]:
 
 
 class Service:
-    """A running `txnscope serve`, started with `more`, and what asks it."""
+    """A running `txnscope serve` with the arguments `more`, and methods that send it requests."""
 
     def __init__(self, directory: Path, *more: str, trusted: Path | None = None, command: str = "serve") -> None:
         self._directory, self.port = directory, free_port()
@@ -102,7 +102,7 @@ class Service:
         return int(str(found["serialNumber"]), 16)
 
     def run(self, *arguments: str, more: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs a command against the service."""
+        """Runs a command with `--url` of this service."""
         scheme = "http" if self._trusted is None else "https"
         return cli(self._directory, *arguments, "--url", f"{scheme}://127.0.0.1:{self.port}", more=more)
 
@@ -133,7 +133,7 @@ Here = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
-    """Runs a command that ends at once in this process: its exit code, and what it wrote to stderr."""
+    """Yields a function that runs a short command in this process and returns its exit code and stderr."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
         monkeypatch.delenv(name)
@@ -165,7 +165,7 @@ def services(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, services: Any, tmp_path: Path) -> None:
-    """A key is created, used by commands and by a stream, audited, and revoked; then the stream ends."""
+    """A key is created, used by commands and by a stream, audited, and revoked; its stream then ends."""
     served = services()
     assert served.run("hanging").returncode == 2
     assert "credentials are needed" in served.run("hanging").stderr
@@ -214,7 +214,7 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
     assert cli(tmp_path, "keys", "revoke", "ops").returncode == 0
     wait_until_equal(lambda: served.ask(C, bearer(key)), 401, "the key to be refused")
     cluster.see(hanging_finding(1))
-    rest = answer.read()  # the stream ends
+    rest = answer.read()  # revoking the key ends the stream
     assert b"event: " not in rest.partition(b"\n\n")[2]
     stream.close()
     listed = cli(tmp_path, "keys", "list")
@@ -225,7 +225,8 @@ def test_a_key_from_the_command_line_to_its_end(cluster: WithPartitions, service
 def test_a_certificate_is_served_and_taken_anew(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """While connections go on, and while the files are broken in between."""
+    """A new certificate is loaded while connections are open; while the file is broken, the last valid one is
+    served."""
     pem = tmp_path / "server.pem"
     shutil.copyfile(authority.issue("server"), pem)
     served = services("--tls-cert", "server.pem", "--tls-key", "server.pem", trusted=authority.certificate)
@@ -252,7 +253,7 @@ def test_a_certificate_is_served_and_taken_anew(
     open_one.close()
     plain = http.client.HTTPConnection("127.0.0.1", served.port, timeout=ANSWER_S)
     plain.request("GET", "/-/healthy")
-    with pytest.raises((http.client.HTTPException, OSError)):  # TLS is spoken here
+    with pytest.raises((http.client.HTTPException, OSError)):  # the server speaks TLS
         plain.getresponse()
     plain.close()
     (tmp_path / "ops.key").write_text(cli(tmp_path, "keys", "create", "ops", "--role", "viewer").stdout)
@@ -270,7 +271,7 @@ def test_only_who_has_a_certificate_is_heard(
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """And the authority of clients can be changed while the service runs."""
+    """Only clients with a valid certificate are served, and the authority of clients can be replaced at run time."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     shutil.copyfile(authority.certificate, tmp_path / "clients.pem")
     other = Authority(tmp_path_factory.mktemp("other"), "other")
@@ -317,7 +318,8 @@ def test_what_others_can_reach_is_refused_without_authentication_and_tls(
 def test_the_same_is_served_when_it_is_wanted(
     cluster: WithPartitions, services: Any, tmp_path: Path, authority: Authority
 ) -> None:
-    """On every interface: with --insecure, or with authentication and TLS. The Host has to be one of ours."""
+    """`serve` listens on every interface with --insecure, or with authentication and TLS. It checks the Host header in
+    both cases."""
     shutil.copyfile(authority.issue("server"), tmp_path / "server.pem")
     tls = ("--tls-cert", "server.pem", "--tls-key", "server.pem")
     secured = services("--host", "0.0.0.0", *tls, "--allowed-hosts", "txnscope.example", trusted=authority.certificate)
@@ -332,7 +334,7 @@ def test_the_same_is_served_when_it_is_wanted(
 def test_watch_serves_with_the_same_tls_and_authentication(
     cluster: WithPartitions, tmp_path: Path, authority: Authority
 ) -> None:
-    """Its child gets them: files as flags, hashes of passwords in its environment only."""
+    """`watch` passes the TLS files to its child as flags, and password hashes in the environment only."""
     application = tmp_path / "spark_jobs"
     application.mkdir()
     (application / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Tables at a terminal: the past of an id, findings, and ids that expire."""
+"""Tests of tables at a terminal: the past of an id, findings, and ids that expire."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_producer_id_that_nobody_has_or_had_is_said_in_one_line(cluster: WithF
 
 
 def test_what_expires_soonest_first(cluster: WithFindings, ask: Ask) -> None:
-    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # ids expire after an hour
+    clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)  # the ids expire after an hour
     log = [
         entry(0, states.EMPTY, b"soon", at_ms=NOW_MS - 3_000_000),
         entry(1, states.EMPTY, b"past", at_ms=NOW_MS - 3_700_000),

@@ -1,4 +1,5 @@
-"""Logs that say in comments the expected judgement of each record: `# word, confidence (at first word, confidence)`."""
+"""Logs of one id whose comments give the expected judgement of each record: `# word, confidence (at first word,
+confidence)`."""
 
 from __future__ import annotations
 
@@ -13,25 +14,25 @@ from tests.service.domain.records import judged, log, pairs, reported
 _SAID = re.compile(r"([a-z_]+), ([a-z]+)(?: \(at first ([a-z_]+), ([a-z]+)\))?")
 
 Pair = tuple[CauseCode, Confidence]
-"""Cause and confidence."""
+"""(cause, confidence)."""
 
 
 class Said(NamedTuple):
-    """`first`: once the record was read; `last`: once all of the log was."""
+    """The expected cause of a record: `first` right after the record was read, `last` after the whole log was read."""
 
     first: Pair
     last: Pair
 
 
 class Annotated(NamedTuple):
-    """`said` by offset; no other record has a cause."""
+    """A log and its expected causes by offset. A record without an entry in `said` has no cause."""
 
     records: list[LogRecord]
     said: dict[int, Said]
 
 
 def annotated(text: str) -> Annotated:
-    """The notation of `records.log`; other comments mean nothing."""
+    """Parses the notation of `records.log` with expected judgements in its comments; other comments are ignored."""
     lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
     said = {}
     for offset, line in enumerate(lines):
@@ -43,7 +44,7 @@ def annotated(text: str) -> Annotated:
 
 
 def judgement(records: Sequence[LogRecord]) -> dict[int, Said]:
-    """Returns the judgement of the journal in the same form; offsets count from 0."""
+    """Returns the journal's judgement of the records in the same form; offsets count from 0."""
     last = _causes(records)
     return {offset: Said(_causes(records[: offset + 1])[offset], pair) for offset, pair in last.items()}
 
@@ -54,7 +55,7 @@ def _causes(records: Sequence[LogRecord]) -> dict[int, Pair]:
 
 
 def while_open(records: Sequence[LogRecord]) -> set[Pair]:
-    """Returns the judgement at some time while the log grows, before a cause is settled."""
+    """Returns the judgement that the journal gives while the log grows, before a cause is settled."""
     found = set()
     for number in range(len(records)):
         steps = pairs(records[: number + 1])

@@ -1,7 +1,7 @@
-"""A coordinator and the producers of one transactional.id, as Kafka has them: it writes the log, and knows why.
+"""A model of a transaction coordinator and the producers of one transactional.id. It writes the log and records why.
 
 Source: kafka-transactions.md 2.2, 2.3 and 6, TransactionCoordinator (endTransaction, prepareInitProducerIdTransit),
-TransactionMetadata.prepareIncrementProducerEpoch. `lives` draws what producers do.
+TransactionMetadata.prepareIncrementProducerEpoch. The module `lives` draws the actions of producers.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ LATE_END = "late_end"
 ITSELF = "itself"
 """The producer asked for a new epoch while its transaction was open (KIP-360)."""
 ZOMBIE = "zombie"
-"""A producer that was fenced earlier asked for a new epoch, and was refused after the present one was aborted."""
+"""A fenced producer asked for a new epoch, and was refused after the open transaction had been aborted."""
 
 DAY_MS = 86_400_000
 SCAN_MS = 10_000
 BEGIN_MS = 1_790_000_000_000
-"""The time at which a life begins: numbers near 0 are no times of transactions."""
+"""The time of the first record. Numbers near 0 are no valid times of transactions."""
 LAST_CLIENT_EPOCH, LAST_EPOCH = 32_766, 32_767
 COPIED = 0.05
-"""Probability that an EndTxn was sent twice, and one copy is late."""
+"""Probability that an EndTxn is duplicated and that the duplicate arrives late."""
 
 
 class Broker(NamedTuple):
-    """`bumps_twice`: 4.0.0. `tags`: 4.3 and later write the producer ids around a rotation, and rotate on a fence."""
+    """A broker version. `bumps_twice` is true of 4.0.0. `tags` is true from 4.3 on: producer ids around a rotation are
+    logged, and a fence may rotate."""
 
     name: str
-    versions: tuple[int, ...]  # of transaction.version it may be switched to
+    versions: tuple[int, ...]  # values of transaction.version that the broker supports
     bumps_twice: bool = False
     tags: bool = False
 
@@ -49,7 +50,8 @@ BROKERS = (
 
 @dataclass
 class Instance:
-    """A producer with the id: what it believes to be. `modern`: it would speak TV2, and does where `tv2` is set."""
+    """A producer of the id with its own view of its producer id and epoch. `modern` clients support TV2; `tv2` means
+    that they use it."""
 
     modern: bool
     timeout_ms: int
@@ -59,7 +61,8 @@ class Instance:
 
 
 class EndCopy(NamedTuple):
-    """A copy of an EndTxn that is still under way. `transaction`: the number of the one that it was sent for."""
+    """A duplicate of an EndTxn that is still in flight. `transaction` is the number of the transaction that the EndTxn
+    was sent for."""
 
     pid: int
     epoch: int
@@ -70,7 +73,7 @@ class EndCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """The coordinator's memory of the id; `last_epoch` is that with which a late EndTxn is still accepted."""
+    """The coordinator's in-memory state of the id. A late EndTxn is still accepted with `last_epoch`."""
 
     state: int = states.NEVER_SEEN
     pid: int = NO_ID
@@ -86,7 +89,8 @@ class Memory:
 
 @dataclass
 class Coordinator:
-    """`truth` says why each record was written, by offset; `aborts` how many transactions were really aborted."""
+    """A coordinator. `truth` gives the true cause of each record by offset, `aborts` the number of transactions that
+    were aborted."""
 
     rng: Random
     broker: Broker
@@ -102,12 +106,13 @@ class Coordinator:
     transaction: int = 0
     copies: list[EndCopy] = field(default_factory=list)
     loses: bool = False
-    """The next append will be in the log, and the coordinator will believe it is not."""
+    """If true, the next append reaches the log, but the coordinator believes that the append failed."""
 
-    # what producers and admins ask for
+    # requests of producers and administrators
 
     def init(self, instance: Instance, *, gives_up: bool = False, is_admin: bool = False) -> None:
-        """InitProducerId without a producer id; `gives_up`: not asked again once the abort is under way."""
+        """Handles InitProducerId without a producer id. With `gives_up`, the client does not retry after the abort has
+        begun."""
         if not self._abort_open(CauseCode.ADMIN if is_admin else CauseCode.FENCED, gives_up=gives_up):
             return
         self._initialize(instance.timeout_ms)
@@ -116,8 +121,11 @@ class Coordinator:
             instance.tv2 = instance.modern and self.version == 2
 
     def init_own(self, instance: Instance, *, gives_up: bool = False) -> None:
-        """InitProducerId with the producer's own id and epoch (KIP-360). An open transaction is aborted whatever epoch
-        is named; who names the epoch before the present one is given the present one."""
+        """Handles InitProducerId with the producer's own id and epoch (KIP-360).
+
+        An open transaction is aborted whatever epoch the request names. A request with the previous epoch gets the
+        current one.
+        """
         if instance.pid != self.memory.pid or instance.epoch < 0 or self.memory.state == states.NEVER_SEEN:
             instance.epoch = -1
             return
@@ -126,7 +134,7 @@ class Coordinator:
             return
         before = self.memory
         if before.pid != instance.pid and instance.epoch < LAST_CLIENT_EPOCH:
-            instance.epoch = -1  # the coordinator went on under another producer id
+            instance.epoch = -1  # the coordinator has rotated the producer id
         elif instance.epoch == before.epoch:
             self._initialize(instance.timeout_ms, last_epoch=before.epoch)
             instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
@@ -138,7 +146,7 @@ class Coordinator:
             instance.epoch = -1
 
     def _abort_open(self, cause: str, *, gives_up: bool) -> bool:
-        """Aborts what is open for an InitProducerId. Returns whether the one who asked comes back to an idle id."""
+        """Aborts an open transaction for an InitProducerId. Returns whether the client's retry finds the id idle."""
         if self.memory.state == states.ONGOING:
             self._abort_by_itself(cause)
             if gives_up or self.memory.state == states.ONGOING:
@@ -147,14 +155,18 @@ class Coordinator:
         return self.memory.state in states.EXPIRABLE or self.memory.state == states.NEVER_SEEN
 
     def recover(self, instance: Instance, *, commit: bool) -> None:
-        """EndTxn of the old protocol by a recovery that has the producer's id and epoch, as Flink's committer sends."""
+        """Handles an EndTxn of the old protocol that a recovery sends with the producer's id and epoch, as Flink's
+        committer does."""
         if self._is_current(instance) and self.memory.state == states.ONGOING:
             self._copy(instance, commit=commit, tv2=False)
             self._end(commit=commit, tv2=False)
 
     def deliver_late(self) -> None:
-        """A copy of an earlier EndTxn arrives. It ends what is open if it names the present producer id and epoch; a
-        copy of TV2 names an epoch that was raised since."""
+        """Delivers a duplicate of an earlier EndTxn.
+
+        The duplicate ends the open transaction if it names the current producer id and epoch. A duplicate of TV2 does
+        not, because every end raises the epoch.
+        """
         if not self.copies:
             return
         copy = self.copies.pop(self.rng.randrange(len(self.copies)))
@@ -164,9 +176,9 @@ class Coordinator:
             self._end(commit=copy.commit, tv2=copy.tv2, cause=None if is_meant else LATE_END)
 
     def add(self, instance: Instance) -> None:
-        """The first or another partition; a producer learns between transactions which protocol the cluster speaks."""
+        """Adds a partition to the transaction. A producer changes its protocol only between transactions."""
         if not self._is_current(instance):
-            self._end_late(instance, commit=False)  # learns that it is fenced, and aborts
+            self._end_late(instance, commit=False)  # the producer learns that it is fenced, and aborts
             return
         is_open = self.memory.state == states.ONGOING
         if not is_open and instance.tv2 != (instance.modern and self.version == 2):
@@ -184,7 +196,8 @@ class Coordinator:
         )
 
     def end(self, instance: Instance, *, commit: bool) -> None:
-        """EndTxn, of version 5 if the producer speaks TV2; the producer is done with if it is refused."""
+        """Handles EndTxn, which is of version 5 if the producer uses TV2. A refused producer has to initialize
+        again."""
         if not self._is_current(instance):
             self._end_late(instance, commit)
         elif self.memory.state == states.ONGOING:
@@ -206,7 +219,8 @@ class Coordinator:
         self._prepare(cause or meant, states.PREPARE_COMMIT if commit else states.PREPARE_ABORT, tv2, bump=1)
 
     def _end_late(self, instance: Instance, commit: bool) -> None:
-        """A TV2 producer's abort is accepted after the coordinator's own: no record, and it goes on."""
+        """Handles an abort after the coordinator's own abort. A TV2 producer's abort is accepted without a record; the
+        producer goes on."""
         was = (instance.pid, instance.epoch)
         accepted = was in {(self.memory.pid, self.memory.last_epoch), (self.memory.last_pid, self.memory.last_epoch)}
         if instance.tv2 and not commit and accepted and self.memory.state == states.COMPLETE_ABORT:
@@ -219,11 +233,12 @@ class Coordinator:
             instance.pid, instance.epoch = self.memory.pid, self.memory.epoch
 
     def _is_current(self, instance: Instance) -> bool:
-        """And in a state in which it is answered; 32767 is the coordinator's own."""
+        """Returns whether the producer's id and epoch are current and the id is known. Epoch 32767 is reserved for the
+        coordinator."""
         same = (instance.pid, instance.epoch) == (self.memory.pid, self.memory.epoch)
         return same and 0 <= instance.epoch < LAST_EPOCH and self.memory.state != states.NEVER_SEEN
 
-    # what the coordinator does by itself
+    # actions of the coordinator itself
 
     def wait(self, ms: int) -> None:
         until = self.now_ms + ms
@@ -244,7 +259,8 @@ class Coordinator:
             self.memory = Memory()
 
     def move(self, skew_ms: int) -> None:
-        """Another coordinator, with a clock of its own, believes the newest record."""
+        """Moves the id to another coordinator, which has its own clock and restores its state from the newest
+        record."""
         self.now_ms += skew_ms if self.skewed else 0
         self.next_scan_ms = self.now_ms + SCAN_MS
         self.loses = False
@@ -265,7 +281,7 @@ class Coordinator:
             self._complete(self._successor(by_client=True) if self.broker.tags else NO_ID)
 
     def use_up_epochs(self, epoch: int) -> None:
-        """As the lab does: a record planted while the id is idle."""
+        """Raises the epoch of an idle id by a planted record, as the lab does."""
         if self.memory.state in states.EXPIRABLE and self.memory.epoch < epoch:
             self._write(CauseCode.INITIALIZED, state=states.EMPTY, epoch=epoch, start_ms=-1, partitions=0)
 
@@ -307,7 +323,7 @@ class Coordinator:
             self._complete(successor)
 
     def _successor(self, *, by_client: bool) -> int:
-        """The producer id that the end of this transaction goes over to, NO_ID: none."""
+        """Returns the producer id that follows this transaction, or NO_ID if the id does not rotate."""
         if self.memory.epoch < LAST_CLIENT_EPOCH or not (by_client or self.broker.tags):
             return NO_ID
         self.next_pid += 1
@@ -328,7 +344,7 @@ class Coordinator:
         self.aborts += was_something
 
     def _initialize(self, timeout_ms: int, last_epoch: int = -1) -> None:
-        """On an idle or unknown id; asked again where the append seems to have failed."""
+        """Initializes an idle or unknown id. The client retries once if the append seems to have failed."""
         memory = self.memory
         changes = {"state": states.EMPTY, "timeout_ms": timeout_ms, "start_ms": -1, "partitions": 0}
         changes["last_epoch"] = last_epoch
@@ -344,7 +360,8 @@ class Coordinator:
             self.now_ms += self.rng.choice([1, 100])
 
     def _write(self, cause: str, **changes: int) -> bool:
-        """Returns whether the coordinator knows that the record was written. `changes` are those of its memory."""
+        """Appends a record. Returns whether the coordinator knows that the append succeeded. `changes` are applied to
+        its memory."""
         after = replace(self.memory, failed_to_fence=False, **changes)
         was = after.pid if self.memory.pid == NO_ID else self.memory.pid
         record = LogRecord(

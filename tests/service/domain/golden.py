@@ -1,4 +1,4 @@
-"""Records of real brokers: those of each id in the golden segments of one of their directories."""
+"""Reads the transaction logs of real brokers from the golden segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.paths import GOLDEN
 
 
 def logs(version: str) -> dict[str, list[LogRecord]]:
-    """By id, without the ids of the planted records whose keys are of the future."""
+    """Returns the records of each id. Planted records with keys of a future version are left out."""
     found: dict[str, list[LogRecord]] = {}
     for segment in sorted((GOLDEN / version).glob("*/__transaction_state-*/*.log")):
         for batch in read_batches(segment.read_bytes()):

@@ -1,8 +1,8 @@
-"""Draws lives of one transactional.id: conforming clients and brokers of all versions, second instances,
-administrators, frameworks and recoveries, copies of EndTxn that arrive late, appends whose acknowledgement is lost,
-clocks that jump, and milliseconds in which much happens.
+"""Draws random histories of one transactional.id.
 
-A client begins no transaction before its EndTxn is answered.
+They contain conforming clients and brokers of all versions, second instances, administrators, frameworks and
+recoveries, duplicates of EndTxn that arrive late, appends whose acknowledgement is lost, clocks that jump, and several
+actions within one millisecond. A client begins no transaction before its EndTxn is answered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ TIMEOUTS_MS = (*[60_000] * 12, *[900_000] * 4, 120_000, 45_000, 30_000, 15_000, 
 
 
 def a_life(rng: Random, steps: int, *, skewed: bool = True) -> Coordinator:
-    """A log of some length. `skewed`: clocks of coordinators differ, and acknowledgements are lost."""
+    """Draws a history of `steps` steps. With `skewed`, the clocks of coordinators differ and acknowledgements are
+    lost."""
     broker = rng.choice(BROKERS)
     coordinator = Coordinator(rng, broker, broker.versions[0], skewed=skewed)
     timeout_ms = rng.choice(TIMEOUTS_MS)
@@ -71,7 +72,7 @@ def _start_anew(rng: Random, coordinator: Coordinator, instance: Instance, _: In
 
 
 def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: Instance) -> None:
-    """Mostly of a transaction that is open; its application seldom comes back at once."""
+    """Fences the id as an administrator, mostly during a transaction; the application seldom returns at once."""
     if rng.random() < 0.9:
         coordinator.add(instance)
         coordinator.wait(rng.choice([300, 2_000, 9_000]))
@@ -81,7 +82,8 @@ def _administrate(rng: Random, coordinator: Coordinator, instance: Instance, _: 
 
 
 def _ask_itself(rng: Random, coordinator: Coordinator, instance: Instance, other: Instance) -> None:
-    """Asks for a new epoch after an error, as KIP-360 allows, perhaps by the instance that was fenced long ago."""
+    """Requests a new epoch after an error, as KIP-360 allows; the requester may be an instance that was fenced long
+    ago."""
     coordinator.init_own(rng.choice([instance, instance, other]), gives_up=rng.random() < 0.1)
 
 
@@ -91,7 +93,7 @@ def _recover(rng: Random, coordinator: Coordinator, instance: Instance, _: Insta
 
 
 def _configure_anew(rng: Random, coordinator: Coordinator, instance: Instance, _: Instance) -> None:
-    """Kafka Connect: its framework fences the id by the admin API, then starts the task."""
+    """Restarts a task of Kafka Connect: the framework fences the id through the admin API, then the task starts."""
     coordinator.init(Instance(False, rng.choice([30_000, 30_000, 45_000])))
     coordinator.wait(rng.choice([50, 300, 300, 2_000]))
     coordinator.init(instance)

@@ -1,4 +1,4 @@
-"""Logs of one id written as people write them down, and the rows that the journal makes of them."""
+"""A text notation for logs of one id, and the rows that the journal makes of them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ FIELDS = {
 
 
 def log(text: str) -> list[LogRecord]:
-    """Records of one id, one a line: `at_ms State(pid,epoch) field=number …`, a blank line and `#` mean nothing.
+    """Parses the records of one id, one in a line: `at_ms State(pid,epoch) field=number …`. Blank lines and `#`
+    comments are ignored.
 
-    As Kafka does: an Ongoing after an idle state starts a transaction, whose start stays until Empty; the timeout stays
-    until another is given. No tags unless given; one partition while open. Offsets count from 0.
+    An Ongoing after an idle state starts a transaction, whose start time stays until Empty; the timeout stays until
+    another is given. By default a record has no tags, and an open transaction has one partition. Offsets count from 0.
     """
     records: list[LogRecord] = []
     for line in filter(None, (line.partition("#")[0].split() for line in text.splitlines())):
@@ -53,7 +54,7 @@ def _record(before: LogRecord | None, offset: int, at: str, what: str, *fields: 
 
 
 class Told(NamedTuple):
-    """The result of judging a whole log: rows with the causes they ended with, and what was counted."""
+    """The result of judging a whole log: rows with their final causes, and the counts."""
 
     last_abort: LastAbort
     rows: tuple[Transition, ...]
@@ -62,13 +63,13 @@ class Told(NamedTuple):
 
     @property
     def causes(self) -> list[str]:
-        """`State cause confidence` of every row that has a cause, but for ordinary commits."""
+        """Returns `State cause confidence` of every row with a cause, except ordinary commits."""
         named = [row for row in self.rows if row.cause not in (None, CauseCode.COMMIT)]
         return [f"{WORDS[row.to_state]} {row.cause} {row.confidence}" for row in named]
 
     @property
     def abort(self) -> str:
-        """Cause and confidence of the newest PrepareAbort."""
+        """Returns the cause and the confidence of the newest PrepareAbort."""
         row = [row for row in self.rows if row.to_state == states.PREPARE_ABORT][-1]
         return f"{row.cause} {row.confidence}"
 
@@ -89,8 +90,11 @@ def reported(records: Sequence[LogRecord] | str) -> Told:
 
 
 def judged(steps: Pairs, *, settles_early: bool = False, settles: bool = True) -> Told:
-    """`settles_early`: nothing waits for the next record longer than it has to. `settles`: the log was read to an end
-    that came late enough."""
+    """Judges the steps of a log.
+
+    With `settles_early`, an open cause is settled before the next record as soon as the time allows. With `settles`,
+    the last cause is settled at the end as if the log had been read long enough.
+    """
     last_abort = NO_ABORT
     rows: dict[int, Transition] = {}
     notable: set[int] = set()

@@ -1,4 +1,5 @@
-"""Frameworks are recognised by their own ids as they use them, and nothing else is taken for them."""
+"""Tests that frameworks are recognised by their ids and their behaviour, and that other applications are not mistaken
+for them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from service.domain.applications import (
 from service.domain.transaction_log.states import TWO_PHASE_TIMEOUT_MS
 
 # Subtask 0 of a job with a checkpoint a second (Flink 2.2, Kafka 4.3.1), times in ms: an exception at 4.25 s, kill -9
-# at 7.8 s, started again with its last checkpoint at 16.4 s.
+# at 7.8 s, restarted from its last checkpoint at 16.4 s.
 INCREMENTING_LOG = """
     flink-0-1  1505 Empty(1,1)   1871 Ongoing(1,1)  2599 PrepareCommit(1,2)  2601 CompleteCommit(1,2)
     flink-0-2  2294 Empty(4,0)   2451 Ongoing(4,0)  3072 PrepareCommit(4,1)  3073 CompleteCommit(4,1)
@@ -62,7 +63,7 @@ UUID = "7b0c3a52-1c1e-4f0a-9f57-00c04fd430c8"
 
 
 def behaviours(log: str, until_ms: int = IN_USE, timeout_ms: int = 60_000, version: int = 2) -> dict[str, Behaviour]:
-    """The use of each id by the steps of the log until then."""
+    """Returns the behaviour of each id in the log up to `until_ms`."""
     found: dict[str, Behaviour] = {}
     for line in log.strip().splitlines():
         name = line.split()[0]
@@ -81,7 +82,7 @@ def behaviours(log: str, until_ms: int = IN_USE, timeout_ms: int = 60_000, versi
 
 
 def maker(name: str, known: dict[str, Behaviour]) -> Application:
-    """Looks an id up with only those siblings that are asked for."""
+    """Returns the application of an id. Only the siblings that `sibling_names` requests are passed on."""
     return application_of(known[name], [known[one] for one in sibling_names(name) if one in known])
 
 
@@ -115,7 +116,7 @@ def test_a_pool_under_the_old_protocol_shows_by_overlapping_transactions() -> No
     assert maker("flink-0-0", known).strategy == POOLING
 
     def runs(number: int) -> Behaviour:
-        """Two jobs that run in turns, with many transactions in each run."""
+        """Returns the behaviour of one of two jobs that run in turns, with many transactions in each run."""
         inits = tuple(Init(n * 40_000 + number * 20_000, n) for n in range(INITS_KEPT))
         return Behaviour(f"job-0-{number}", 60_000, 0, inits, inits[-1].at_ms + 15_000, ends=600)
 
@@ -129,7 +130,7 @@ def test_one_checkpoint_proves_nothing() -> None:
 
 
 def test_threads_that_work_side_by_side_are_not_flink() -> None:
-    """Many transactions each; or all of them in their first one, stuck since they started."""
+    """Threads of one application have many transactions each, or all of them are stuck in their first transaction."""
     many = {
         f"pay-0-{n}": Behaviour(f"pay-0-{n}", 60_000, 2, (Init(100 + n, 0),), 90_000 + n, ends=500) for n in range(6)
     }
@@ -140,7 +141,7 @@ def test_threads_that_work_side_by_side_are_not_flink() -> None:
 
 
 def test_starts_that_number_their_ids_are_not_flink() -> None:
-    """Each start ends its transaction before the next one; or leaves it open until its timeout."""
+    """Each start of the application ends its transaction before the next start, or leaves it open until its timeout."""
     ended = {
         f"etl-0-{n}": Behaviour(f"etl-0-{n}", 60_000, 2, (Init(n * 20_000, 0),), n * 20_000 + 9_000, ends=1)
         for n in range(9)
@@ -187,7 +188,7 @@ def _told(name: str, others: Iterable[str], timeout_ms: int, topics: dict[str, i
     [
         (f"shop-{UUID}-1", (), 10_000, Application(Framework.KAFKA_STREAMS, "shop", "1", PER_THREAD)),
         (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 10_000, Application(Framework.KAFKA_STREAMS, "shop", "3", PER_THREAD)),
-        (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 60_000, NOTHING),  # whoever numbers from 1
+        (f"shop-{UUID}-3", (f"shop-{UUID}-1",), 60_000, NOTHING),  # an application that numbers its ids from 1
         (f"shop-{UUID}-1", ("connect-cluster-shop",), 60_000, NOTHING),
         (f"tx-{UUID}-0", (), 60_000, NOTHING),  # Spring's prefix with random.uuid
         (f"tx-{UUID}-1", (f"tx-{UUID}-0",), 60_000, NOTHING),
@@ -256,15 +257,17 @@ def test_siblings_are_few() -> None:
 
 
 def test_the_leader_of_connect_does_not_hide_a_flink_job_of_the_same_name() -> None:
-    """A team calls its group of workers and its jobs alike. What is said of a task of Connect, to start it again, would
-    discard the transaction of a two-phase sink."""
+    """A group of Connect workers and a Flink job may have the same name.
+
+    The advice for a task of Connect is to restart it, which would discard the transaction of a two-phase sink.
+    """
     leader = named("connect-cluster-flink")
     for log, strategy in ((INCREMENTING_LOG, INCREMENTING), (POOLING_LOG, POOLING)):
         renamed = log.replace("flink-0", "flink-etl-0")
         known = behaviours(renamed) | leader
         for name in known.keys() - leader.keys():
             assert maker(name, known) == Application(Framework.FLINK, "flink-etl", "0", strategy)
-    for timeout_ms in (60_000, FLINK_TIMEOUT_MS):  # by its name it may be a task of a connector with a number, too
+    for timeout_ms in (60_000, FLINK_TIMEOUT_MS):  # the name also fits a task of a connector
         assert maker("flink-etl-0-1", named("flink-etl-0-1", timeout_ms=timeout_ms) | leader) == NOTHING
 
 

@@ -1,4 +1,4 @@
-"""The stalled source, its start and its cause: every cause and boundary, and clocks that differ."""
+"""Tests of stalled sources: the start and the cause of a stall, every boundary, and clocks that differ."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ def test_a_lease_is_held_until_another_may_take_it(unrenewed_ms: int, cause: Sta
 @pytest.mark.parametrize(
     ("as_of_ms", "error", "lease", "stall"),
     [
-        # without an error the lease has the cause
+        # without an error, the lease gives the cause
         (OLD, None, HELD, Stall(StallCause.NO_PROGRESS, OLD)),
         (OLD, None, LAPSED, Stall(StallCause.LOST, OLD, unread_since_ms=OLD + 200)),
         (OLD, None, RELEASED, Stall(StallCause.STOPPED, OLD, unread_since_ms=OLD + 200)),
         (OLD, None, LeaseState(NOW, released=True), Stall(StallCause.STOPPED, OLD, unread_since_ms=NOW)),
         (OLD, None, None, Stall(StallCause.NO_APPLICATION, OLD)),
-        # an error is the reason, and a missing reader is named beside it
+        # an error is the cause, and a missing reader is named beside it
         (OLD, ERROR, HELD, Stall(StallCause.FAILING, OLD, ERROR)),
         (OLD, ERROR, LAPSED, Stall(StallCause.FAILING, OLD, ERROR, OLD + 200)),
         (OLD, ERROR, RELEASED, Stall(StallCause.FAILING, OLD, ERROR, OLD + 200)),
         (OLD, ERROR, None, Stall(StallCause.FAILING, OLD, ERROR)),
-        # a source that was never read has no beginning
+        # a source that was never read has no start of its stall
         (None, None, HELD, Stall(StallCause.NOT_YET, None)),
         (None, ERROR, HELD, Stall(StallCause.FAILING, None, ERROR)),
         (None, None, LAPSED, Stall(StallCause.LOST, None, unread_since_ms=OLD + 200)),
         (None, None, RELEASED, Stall(StallCause.STOPPED, None, unread_since_ms=OLD + 200)),
         (None, None, None, Stall(StallCause.NO_APPLICATION, None)),
-        # a lease in the future is held; the last sign of a reader is its read where the renewal was before
+        # a lease in the future is held; a read after the renewal is the reader's last sign of life
         (OLD, None, LeaseState(NOW + 60_000, released=False), Stall(StallCause.NO_PROGRESS, OLD)),
         (OLD, None, LeaseState(OLD - 60_000, released=False), Stall(StallCause.LOST, OLD, unread_since_ms=OLD)),
-        # a success in the future is no beginning of a stall
+        # a success in the future is no start of a stall
         (NOW + 3_600_000, None, LAPSED, Stall(StallCause.LOST, None, unread_since_ms=OLD + 200)),
         (NOW + 3_600_000, ERROR, HELD, Stall(StallCause.FAILING, None, ERROR)),
     ],
@@ -96,7 +96,7 @@ def test_a_fast_clock_of_the_reader_hides_no_stall_while_it_renews() -> None:
 
 @pytest.mark.parametrize(("ahead_ms", "stalls"), [(STALLED_AFTER_MS, False), (STALLED_AFTER_MS + 1, True)])
 def test_a_clock_that_was_set_back_makes_all_that_is_read_pass_for_old(ahead_ms: int, stalls: bool) -> None:
-    """The lease is renewed by the same clock: the success was not yet, and no later one is taken for news."""
+    """After the clock was set back, the last success lies in the future, and every later read is dropped as older."""
     lease = LeaseState(NOW, released=False)
     expected = Stall(StallCause.CLOCK_SET_BACK, None, until_ms=NOW + ahead_ms) if stalls else None
     assert stall_of(NOW + ahead_ms, None, lease, NOW) == expected

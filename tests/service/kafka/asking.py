@@ -1,4 +1,4 @@
-"""Shared by the tests of this package: a topic's layout, an open transaction."""
+"""Helpers of the tests in this package: a new topic's layout and an open transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.producers import create_topic, open_producer
 
 
 def new_topic(client: KafkaClient, bootstrap: str, topic: str, partitions: int = 2) -> TopicLayout:
-    """Created, and every partition led."""
+    """Creates a topic, and returns its layout once every partition has a leader."""
     create_topic(bootstrap, topic, partitions)
 
     def whole() -> TopicLayout | None:
@@ -27,7 +27,8 @@ def new_topic(client: KafkaClient, bootstrap: str, topic: str, partitions: int =
 
 @contextmanager
 def open_transaction(bootstrap: str, transactional_id: str, topic: str, partition: int = 0) -> Iterator[Producer]:
-    """With one record in `partition`; aborted in the end where the test did not end it."""
+    """Yields a producer with an open transaction and one record in `partition`, and aborts the transaction at the
+    end."""
     producer = open_producer(bootstrap, transactional_id)
     producer.begin_transaction()
     producer.produce(topic, b"payload", partition=partition)

@@ -1,4 +1,4 @@
-"""client.properties of a test: loaded, or refused in one line."""
+"""Loads the client.properties of a test, and returns the error of properties that are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def load(folder: Path, text: str | bytes, servers: str | None = "a:9092") -> Cli
 
 
 def refusal(folder: Path, text: str | bytes, servers: str | None = "a:9092") -> str:
-    """Returns the error, without the name of the file."""
+    """Returns the error of refused properties, without the name of their file."""
     with pytest.raises(BadClientConfig, match=r"^[^\n]*$") as refused:
         load(folder, text, servers)
     return str(refused.value).removeprefix(f"client properties {folder}/client.properties: ")

@@ -1,5 +1,7 @@
-"""Every key that Kafka's own clients know is honoured, ignored with a word, or refused by name; and the table of
-inputs in docs/running.md holds on real listeners."""
+"""Tests that every key of Kafka's own clients is honoured, ignored with a warning, or refused by name.
+
+The table of inputs in docs/running.md is tested on real listeners.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def test_a_command_for_tokens_takes_the_place_of_what_only_java_has(tmp_path: An
     assert "sasl.oauthbearer.assertion.file" in str(settings.notes(None))
 
 
-@pytest.mark.broker  # needs its jars
+@pytest.mark.broker  # needs the jars of Kafka's clients
 def test_the_record_has_what_the_clients_print() -> None:
     assert client_keys.document() == KNOWN
 
@@ -92,13 +94,14 @@ def test_the_document_has_every_row_and_no_other() -> None:
 
 
 def test_what_kafka_takes_is_taken_or_refused_before_the_first_connection() -> None:
-    """Exit code 3 would blame the broker."""
+    """A value that Kafka accepts never fails only at the connection: exit code 3 would blame the broker."""
     taken = {ours for kafka, ours in RECORDED.values() if kafka == document.CONNECTS}
     assert not [ours for ours in taken if ours.startswith("exit 3")]
 
 
 def test_no_variable_of_a_declared_provider_reaches_a_broker() -> None:
-    """Kafka's own client sends some of them, and the broker refuses it: exit code 3."""
+    """Kafka's own client sends some unresolved variables to the broker, which refuses the login; txnscope never
+    does."""
     of_providers = [row for row in ROWS if "config.providers=" in row.text]
     assert of_providers
     assert not [row.shown for row in of_providers if RECORDED[row.shown][1].startswith("exit 3")]
@@ -115,6 +118,6 @@ def test_doctor_on_a_real_listener(stage: Stage, row: Row) -> None:
 @pytest.mark.broker
 @pytest.mark.parametrize("row", WITH_KAFKAS_TOOL, ids=shown)
 def test_kafkas_own_tool_on_a_real_listener(stage: Stage, row: Row) -> None:
-    """Texts differ between versions of Java; whether it connects does not."""
+    """Messages differ between versions of Java, so the test compares only whether the tool connects."""
     connects = document.by_kafka(stage, row) == document.CONNECTS
     assert connects == (RECORDED[row.shown][0] == document.CONNECTS)

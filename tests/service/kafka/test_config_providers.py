@@ -1,4 +1,5 @@
-"""Values that client.properties takes from files, folders and the environment: found, or refused by name."""
+"""Tests of values that client.properties takes from files, directories and the environment: they resolve, or are
+refused by name."""
 
 from __future__ import annotations
 

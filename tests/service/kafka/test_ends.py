@@ -1,4 +1,4 @@
-"""The ends of many partitions at once, asked of real brokers that answer, refuse, freeze and die."""
+"""Tests of end offsets of many partitions, from real brokers that answer, refuse, freeze and die."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ pytestmark = pytest.mark.broker
 
 Watched = dict[str, TopicLayout]
 WAITS_S = TIMEOUT_MS / 1000
-"""For a broker that does not answer and was not known to be silent."""
+"""The wait in seconds for a broker that does not answer and was not known to be unresponsive."""
 UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
 
 
 def settled(
     watcher: EndsWatcher, layouts: Watched, *, with_start: bool = False, records: int = 0
 ) -> dict[tuple[str, int], Ends]:
-    """Once all of a new topic answers, nothing is open and markers, which come after a commit, make it `records`."""
+    """Waits until every partition of a new topic answers, has no open transaction, and the topic has `records` records.
+
+    Markers count as records, and are written only after the commit.
+    """
 
     def is_settled(found: dict[tuple[str, int], Ends]) -> bool:
         is_open = any(e.error or e.last_stable_offset < e.high_watermark for e in found.values())
@@ -46,7 +49,7 @@ def trouble(watcher: EndsWatcher) -> str:
 
 def test_an_open_transaction_lies_between_the_lso_and_the_high_watermark(broker: Broker, client: KafkaClient) -> None:
     layouts = {t: new_topic(client, broker.bootstrap, t) for t in ("ends-open", "ends-idle")}
-    transact(open_producer(broker.bootstrap, "ends-before"), "ends-open")  # to a partition of its choice
+    transact(open_producer(broker.bootstrap, "ends-before"), "ends-open")  # the producer chose the partition
     watcher = EndsWatcher(client)
     before = settled(watcher, layouts, with_start=True, records=2)
     assert [e.log_start for e in before.values()] == [0, 0, 0, 0]
@@ -105,7 +108,7 @@ def test_every_partition_of_the_cluster_and_what_is_added_while_it_looks(broker:
 
 
 def looked(watcher: EndsWatcher, layouts: Watched) -> tuple[dict[int, int], float]:
-    """Error code by leader, and how long it took."""
+    """Returns the error code by leader, and the duration of the sample in seconds."""
     began = time.monotonic()
     found = watcher.sample(layouts, with_start=False)
     seconds = time.monotonic() - began
@@ -122,7 +125,7 @@ def test_a_broker_that_freezes_or_dies_does_not_hold_up_the_others(version: str,
         silent = errors.LEADER_NOT_AVAILABLE
 
         cluster.nodes[2].pause()
-        # the signal takes a way of its own: the broker may answer once more
+        # the signal is asynchronous: the broker may answer once more
         codes, seconds = wait_until(lambda: looked(watcher, layouts), lambda found: found[0][2] != 0, "broker 2 frozen")
         assert codes == {1: errors.NONE, 2: silent, 3: errors.NONE}
         assert seconds < 2 * WAITS_S

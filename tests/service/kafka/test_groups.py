@@ -1,5 +1,7 @@
-"""Groups of real brokers: their commits, members, and what a transaction keeps from them; share groups (KIP-932) by
-the schema."""
+"""Tests of groups on real brokers: commits, members, and offsets pending in a transaction.
+
+Share groups (KIP-932) are tested with answers built by the schema.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def test_a_commit_in_an_open_transaction_is_unstable(
     new_topic(client, broker.bootstrap, topic, 3)
     commit(broker.bootstrap, group, topic, {0: 5, 1: 7})
     commit(broker.bootstrap, other, topic, {0: 3})
-    if not batched:  # as brokers before 3.0
+    if not batched:  # as brokers before 3.0 do
         newer = client.version_of
         monkeypatch.setattr(
             client, "version_of", lambda api: {OFFSET_FETCH: 7, FIND_COORDINATOR: 3}.get(api, newer(api))
@@ -169,7 +171,7 @@ DENIED = 30
 
 
 class Answering:
-    """A broker that answers with these bytes, or this object."""
+    """A broker that gives a fixed answer: bytes or a decoded object."""
 
     def __init__(self, answer: Any, **versions: int) -> None:
         self.answer, self.versions = answer, versions

@@ -1,5 +1,5 @@
-"""Answers of real brokers: releases, transactions, refusals without permissions, waits that end; and the effect of a
-manual marker."""
+"""Tests of answers of real brokers: releases, transactions, missing permissions, timeouts, and the effect of a manual
+marker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MISSING, NOT_LEADER, UNKNOWN_EPOCH, PRODUCER_EPOCH = 3, 6, 75, 47
 
 
 def ends(client: KafkaClient, layout: TopicLayout) -> Ends:
-    """Returns the ends of the first partition."""
+    """Returns the end offsets of the first partition."""
     return EndsWatcher(client).sample({layout.topic: layout}, with_start=True)[layout.topic, 0]
 
 
@@ -132,7 +132,7 @@ def test_the_first_offset_at_a_time(broker: Broker, client: KafkaClient) -> None
         producer.commit_transaction(ANSWER_S)
     wait_until_equal(lambda: ends(client, layout).last_stable_offset, 6, "the last stable offset")
     leader = layout.leaders[0]
-    # markers have the broker's time, and lie at 1, 3 and 5
+    # markers carry the broker's time, and are at 1, 3 and 5
     found = {at_ms: offset_at_time(client, "timed", 0, leader, at_ms) for at_ms in (-1, 0, 1_000, 1_001)}
     assert found == {-1: 0, 0: 0, 1_000: 0, 1_001: 1}
     assert offset_at_time(client, "timed", 0, leader, int(time.time() * 1000) + 3_600_000) is None

@@ -1,4 +1,7 @@
-"""Records of an id and batches of a producer id, and gaps among them. A log in memory answers."""
+"""Tests of reading the records of an id and the batches of a producer id, and of the gaps among them.
+
+A log in memory answers.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def record(offset: int, status: int, transactional_id: bytes = b"pay", epoch: in
 
 
 class Log:
-    """One batch an offset, or nothing where the cleaner was; the log starts at `start`."""
+    """A log that starts at `start` and has one batch for each offset, or none where the cleaner removed it."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0) -> None:
         self.batches, self.start = batches, start
@@ -112,7 +115,7 @@ def marker(offset: int) -> bytes:
 
 
 def read(patch: pytest.MonkeyPatch, batches: dict[int, bytes], lo: int, hi: int) -> BatchesRead:
-    """`batches`: by their last offset; what is not there was cleaned."""
+    """Reads a log that contains `batches`, given by their last offsets. All other batches were cleaned."""
 
     def fetched(
         _client: object, _node: int, _topic: str, wanted: Sequence[PartitionFetch], *_: int, **__: int

@@ -1,4 +1,8 @@
-"""Servers and brokers that misbehave: errors of one line, a bounded wait, bounded memory, and the others still read."""
+"""Tests of misbehaving servers and brokers: each gives an error of one line, after a bounded wait and with bounded
+memory.
+
+The partitions of other brokers are still read.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +36,14 @@ from tests.helpers.waiting import wait_for, wait_until
 from tests.integration.producers import create_topic
 
 LATE_S = 10.0
-"""More than any of the waits here takes on a slow machine; without a limit they take forever."""
+"""Longer than each bounded wait of these tests on a slow machine. Without a bound, a wait would never end."""
 MEMORY = 400 << 20
-"""Three frames of 96 MB (MAX_RESPONSE_BYTES) and more: one that is read, its copy, and the next one."""
+"""More than three frames of 96 MB (MAX_RESPONSE_BYTES): a frame being read, its copy, and the next frame."""
 
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Fails if the block takes longer than LATE_S, or more than MEMORY."""
+    """Fails if the block takes longer than LATE_S or allocates more than MEMORY."""
     tracemalloc.start()
     began = time.monotonic()
     try:
@@ -51,7 +55,7 @@ def bounded() -> Iterator[None]:
 
 
 class TestFirstContact:
-    """Servers that are no brokers, or broken ones."""
+    """Tests of the first connection to a server that is no broker, or a broken one."""
 
     @pytest.fixture(autouse=True)
     def short_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +136,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.broker
 class TestOneOfThreeBrokers:
-    """One broker of a cluster misbehaves after the connection is made."""
+    """Tests of a cluster in which one broker misbehaves after the connection is made."""
 
     @pytest.mark.parametrize("how", [garbage, huge, endless, flood, silent], ids=lambda how: how.__name__)
     def test_the_partitions_of_the_others_are_read_and_its_own_again_later(
@@ -164,7 +168,8 @@ class TestOneOfThreeBrokers:
 def test_a_host_name_that_leads_elsewhere_later_is_looked_up_again(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the names are not real: no test changes those of its machine."""
+    """When the address of a host name changes, the client resolves the name again. Only the name resolution is
+    faked."""
     where = {"kafka.one": "127.0.0.1"}
     look_up = socket.getaddrinfo
 
@@ -184,6 +189,6 @@ def test_a_host_name_that_leads_elsewhere_later_is_looked_up_again(
 
 
 def unread(watcher: EndsWatcher, layouts: Mapping[str, TopicLayout]) -> set[int]:
-    """Returns the partitions without an answer in a sample of all."""
+    """Returns the partitions without an answer in a sample of all partitions."""
     found = watcher.sample(layouts, with_start=True)
     return {p for (_, p), ends in found.items() if ends.error}

@@ -1,4 +1,4 @@
-"""Logins: JAAS texts as Kafka's own tools read them, and tokens with the servers that give them."""
+"""Tests of OAuth logins: JAAS texts as Kafka's own tools read them, tokens, and the servers that issue tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def jwt(expires_at_s: float) -> str:
 
 @dataclass
 class Issuer:
-    """Gives tokens that live 100 s, unless it is `down`."""
+    """An issuer of tokens that live for 100 s. While `down`, it fails."""
 
     down: bool = False
     given: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Issuer:
 
 
 class TestOneToken:
-    """The token that a provider keeps."""
+    """Tests of the token that a provider caches."""
 
     def test_a_new_one_comes_before_the_old_one_runs_out(self) -> None:
         now_ms, issuer = [0], Issuer()
@@ -81,7 +81,7 @@ class TestOneToken:
 
 
 class TestExpiry:
-    """The expiry that a token states."""
+    """Tests of the expiry that a token contains."""
 
     @pytest.mark.parametrize(
         ("printed", "token", "expires_at_ms"),
@@ -110,7 +110,7 @@ class TestExpiry:
 
 
 class TestCommand:
-    """Commands that print no token."""
+    """Tests of commands that print no token."""
 
     def test_one_that_does_not_end_is_ended_with_all_that_it_started(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,7 +136,7 @@ def asking(answer: Served) -> Iterator[ClientCredentials]:
 
 
 class TestEndpoint:
-    """Servers that misbehave."""
+    """Tests of token endpoints that misbehave."""
 
     @pytest.mark.parametrize(
         ("answer", "why"),

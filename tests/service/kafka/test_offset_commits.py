@@ -1,4 +1,4 @@
-"""Offsets that open transactions commit, from their batches. A log in memory answers."""
+"""Tests of reading the offsets that open transactions commit, from their batches. A log in memory answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.helpers.builders.batches import COMMIT, GZIP, TRANSACTIONAL, Rec, bat
 LEADER = Leader(1, 5)
 PID, OTHER = 7, 8
 EACH = 10
-"""Offsets of a batch."""
+"""The number of offsets of a batch."""
 BILLING = OffsetKey("billing", "orders", 0)
 
 
@@ -38,7 +38,7 @@ def commit(
     value: bytes | None = b"value",
     is_transactional: bool = True,
 ) -> bytes:
-    """The batch number `number` of a log; stamped with that where `at_ms` says nothing else."""
+    """Returns batch `number` of a log. By default its timestamp is 1,000 + `number`."""
     return batch(
         [Rec(one, value, delta) for delta, one in enumerate(records or [key(BILLING)])],
         EACH * number,
@@ -52,7 +52,8 @@ def commit(
 
 
 class Log:
-    """A log of batches with EACH offsets each. An answer holds at most `at_once`; the log starts at batch `start`."""
+    """A log of batches with EACH offsets each, which starts at batch `start`. An answer has at most `at_once`
+    batches."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *batches: bytes, start: int = 0, at_once: int = 100) -> None:
         self.batches, self.start, self.at_once, self.error = batches, start, at_once, errors.NONE
@@ -79,7 +80,7 @@ class Log:
 
 
 def newest(number: int, lo: int = 0, producer_id: int = PID) -> tuple[int, SearchRange]:
-    """Batches from `lo` on are sought, of which the newest is `number`."""
+    """Returns a search for the batches of a producer from batch `lo` on, of which the newest is `number`."""
     return producer_id, SearchRange(EACH * lo, 1_000 + number)
 
 
@@ -134,7 +135,7 @@ def test_a_batch_that_cannot_be_opened_counts_by_its_records(monkeypatch: pytest
 
 
 def test_reading_ends_behind_the_newest_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition on which groups go on committing is not read to its end for a transaction that hangs there."""
+    """Later commits of other groups are not read: the read ends after the newest batch of the open transactions."""
     others = [commit(n, producer_id=9) for n in range(3, 50)]
     same_ms = commit(2, key(BILLING._replace(partition=1)), at_ms=1_001)
     log = Log(monkeypatch, commit(0), commit(1), same_ms, *others, at_once=5)

@@ -1,4 +1,4 @@
-"""Owners of producer ids, and transactions that were left behind: every broker has to answer."""
+"""Tests of owners of producer ids, and of transactions in a former log partition: every broker has to answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DONE = TransactionDescription("CompleteAbort", 7, 3, ())
 
 
 class Cluster:
-    """Brokers that list ids, and what they say of each; None: the broker does not answer."""
+    """Brokers with their lists of ids and their descriptions of ids. A broker whose list is None does not answer."""
 
     def __init__(
         self, listed: dict[int, list[ListedId] | None], described: dict[tuple[int, str], TransactionDescription]
@@ -60,11 +60,11 @@ def test_a_broker_that_does_not_answer_may_be_the_one(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("listed", "described"),
     [
-        ({1: [PAY], 2: [PAY]}, {(1, "pay"): DONE, (2, "pay"): DONE}),  # one of them has lost the lead
+        ({1: [PAY], 2: [PAY]}, {(1, "pay"): DONE, (2, "pay"): DONE}),  # one broker has lost the leadership
         ({1: [PAY, ListedId("other", 7, "Ongoing")]}, {(1, "pay"): DONE}),
-        ({1: [PAY]}, {}),  # it may not be described, or just moved
-        ({1: [PAY]}, {(1, "pay"): TransactionDescription(None, -1, -1, ())}),  # expired in between
-        ({1: [PAY]}, {(1, "pay"): DONE._replace(producer_id=9)}),  # another producer id by now
+        ({1: [PAY]}, {}),  # the id may not be described, or has just moved
+        ({1: [PAY]}, {(1, "pay"): TransactionDescription(None, -1, -1, ())}),  # the id expired in between
+        ({1: [PAY]}, {(1, "pay"): DONE._replace(producer_id=9)}),  # the id has another producer id by now
         ({1: [PAY]}, {(1, "pay"): DONE._replace(producer_id=8)}),
         ({1: [PAY]}, {(1, "pay"): DONE._replace(state="Dead")}),
     ],
@@ -83,8 +83,11 @@ SILENT = None
 
 
 class Brokers:
-    """Brokers 1 to 3 with their answers about `exp-a`. The log has 8 partitions; broker 2 leads 1, where the id's
-    coordinator looks, and broker 1 all others."""
+    """Brokers 1 to 3 with their answers about `exp-a`.
+
+    The transaction log has 8 partitions. Broker 2 leads partition 1, to which the id hashes, and broker 1 leads all
+    others.
+    """
 
     def __init__(self, *answers: tuple[int, int] | None, leader: int = 2) -> None:
         self._answers, self._leader = dict(enumerate(answers, 1)), leader
@@ -111,10 +114,10 @@ class Brokers:
     ("brokers", "expected"),
     [
         (Brokers(NOT_COORDINATOR, NOT_FOUND, NOT_COORDINATOR), True),
-        (Brokers(NOT_COORDINATOR, ANOTHER, NOT_COORDINATOR), True),  # it was started again
-        (Brokers(ITSELF, NOT_FOUND, NOT_COORDINATOR), False),  # broker 1 has not restarted: it still ends it
+        (Brokers(NOT_COORDINATOR, ANOTHER, NOT_COORDINATOR), True),  # the id was started again
+        (Brokers(ITSELF, NOT_FOUND, NOT_COORDINATOR), False),  # broker 1 did not restart and still ends it
         (Brokers(ITSELF, NOT_COORDINATOR, NOT_COORDINATOR), False),
-        (Brokers(NOT_COORDINATOR, NOT_COORDINATOR, NOT_COORDINATOR), None),  # broker 2 does not look there yet
+        (Brokers(NOT_COORDINATOR, NOT_COORDINATOR, NOT_COORDINATOR), None),  # broker 2 has not loaded the id
         (Brokers(NOT_COORDINATOR, LOADING, NOT_COORDINATOR), None),
         (Brokers(LOADING, NOT_FOUND, NOT_COORDINATOR), None),
         (Brokers(SILENT, NOT_FOUND, NOT_COORDINATOR), None),

@@ -1,4 +1,4 @@
-"""Logins as brokers demand them: the same client.properties serves Kafka's own tools and us."""
+"""Tests of the logins that brokers demand: the same client.properties serves Kafka's own tools and txnscope."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def address(secured: SecuredBroker, name: str) -> str:
 
 
 def connected(secured: SecuredBroker, name: str, *lines: str) -> str:
-    """Returns the cluster id, read with the login by `name`."""
+    """Connects with the login `name` and returns the cluster id."""
     settings = ClientSettings.load(address(secured, name), secured.properties(name, *lines))
     with KafkaClient(settings) as client:
         return cluster_id(client)
@@ -55,7 +55,7 @@ def test_a_listener_that_demands_it_lets_us_in(secured: SecuredBroker, name: str
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-512", "OAUTHBEARER", "mutual"])
 def test_kafkas_own_tools_log_in_with_the_same_file(secured: SecuredBroker, name: str) -> None:
-    command = f"txnscope.oauthbearer.token.command={sys.executable} -c pass"  # a key of ours is no harm to them
+    command = f"txnscope.oauthbearer.token.command={sys.executable} -c pass"  # Kafka's tools ignore a key of txnscope
     file = secured.properties(name, *([command] if name == "mutual" else []))
     tool = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address(secured, name))
     with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": secured.java_options}):
@@ -114,7 +114,7 @@ def test_settings_show_no_secret(secured: SecuredBroker) -> None:
 
 
 def cut(client: KafkaClient) -> None:
-    """Ends the connections of a client, as a broker's restart does."""
+    """Closes the connections of a client, as the restart of a broker does."""
     for conn in [*client._client._manager._conns.values()]:
         conn.close()
 
@@ -132,18 +132,18 @@ def eventually(client: KafkaClient) -> None:
 
 
 class TestTokens:
-    """The sources of tokens for OAUTHBEARER."""
+    """Tests of the sources of tokens for OAUTHBEARER."""
 
     def test_one_token_serves_all_connections_until_it_runs_out(self, secured: SecuredBroker) -> None:
         before = len(secured.issuer.given)
-        scope = 'sasl.oauthbearer.scope="of this test"'  # a source of its own, in a process that has others
+        scope = 'sasl.oauthbearer.scope="of this test"'  # the scope makes this a source of its own
         for _ in range(3):
             assert connected(secured, "OAUTHBEARER", scope)
         assert secured.issuer.given[before:] == [CLIENT]
         assert "scope=%22of+this+test%22" in secured.issuer.forms[-1]
 
     def test_a_header_may_be_url_encoded(self, secured: SecuredBroker) -> None:
-        """The issuer of these tests decodes nothing: `+` for the space is another secret."""
+        """With header.urlencode the client encodes the space as `+`. The issuer of these tests does not decode it."""
         failure = refusal(secured, "OAUTHBEARER", "sasl.oauthbearer.header.urlencode=true")
         assert str(failure).endswith("it answers 401: invalid_client")
         secured.issuer.clients["oauth-client"] = "oauth+secret"
@@ -194,7 +194,7 @@ class TestTokens:
         assert str(refusal(secured, "OAUTHBEARER", line)) == "no token from giver: exit code 3: no role"
 
     def test_a_connection_outlives_its_token(self, secured: SecuredBroker) -> None:
-        """The broker ends a session with its token (KIP-368); the client logs in again before that."""
+        """A broker ends a session when its token expires (KIP-368), so the client logs in again before that."""
         secured.issuer.life_s = 3
         try:
             file = secured.properties("OAUTHBEARER", "sasl.oauthbearer.scope=short")
@@ -207,7 +207,7 @@ class TestTokens:
 
 
 class TestRotation:
-    """Credentials change while a client lives; it takes the new ones when it connects again."""
+    """Tests of credentials that change while a client runs: the client uses the new ones when it reconnects."""
 
     def test_a_password(self, secured: SecuredBroker) -> None:
         user, module = "rotating", "scram.ScramLoginModule"

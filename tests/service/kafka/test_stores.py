@@ -1,4 +1,4 @@
-"""Certificates, keys and stores of client.properties, and the protocols and ciphers that are left."""
+"""Tests of certificates, keys and stores of client.properties, and of the protocols and ciphers that remain allowed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def trusted(authority: Authority) -> Path:
 
 @pytest.fixture(scope="module")
 def own(authority: Authority) -> Path:
-    """A store with a certificate for localhost, its key, and the certificate of the authority."""
+    """Returns a store with a certificate for localhost, its key, and the certificate of the authority."""
     return pkcs12(authority.issue("own"), STORE_PASSWORD, more=authority.certificate)
 
 
@@ -166,7 +166,8 @@ PASSWORD = "of the key"
 
 @pytest.fixture(scope="module")
 def self_signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for localhost that trusts itself, and its encrypted key, in one file as Java's PEM stores have."""
+    """Returns a self-signed certificate for localhost with its encrypted key, in one file as Java's PEM stores have
+    them."""
     folder = tmp_path_factory.mktemp("self_signed")
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-passout", f"pass:{PASSWORD}"]
     files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")]
@@ -182,8 +183,10 @@ def own_lines(self_signed: Path, password: str = PASSWORD) -> list[str]:
 
 
 def answer_of_server(self_signed: Path, context: ssl.SSLContext, trusted: Path | None = None) -> bytes:
-    """Returns the name of a client with `context`, from a server that demands a certificate which `trusted` (by default
-    its own certificate) has signed."""
+    """Connects with `context` and returns the client's name.
+
+    The server demands a certificate that `trusted` has signed, by default its own certificate.
+    """
     demanding = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     demanding.load_cert_chain(self_signed, password=PASSWORD)
     demanding.verify_mode = ssl.CERT_REQUIRED

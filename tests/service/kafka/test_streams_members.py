@@ -1,4 +1,5 @@
-"""Members of groups of the streams protocol (KIP-1071): bytes by the schema, and a real broker's."""
+"""Tests of members of groups of the streams protocol (KIP-1071): bytes built by the schema, and bytes of a real
+broker."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from tests.service.kafka.asking import new_topic
 NODE = 1
 HEARTBEAT = 88
 GROUP_ID_NOT_FOUND = 69
-LOADING = 14, 15, 16  # a coordinator that loads, is not there yet, or does not know that it is one
+LOADING = 14, 15, 16  # the coordinator is loading, unavailable, or has moved
 NO_TAGS, NULL, EMPTY = b"\0", b"\0", b"\1"
 NO_STRUCT, A_STRUCT = b"\xff", b"\1"
 
@@ -48,7 +49,7 @@ def int32(*values: int) -> bytes:
 
 
 def topic(name: str, **configs: str) -> bytes:
-    """TopicInfo"""
+    """Returns the bytes of a TopicInfo."""
     of_topic = array(*(text(key) + text(value) + NO_TAGS for key, value in configs.items()))
     return text(name) + int32(3) + struct.pack(">h", 1) + of_topic + NO_TAGS
 
@@ -69,7 +70,7 @@ READ = "orders", "payments", "by-customer", "by-country"
 
 
 def described(error: int, topology_: bytes, members_: Sequence[bytes]) -> bytes:
-    """StreamsGroupDescribe v0 of one group."""
+    """Returns the bytes of a StreamsGroupDescribe v0 answer about one group."""
     return (
         int32(0)
         + uvarint(2)
@@ -87,7 +88,7 @@ def described(error: int, topology_: bytes, members_: Sequence[bytes]) -> bytes:
 
 
 class Answering:
-    """A broker that knows the group as a streams group only."""
+    """A broker that knows the group only as a streams group."""
 
     def __init__(self, answer: bytes, newest: int = STREAMS_GROUP_DESCRIBE) -> None:
         self.answer, self.newest = answer, newest
@@ -114,7 +115,10 @@ def task(subtopology: str, *partitions: int) -> bytes:
 
 
 def member(number: int, *active: bytes) -> bytes:
-    """With a standby task, which reads nothing, and an endpoint, tags and offsets of tasks now and then."""
+    """Returns the bytes of a member with active tasks and a standby task, which reads no topic.
+
+    Even-numbered members also have an endpoint, tags and task offsets.
+    """
     is_even = number % 2 == 0
     endpoint = A_STRUCT + text("host") + b"\x1f\x90" + NO_TAGS if is_even else NO_STRUCT
     tags = array(text("zone") + text("a") + NO_TAGS) if is_even else EMPTY
@@ -139,7 +143,7 @@ MEMBERS = [member(n, task("0", n)) for n in range(130)]
     ids=["two subtopologies", "one", "none", "not known", "no topology"],
 )
 def test_members_stand_behind_any_topology(topology_: bytes, count: int, topics: Sequence[str]) -> None:
-    """Their tasks are partitions of all topics that the subtopology reads."""
+    """The members are found for any topology: their tasks are partitions of all topics that the subtopology reads."""
     broker = Answering(described(0, topology_, MEMBERS[:count]))
     assert broker.members() == GroupMembers(count, frozenset((t, n) for t in topics for n in range(count)))
     request = array(text("app")) + b"\0" + NO_TAGS
@@ -157,8 +161,10 @@ def test_no_streams_group_and_no_answer_have_no_members() -> None:
 
 
 def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, source: str) -> tuple[int, int]:
-    """StreamsGroupHeartbeat v0 with a topology of one source topic: 0 joins, -1 leaves. Returns the error, and the
-    member's epoch."""
+    """Sends StreamsGroupHeartbeat v0 with a topology of one source topic. Epoch 0 joins, and -1 leaves.
+
+    Returns the error and the member's epoch.
+    """
     of_topology = text("0") + array(text(source)) + EMPTY * 5 + NO_TAGS
     body = (
         text(group)
@@ -167,12 +173,12 @@ def heartbeat(client: KafkaClient, group: str, member: str, member_epoch: int, s
         + NULL * 2  # instance, rack
         + int32(60_000)
         + (A_STRUCT + int32(0) + array(of_topology) + NO_TAGS if member_epoch == 0 else NO_STRUCT)
-        + (NULL if member_epoch > 0 else EMPTY) * 3  # tasks: active, standby, warmup; null: as before
+        + (NULL if member_epoch > 0 else EMPTY) * 3  # tasks: active, standby, warmup; null: unchanged
         + text(f"process-{member}")
         + NO_STRUCT  # endpoint
         + EMPTY  # client tags
         + NULL * 2  # task offsets
-        + b"\0"  # no shutdown
+        + b"\0"  # no shutdown is requested
         + NO_TAGS
     )
     read = Cursor(client.ask(RawRequest(HEARTBEAT, 0, body, is_flexible=True), NODE).body, MalformedValue)

@@ -1,4 +1,4 @@
-"""Metrics stay small: labels of any length are cut and still lead to one id, and series have a bound."""
+"""Tests that metrics stay small: long labels are cut but still identify one id, and the number of series is bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.helpers.stores import NOW_MS, client_of, open_id
 from tests.service.metrics.test_metrics import Samples, bind, by, of_the_store, one, page, samples
 
 LONGEST = 32_767
-"""Bytes of the longest id that Kafka's protocol carries."""
+"""The length in bytes of the longest id in Kafka's protocol."""
 
 SHARED = b"a" * (LONGEST - 1)
 TWINS = (SHARED + b"1", SHARED + b"2")
@@ -32,7 +32,7 @@ CONTROLS = b"\x01" * (LONGEST - 2) + "é".encode()
 
 
 def stored(cluster: WithPartitions) -> None:
-    """Long ids that are open and that hang, a long group that waits, a long owner."""
+    """Stores open and hanging transactions with long ids, two blocked groups with long names, and a long owner."""
     cluster.read([open_id(one, 9_000 + number) for number, one in enumerate((*TWINS, CONTROLS))])
     cluster.look(*(stalled_partition(number) for number in range(2)))
     cluster.see(*(hanging_finding(number, name=one, owner="o" * 5_000) for number, one in enumerate(TWINS)))
@@ -69,7 +69,7 @@ def test_no_label_is_longer_than_256_bytes_and_two_ids_stay_two_series(cluster: 
 
 @pytest.mark.parametrize("transactional_id", [*TWINS, CONTROLS], ids=["one", "its twin", "controls"])
 def test_a_link_with_a_cut_label_still_leads_to_its_id(cluster: WithPartitions, transactional_id: bytes) -> None:
-    """Alerts and dashboards link `transaction?id=` with the value of the label."""
+    """Alerts and dashboards build the URL `transaction?id=` from the label, which may be cut."""
     label = label_text(display_id(transactional_id))
     with client_of(cluster.url) as client:
         found = {
@@ -104,7 +104,7 @@ def test_a_label_is_the_text_or_its_beginning_and_digits(text: str) -> None:
 IDS, LAGGING = 100_000, 10_000
 BYTES = 400_000
 SECONDS = 5.0
-"""Of the processor's time; `python -m tests.benchmarks scrape` knows the bar."""
+"""The limit in seconds of processor time. `python -m tests.benchmarks scrape` has the benchmark's limit."""
 
 
 def test_100000_ids_and_10000_partitions_make_no_more_series_than_the_cap(tmp_path: Path) -> None:

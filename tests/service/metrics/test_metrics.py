@@ -1,4 +1,4 @@
-"""The page of metrics, parsed with Prometheus' own parsers, over a real store."""
+"""Tests of the page of metrics over a real store, parsed with Prometheus' own parsers."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def metrics(reader: Engine) -> Metrics:
 
 @pytest.fixture
 def shown(cluster: WithPartitions) -> Iterator[Callable[[int], Samples]]:
-    """Returns pages of metrics of the cluster's store, so many ms after SEEN_MS; each is made from the store."""
+    """Yields a function that renders the metrics at a time after SEEN_MS, in ms. Each page is read from the store."""
     reader = open_reader(cluster.url)
     yield lambda later_ms: page(create_metrics(reader), SEEN_MS + later_ms)
     reader.dispose()
 
 
 def bind(engine: Engine, name: str = "orders") -> TransactionLogWriter:
-    """A cluster with two coordinators' partitions, nothing read yet."""
+    """Creates a cluster with two partitions of the transaction log, of which no record was read yet."""
     number = clusters.bind(engine, name, f"kafka-{name}", NOW_MS)
     held = lease.acquire(engine, number, "driver", NOW_MS)
     assert held is not None
@@ -104,7 +104,7 @@ def one(found: Samples, name: str, **labels: str) -> float:
 
 
 def by(found: Samples, name: str, label: str) -> dict[str, float]:
-    """Values of a metric by one of its labels."""
+    """Returns the values of a metric by one of its labels."""
     return {dict(labels)[label]: value for (found_name, labels), value in found.items() if found_name == name}
 
 
@@ -176,7 +176,7 @@ def test_the_holder_of_the_lease(engine: Engine, metrics: Metrics) -> None:
 
 
 def test_known_label_values_are_there_at_0_before_anything_happens(engine: Engine, metrics: Metrics) -> None:
-    """Otherwise `increase()` would miss the first event."""
+    """`increase()` would miss the first event if its series did not start at 0."""
     bind(engine)
     found = page(metrics)
     kafkas_words = {"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Unknown"}
@@ -222,7 +222,7 @@ def test_every_family_has_its_help_before_there_is_a_cluster(engine: Engine, met
 
 
 def test_a_store_that_is_not_there_leaves_the_rest_of_the_page(url: str) -> None:
-    """Not at head, as between the start of the service and the first migration."""
+    """A store without tables, as before the first migration, removes only its own metrics from the page."""
     open_engine(url).connect().close()
     reader = open_reader(url)
     found = page(create_metrics(reader))
@@ -234,7 +234,7 @@ def test_a_store_that_is_not_there_leaves_the_rest_of_the_page(url: str) -> None
 
 @pytest.mark.parametrize("revision", ["0016", "future"])
 def test_a_store_of_another_revision_is_not_read(engine: Engine, metrics: Metrics, revision: str) -> None:
-    """As REST refuses it: columns may mean something else there."""
+    """Columns of another revision may have another meaning, so REST refuses the store as well."""
     bind(engine)
     assert page(metrics)["kafka_txn_exporter_up", ()] == 1
     with engine.begin() as connection:
@@ -303,7 +303,7 @@ def test_the_cap_keeps_the_worst_and_says_how_many_it_left_out(engine: Engine, r
     ours = list(of_the_store(found))
     assert len(ours) == 460
     lags = by(found, "kafka_txn_coordinator_log_lag_records", "coordinator_partition")
-    assert min(lags.values()) == 0  # of the other cluster, which has little and keeps all of it
+    assert min(lags.values()) == 0  # of the other cluster, which has few rows and keeps all of them
     kept = sorted(int(partition) for partition, lag in lags.items() if lag)
     assert kept == list(range(500 - len(kept), 500))
     assert found["kafka_txn_series_dropped", (("cluster", "other"),)] == 0
@@ -389,7 +389,7 @@ def test_the_50_transactions_that_hang_longest_are_named(
 
 
 def test_a_mute_shows_until_its_end(cluster: WithPartitions, shown: Callable[[int], Samples]) -> None:
-    """Rules mute, and operators."""
+    """Both rules and operators mute findings."""
     cluster.see(
         *(hanging_finding(n, muted_until_ms=until) for n, until in ((0, SEEN_MS + 5_000), (1, None), (2, None)))
     )

@@ -1,4 +1,4 @@
-"""Requests are counted by route template, under their outcome; docs/metrics.md is what the service serves."""
+"""Tests that requests are counted by route template and outcome, and that docs/metrics.md lists the served metrics."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def app(metrics: Metrics) -> FastAPI:
 
     made = FastAPI()
     made.include_router(router, prefix="/api/v1")
-    made.include_router(router)  # as pages have the same paths
+    made.include_router(router)  # pages have the same paths
     made.add_middleware(HttpMetrics, requests=metrics.requests)
     return made
 
 
 def ask(app: Any, path: str, method: str = "GET") -> tuple[int, list[bytes]]:
-    """(status, parts of the body) as a server would see them."""
+    """Sends a request as a server does. Returns the status and the parts of the body."""
     messages: list[Message] = []
 
     requests = iter([{"type": "http.request", "body": b"", "more_body": False}])
@@ -70,7 +70,7 @@ def ask(app: Any, path: str, method: str = "GET") -> tuple[int, list[bytes]]:
     async def receive() -> Message:
         for request in requests:
             return request
-        await asyncio.sleep(60)  # the client stays until it has its answer
+        await asyncio.sleep(60)  # the client stays connected until it has its answer
         raise AssertionError("no answer")
 
     async def send(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Events of findings: streams with one reader of the store, and receivers with a position of their own."""
+"""Tests of events of findings: streams share one reader of the store, and each receiver has its own position."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 class Streams:
-    """A feed over a store, and how many statements it has asked."""
+    """A feed over a store that counts its reads."""
 
     def __init__(self, url: str) -> None:
         self.engine = open_reader(url)
@@ -56,7 +56,7 @@ def streams(cluster: WithFindings) -> Iterator[Streams]:
 
 
 def happen(cluster: WithFindings, number: int, first: int = 0) -> None:
-    """Makes `number` events: a finding opens and ends in turn."""
+    """Creates `number` events: a finding opens and ends in turn."""
     for at in range(first, first + number):
         cluster.see(*([observe()] if at % 2 == 0 else []), now_ms=NOW_MS + at)
 
@@ -66,7 +66,7 @@ async def hear(stream: AsyncIterator[tuple[int, str]], number: int) -> list[int]
 
 
 async def listeners(streams: Streams, number: int) -> None:
-    """Waits until so many streams wait for an event."""
+    """Waits until `number` streams wait for an event."""
     while len(streams.feed._waiting) < number:
         await asyncio.sleep(0.01)
 
@@ -97,7 +97,8 @@ def test_two_hundred_streams_ask_the_store_no_more_often_than_one(cluster: WithF
 def test_a_stream_far_behind_reads_all_of_it_and_then_goes_on(
     cluster: WithFindings, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its client was away, or is slow: the feed keeps only the newest."""
+    """A stream that is behind the events in memory, because its client was away or is slow, reads the older ones from
+    the store."""
     monkeypatch.setattr(feed, "AT_ONCE", 3)
     streams.feed = EventFeed(Store(streams.engine).read, lambda one: one.event, kept=2)
     happen(cluster, 10)
@@ -148,7 +149,7 @@ def test_the_reader_rests_when_nobody_listens(cluster: WithFindings, streams: St
         while streams.feed._reading is not None:
             await asyncio.sleep(0.05)
         asked = streams.asked
-        other = Streams(cluster.url)  # whose reader has a listener
+        other = Streams(cluster.url)  # this reader has a listener and goes on
         waiting = asyncio.create_task(ended(other.feed.follow(1)))
         while other.asked < 3:
             await asyncio.sleep(0.05)
@@ -184,7 +185,7 @@ def test_streams_that_were_given_up_are_forgotten(streams: Streams) -> None:
 
 
 class Notebook:
-    """A receiver that notes the numbers of events, and may be away."""
+    """A receiver that notes the numbers of events, and can be made to fail."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -249,7 +250,7 @@ WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
 
 def test_events_of_two_clusters_appear_in_the_order_of_their_numbers(postgres: Postgres) -> None:
-    """Each cluster has a judge of its own, and PostgreSQL gives numbers before it commits."""
+    """Each cluster has its own judge, and PostgreSQL assigns numbers before it commits."""
     held, go_on = threading.Event(), threading.Event()
 
     def wait(_: object) -> None:

@@ -1,5 +1,7 @@
-"""Processes on this machine: their end is known by their identity alone, and only time that they were given counts
-against them. Real processes, really killed."""
+"""Tests of the identities of processes, with real processes that are killed.
+
+The identity alone shows whether a process has ended. Only time in which a process got the processor counts against it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _NAMES_ITSELF = "from service.processes.identity import own_identity; print(own_
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[str]]:
-    """A process that has printed its identity and waits."""
+    """Yields a process that has printed its identity and waits."""
     with subprocess.Popen(
         [sys.executable, "-c", _NAMES_ITSELF], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -143,7 +145,7 @@ def test_what_ended_processes_used_is_not_held_against_the_others(clock: Clock) 
 
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that leads a session, with a child in a process group of its own."""
+    """Yields a process that leads a session and has a child in another process group."""
     code = "import os, time; os.fork() or os.setpgid(0, 0); time.sleep(1000)"
     leader = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     yield leader

@@ -1,4 +1,4 @@
-"""Children of real processes: restarted when dead, ended together, and never left behind."""
+"""Tests of a supervisor with real child processes: children are restarted, ended together, and never left running."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ MARK = "SUPERVISOR_TEST_MARK"
 
 
 class Running:
-    """A supervisor as a process, and what it wrote so far. All that comes from it carries a mark."""
+    """A supervisor process and its output so far. Every process that it starts carries a mark."""
 
     def __init__(
         self,
@@ -104,11 +104,11 @@ class Running:
 
     @property
     def pids(self) -> list[int]:
-        """Every child or grandchild that said its number."""
+        """Returns the pid of every child and grandchild that printed its pid."""
         return [int(number) for number in re.findall(r"pid (\d+)", self.text)]
 
     def wait_for(self, probe: Callable[[], bool]) -> None:
-        """Shows what was written so far where it never comes."""
+        """Waits until `probe` is true. On a timeout, the output so far is shown."""
         wait_until(lambda: (probe(), self.text), lambda seen: seen[0], "what the test waits for")
 
     def wait_for_text(self, is_so: Callable[[str], bool], what: str) -> None:
@@ -164,7 +164,7 @@ def test_a_deaf_child_is_killed_in_time(start: Start) -> None:
 
 
 def test_children_end_with_a_killed_supervisor(start: Start) -> None:
-    """Also one that does not listen to SIGTERM, and what it started."""
+    """A child that ignores SIGTERM ends as well, together with its own child."""
     running = start(LIVES, DEAF_PARENT)
     pids = running.wait_for_pids(3)
     running.process.kill()
@@ -247,8 +247,10 @@ def test_a_child_that_never_said_anything_has_longer(start: Start) -> None:
 
 
 def test_children_end_a_frozen_supervisor_a_frozen_sibling_and_themselves(start: Start) -> None:
-    """A frozen supervisor would not notice the death of a child, and a frozen child keeps its port. The service manager
-    starts all of them again."""
+    """A frozen supervisor would not notice the death of a child, and a frozen child keeps its port.
+
+    The service manager restarts all of them.
+    """
     running = start(BEATS, BEATS)
     pids = running.wait_for_pids(2)
     for pid in (running.process.pid, pids[0]):
@@ -266,7 +268,8 @@ def test_nothing_that_is_stopped_or_left_its_group_is_left_behind(start: Start) 
 
 
 def test_one_of_several_that_cannot_run_ends_none_of_the_others(tmp_path: Path) -> None:
-    """One cluster of several whose settings do not work, or whose brokers are away."""
+    """A child with wrong settings (exit code 2) or without brokers (exit code 3) does not end the children of other
+    clusters."""
     log = tmp_path / "log"
     commands = [
         {"name": "wrong", "command": [sys.executable, "-c", "import sys; sys.exit(2)"]},

@@ -1,4 +1,4 @@
-"""A shell takes the commands that people paste as they are meant."""
+"""Tests that a shell parses the commands that users paste as intended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what a server sends."""
+"""Reads the bytes that a server sends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def everything(client: socket.socket) -> bytes:
-    """Returns what the server sends until it closes the connection; a reset ends it, too."""
+    """Returns the bytes that the server sends until it closes or resets the connection."""
     received = b""
     with client:
         try:

@@ -1,4 +1,4 @@
-"""Bounds of a server: connections give way if there are too many, and a flood of log lines is cut."""
+"""Tests of a server's bounds: when there are too many connections, some are closed, and a flood of log lines is cut."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_one_that_waits_for_longest_gives_way() -> None:
     book = HeldConnections(6)
     a, b = added(book, 3, "a"), added(book, 3, "b")
     book.set_waiting(a[0], waits=False)
-    book.set_waiting(a[0], waits=True)  # its request was answered: it waits anew, behind the others
+    book.set_waiting(a[0], waits=True)  # its request was answered, so it waits again, behind the others
     assert book.add(Client("c"))
     assert [one.is_open for one in (*a, *b)] == [True, False, True, True, True, True]
 

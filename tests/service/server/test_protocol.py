@@ -1,4 +1,4 @@
-"""Deadlines of a real server over real sockets: clients that stop half-way are closed, all others are not."""
+"""Tests of deadlines with real sockets: clients that stop half-way are disconnected, and all others are served."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOON_S = 2.0
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
 LARGE = 20_000_000
 RESET = struct.pack("ii", 1, 0)
-"""The lingering (on, for 0 s) with which close() resets a connection."""
+"""The SO_LINGER value (on, 0 s) with which close() resets a connection."""
 
 
 async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -102,7 +102,7 @@ def test_a_client_that_stops_half_way_is_closed(running: Running, sent: bytes, a
 
 
 def test_a_body_that_breaks_is_answered_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
-    """The application is at it already, and answers as well."""
+    """The server answers a malformed body although the application is already handling the request."""
     client = running.connect(b"POST /unread HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
     wait_until_equal(lambda: len(running.server.server_state.tasks), 1, "requests in work")
     client.sendall(b"no length\r\n")
@@ -152,7 +152,7 @@ def test_a_slow_answer_and_a_stream_are_left_alone(running: Running) -> None:
 
 
 def test_a_slow_reader_gets_all_of_it(running: Running) -> None:
-    """A client may be slow, as long as it goes on reading."""
+    """A slow client is served as long as it keeps reading."""
     client, received = running.connect(REQUEST.replace(b"1.1", b"1.0") % b"large"), 0
     while chunk := client.recv(1_000_000):
         received += len(chunk)
@@ -173,7 +173,8 @@ def test_a_connection_is_kept_for_the_next_request(running: Running) -> None:
 
 @pytest.mark.parametrize("breaks", [False, True], ids=["closes", "breaks"])
 def test_a_lost_connection_leaves_no_garbage_behind(running: Running, breaks: bool) -> None:
-    """Thousands that come and go would fill the memory, and a search for garbage would stop everything."""
+    """Lost connections leave no reference cycles. With thousands of them, a garbage collection would stop the server
+    for long."""
 
     def left() -> int:
         return sum(isinstance(one, asyncio.Transport) for one in gc.get_objects())

@@ -1,5 +1,5 @@
-"""`txnscope serve` with few descriptors, under clients that open more connections than that; streams at its end;
-memory of its threads."""
+"""Tests of `txnscope serve` with few file descriptors and too many connections, its streams at shutdown, and its
+threads' memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Served(NamedTuple):
 
 @pytest.fixture
 def more_files() -> Iterator[None]:
-    """For the clients, which are in this process."""
+    """Raises the limit of open files of this process, which runs the clients."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(8_192, before[1]), before[1]))
     yield

@@ -1,4 +1,5 @@
-"""`[[clusters]]`: each is watched by a process of its own, as its table says; mistakes are one line."""
+"""Tests of `[[clusters]]`: each cluster gets its own process with the settings of its table. A mistake gives one
+line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Flags come before the environment, the environment before the file, and every mistake is named where it was made."""
+"""Tests that flags override the environment, the environment overrides the file, and every mistake is reported with its
+source."""
 
 from __future__ import annotations
 
@@ -196,7 +197,7 @@ def test_every_batch_is_read_only_where_topics_were_named(monkeypatch: pytest.Mo
     ],
 )
 def test_a_bad_flag_is_named(flag: str, value: str) -> None:
-    """The name of a cluster has to fit in a path; the address of the service is one of HTTP."""
+    """The name of a cluster must fit into a path, and the address of the service must be an HTTP address."""
     with pytest.raises(SettingsError, match=rf"^--{flag}: "):
         settings.load({flag: value})
 
@@ -217,7 +218,7 @@ def test_operators_have_keys(config: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_some_tables_are_joined_from_file_and_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container adds an operator's key to those of the file; Spark's settings it sets as a whole."""
+    """Tables of operators and retention are merged from the file and the environment; Spark's settings are replaced."""
     config.write_text(
         f'[operators]\nann = "{KEYS["ann"]}"\n[keep]\nhistory = "2d"\ngaps = "3d"\n[spark_conf]\n"spark.a" = "1"\n'
     )

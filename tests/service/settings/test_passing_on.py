@@ -1,4 +1,4 @@
-"""A child process gets the settings that it needs as one document in its environment, and no others."""
+"""Tests that a child process gets the settings that it needs, and no others, as one document in its environment."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_keys_and_passwords_reach_only_who_needs_them(settings: Settings) -> Non
 
 
 def test_variables_that_the_document_contains_are_cleared(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child's own environment is that of its parent, and would win."""
+    """The child inherits its parent's variables, which would override the document."""
     for name in ("TXNSCOPE_AUTH", "TXNSCOPE_PORT", "TXNSCOPE_CONFIG", "TXNSCOPE_LIFELINE"):
         monkeypatch.setenv(name, "7")
     passed = for_ingest(settings)

@@ -1,4 +1,4 @@
-"""A store of its own for every test: empty, at head, with one cluster under lease."""
+"""Fixtures that give every test its own store: empty or at head, with one cluster whose lease is held."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ BACKENDS = tuple(URL_FORMS)
 
 
 def only_on(backend: str, fixture: str = "url") -> pytest.MarkDecorator:
-    """For a test of what one kind of database alone has."""
+    """Marks a test of a feature that only one database has."""
     return pytest.mark.parametrize(fixture, [backend], indirect=True)
 
 
 @contextmanager
 def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool = False) -> Iterator[str]:
-    """Yields the URL of a new store of the kind `request.param`. Its users do not wait for a lock."""
+    """Yields the URL of a new store of the kind `request.param`. Its connections do not wait for a lock."""
     if request.param == "sqlite":
         yield f"sqlite:///{directory / 'store.db'}?timeout=0.01"
         return
@@ -45,7 +45,7 @@ def new_store(request: pytest.FixtureRequest, directory: Path, *, is_empty: bool
 
 
 def patient(url: str) -> str:
-    """The same store, for those who wait for a lock as long as users do."""
+    """Returns the URL of the same store whose connections wait for a lock as long as they do in production."""
     return re.split(r"[?&](?:timeout|options)=", url)[0]
 
 
@@ -61,7 +61,7 @@ class Cluster(NamedTuple):
         return progress.read_positions(self.engine, self.id, SourceName.TRANSACTION_LOG, TOPIC)
 
     def start(self, ends: dict[int, int], log_start: int = 0) -> None:
-        """The very first start, with logs that reach from `log_start` to `ends` by partition."""
+        """Stores the first start of the cluster, with logs that reach from `log_start` to `ends` by partition."""
         starts = [progress.PartitionStart(p, "T", 1, 0, log_start, end) for p, end in ends.items()]
         progress.start_positions(self.engine, self.lease, SourceName.TRANSACTION_LOG, TOPIC, starts, NOW_MS)
 
@@ -85,7 +85,8 @@ def upgrade():
 
 @pytest.fixture
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Once called, this version of the code has one more revision, which it returns."""
+    """Yields a function that adds a revision to the migrations, as a next version of the code would, and returns its
+    name."""
 
     def begin() -> str:
         scripts = tmp_path / "migrations"
@@ -107,14 +108,14 @@ def _forget_scripts() -> None:
 
 @pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A test that asks for this, or for a fixture that needs it, runs on every kind of database."""
+    """Yields the URL of a store at head. A test that uses this fixture runs on every kind of database."""
     with new_store(request, tmp_path) as url:
         yield url
 
 
 @pytest.fixture(params=BACKENDS)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a database without tables."""
+    """Yields the URL of a database without tables."""
     with new_store(request, tmp_path, is_empty=True) as url:
         yield url
 
@@ -135,7 +136,7 @@ def reader(url: str, engine: Engine) -> Iterator[Engine]:
 
 @pytest.fixture
 def new_cluster(engine: Engine) -> Callable[[], Cluster]:
-    """Clusters share nothing, so one store serves any number of them."""
+    """Returns a function that creates a cluster. Clusters share no rows, so one store serves any number of them."""
     numbers = itertools.count()
 
     def bind() -> Cluster:

@@ -1,4 +1,4 @@
-"""Lives of ids for tests of what is kept of them: whole transactions at given times, near NOW_MS."""
+"""Histories of ids for tests of retention: whole transactions at given times near NOW_MS."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from service.domain.transaction_log.id_delta import MINUTE_MS, minute_of
 from tests.service.store.logs import NOW_MS, Entry, entry
 
 MINUTE = minute_of(NOW_MS)
-"""The minute in which the tests' present lies."""
+"""The minute of NOW_MS."""
 
 
 def ended(offset: int, at_ms: int, outcome: int, key: bytes = b"pay", markers_ms: int = 10, **more: Any) -> list[Entry]:
-    """Ongoing, PrepareX, CompleteX; complete at `at_ms`, open for 100 ms before PrepareX."""
+    """Returns Ongoing, PrepareX and CompleteX of one transaction, which completes at `at_ms` and was open for 100 ms
+    before PrepareX."""
     prepared_ms = at_ms - markers_ms
     start_ms = prepared_ms - 100
     prepare, complete = {
@@ -32,7 +33,7 @@ def committed(offset: int, at_ms: int, key: bytes = b"pay", markers_ms: int = 10
 
 
 def aborted(offset: int, at_ms: int, key: bytes = b"pay", **more: Any) -> list[Entry]:
-    """By its own client."""
+    """Returns the records of a transaction that its own client aborts."""
     return ended(offset, at_ms, states.COMPLETE_ABORT, key, **more)
 
 

@@ -1,4 +1,5 @@
-"""Small logs for tests: records of ids, folded the way the executors fold them, and what the store made of them."""
+"""Small transaction logs for tests: records of ids, folded as the executors fold them, and the resulting rows of the
+store."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ ORDERS = (Participants("orders", (0, 3)),)
 
 
 class Entry(NamedTuple):
-    """A record of the log of one partition, with its id and open partitions."""
+    """A record of one log partition, with its transactional.id and its open partitions."""
 
     transactional_id: bytes
     record: LogRecord
@@ -55,7 +56,7 @@ def entry(
     topics: tuple[Participants, ...] | None = None,
     version: int = 0,
 ) -> Entry:
-    """A record at `offset`, of an old client; appended at 10,000 + offset unless `at_ms` says otherwise."""
+    """Returns a record of an old client at `offset`. By default it was appended at 10,000 + offset."""
     timestamp_ms = 10_000 + offset if at_ms is None else at_ms
     if state >= states.EXPIRED:
         return Entry(transactional_id, NO_RECORD._replace(offset=offset, timestamp_ms=timestamp_ms, state=state), ())
@@ -68,13 +69,14 @@ def entry(
 
 
 def transaction(offset: int, transactional_id: bytes = b"pay", *, start_ms: int, pid: int = 7) -> list[Entry]:
-    """Ongoing, PrepareCommit, CompleteCommit."""
+    """Returns Ongoing, PrepareCommit and CompleteCommit of one transaction."""
     path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
     return [entry(offset + i, state, transactional_id, start_ms=start_ms, pid=pid) for i, state in enumerate(path)]
 
 
 def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBatch:
-    """Returns the rows that executors make of records in log order: one pair after another."""
+    """Returns the rows that executors make of records in log order: each pair of neighbours of an id is folded in
+    turn."""
     by_id: dict[bytes, list[Entry]] = {}
     for one in entries:
         by_id.setdefault(one.transactional_id, []).append(one)
@@ -90,7 +92,7 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
             end = (ends[-1].record.offset, ends[-1].record.state, value_of(ends[-1])) if ends else (-1, -1, None)
             runs.append(Run(partition, key, records[0].record, last.record, joined, len(records), topics, *end))
             joined = True
-        is_first_prepare = False  # shown by the pair in front
+        is_first_prepare = False  # covered by the preceding pair
         for before, after in pairwise(one.record for one in of_id):
             is_step = not transitions.is_plain(before, after) or (is_completion(before, after) and not is_first_prepare)
             if is_step:
@@ -106,8 +108,10 @@ def fold(partition: int, entries: Iterable[Entry], counts: bool = True) -> LogBa
 
 
 def value_of(one: Entry) -> bytes:
-    """Returns the record's value as a coordinator of old clients writes it; where the test names no partitions, bytes
-    that differ for each record."""
+    """Returns the value as a coordinator of old clients writes it.
+
+    If the test names no partitions, the bytes differ for each record.
+    """
     record = one.record
     if not one.participants:
         return b"raw %d" % record.offset
@@ -157,7 +161,7 @@ def read(
 
 
 def batch(entries: Sequence[Entry], span: RangeRead, *more: LogBatch, rejects: Sequence[Reject] = ()) -> LogBatch:
-    """The records of one partition as one read, beside other such batches."""
+    """Returns the records of one partition as one read, together with other such batches."""
     folded = fold(span.partition, entries, span.counts)._replace(ranges=(span,), rejects=tuple(rejects))
     return LogBatch._make(
         tuple(fact for part in column for fact in part) if isinstance(column[0], tuple) else column[0]
@@ -166,7 +170,7 @@ def batch(entries: Sequence[Entry], span: RangeRead, *more: LogBatch, rejects: S
 
 
 def rows(engine: Engine, table: Table, cluster_id: int, *leave_out: str) -> list[dict[str, Any]]:
-    """All rows of a cluster as dictionaries, in the order of the key."""
+    """Returns all rows of a cluster as dictionaries, in the order of the key."""
     columns = [c for c in table.c if c.name not in ("cluster_id", *leave_out)]
     query = select(*columns).where(table.c.cluster_id == cluster_id).order_by(*table.primary_key.columns)
     with engine.connect() as connection:
@@ -174,7 +178,7 @@ def rows(engine: Engine, table: Table, cluster_id: int, *leave_out: str) -> list
 
 
 def row(engine: Engine, cluster_id: int, transactional_id: bytes = b"pay") -> dict[str, Any]:
-    """The row of an id."""
+    """Returns the row of an id."""
     (found,) = (
         r for r in rows(engine, schema.transactional_ids, cluster_id) if r["transactional_id"] == transactional_id
     )
@@ -182,7 +186,7 @@ def row(engine: Engine, cluster_id: int, transactional_id: bytes = b"pay") -> di
 
 
 def counters(engine: Engine, cluster_id: int) -> dict[str, int]:
-    """By name, or name/label where there is a label; histograms are `histograms`' business."""
+    """Returns the counters by name, or by name/label if there is a label. Histograms are left out: see `histograms`."""
     found = [r for r in rows(engine, schema.counters, cluster_id) if "_ms_" not in r["name"]]
     return {"/".join(filter(None, (r["name"], r["label"]))): r["value"] for r in found}
 
@@ -209,12 +213,12 @@ TABLES = (
 
 
 def everything(engine: Engine, cluster_id: int) -> dict[str, list[dict[str, Any]]]:
-    """All that was ever written for a cluster, except who held the lease when and the numbers rows were given."""
+    """Returns all rows of a cluster, without the holders of the lease and the generated row numbers."""
     return {table.name: rows(engine, table, cluster_id, "id") for table in TABLES}
 
 
 def as_lone(reported: LogBatch) -> LogBatch:
-    """The same batch, its runs in columns; each has to be the only thing that the batch has of its id."""
+    """Returns the same batch with its runs in columns. The batch must contain only one run for each id."""
     runs = sorted(reported.runs, key=lambda run: run.transactional_id)
     partition, ids, first, last, _, records, participants, *ended = map(list, zip(*runs, strict=True))
     lone = LoneRuns(

@@ -1,4 +1,4 @@
-"""Samples of data partitions, as the sampler sends them, and the rows that the store made of them."""
+"""Samples of data partitions as the sampler sends them, and the resulting rows of the store."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FIRST = FirstBatch(100, 7, 0, True, False, NOW_MS - 9_000, NOW_MS - 8_000)
 
 
 def look(at_ms: int, lso: int = 100, hw: int = 110, *, partition: int = 0, **more: Any) -> PartitionObservation:
-    """A sample of orders-0. The LSO is stalled since NOW_MS where it is below the high watermark."""
+    """Returns a sample of orders-0. If the LSO is below the high watermark, it is stalled since NOW_MS."""
     since_ms = NOW_MS if lso < hw else None
     return replace(PartitionObservation("orders", partition, "T", 1, 5, 10, lso, hw, at_ms, since_ms), **more)
 
 
 def silent(at_ms: int, why: Reason | str = NO_LEADER, **more: Any) -> PartitionObservation:
-    """A sample of an unresponsive partition."""
+    """Returns a sample of an unresponsive partition."""
     numbers = {"leader": -1, "leader_epoch": -1, "log_start": -1, "stalled_since_ms": None}
     return look(at_ms, -1, -1, **{"why": reason(why)} | numbers | more)
 
@@ -37,7 +37,7 @@ def entry(producer_id: int = 7, start: int = 100, epoch: int = 0, **more: Any) -
 
 
 def described(at_ms: int, *entries: OpenEntry, partition: int = 0, **more: Any) -> StalledRead:
-    """A read that shows all there is."""
+    """Returns a read of a partition, with `entries` as all of its open entries."""
     return StalledRead("orders", partition, "T", 100, at_ms, FIRST, True, entries)._replace(**more)
 
 
@@ -49,7 +49,7 @@ class Watched:
         self.writer = PartitionWriter(cluster.engine, cluster.lease)
 
     def see(self, *facts: PartitionObservation | StalledRead, now_ms: int = 0, **more: Any) -> Written:
-        """Applies one batch. All partitions were sampled at the time of its newest one, unless `more` differs."""
+        """Applies one batch. By default, all partitions were sampled at the time of its newest sample."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
         observed_at_ms = max((one.observed_at_ms for one in looks), default=NOW_MS)
@@ -70,5 +70,5 @@ class Watched:
             return partitions.entries(connection, self.cluster.id)
 
     def open(self) -> dict[int, tuple[int, int]]:
-        """First seen and start, by producer id."""
+        """Returns (first seen, start offset) of the open entries, by producer id."""
         return {one.producer_id: (one.first_seen_ms, one.start_offset) for one in self.entries()}

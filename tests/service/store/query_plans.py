@@ -1,4 +1,4 @@
-"""The statements that a test has SQLite execute, and SQLite's plans of them."""
+"""Records the statements that a test executes on SQLite, and SQLite's plans of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine, event
 
 Ran = list[tuple[str, Any]]
-"""Statements and their parameters."""
+"""Statements with their parameters."""
 
 
 @contextmanager
 def statements(of: Engine | Connection) -> Iterator[Ran]:
-    """Yields the list of what is executed within the block."""
+    """Yields a list that collects the statements executed within the block."""
     ran: Ran = []
 
     def keep(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
@@ -28,7 +28,7 @@ def statements(of: Engine | Connection) -> Iterator[Ran]:
 
 
 def plans(engine: Engine, ask: Callable[[Connection], object]) -> list[str]:
-    """Returns the steps of the plans of all that `ask` selects and deletes."""
+    """Returns the steps of the plans of all SELECT and DELETE statements that `ask` executes."""
     with engine.connect() as connection, statements(connection) as ran:
         ask(connection)
     return steps_of(engine, ran)

@@ -1,4 +1,4 @@
-"""Keys, the audit and mutes on both databases: what is stored, what is not, and how long."""
+"""Tests of API keys, the audit and mutes on both databases: what is stored, what is never stored, and for how long."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ ATTEMPT = Attempt(NOW_MS, "0123", "ops", True, MarkerType.COMMIT, "orders", 3, 7
 
 
 def test_attempts_on_a_transaction_come_newest_first(cluster: Cluster) -> None:
-    """Two drivers and a service may be at it; none of them needs the lease."""
+    """Two drivers and a service may write to the same transaction, and none of them needs the lease."""
     executed = ATTEMPT._replace(at_ms=NOW_MS - 5, dry_run=False, outcome=Outcome.UNKNOWN, error="no\nleader")
     others = ATTEMPT._replace(producer_id=8), ATTEMPT._replace(partition=4), ATTEMPT._replace(start_offset=99)
     for attempt in (ATTEMPT, executed, *others):
@@ -186,7 +186,7 @@ def test_a_marker_is_ours_if_it_was_sent(attempts: list[Attempt], now_ms: int, e
 
 
 def test_a_marker_of_the_other_kind_is_somebody_elses() -> None:
-    """The abort of a committed transaction must not be hidden behind our COMMIT."""
+    """If a committed transaction has an ABORT marker, our earlier COMMIT must not be taken for its cause."""
     attempts = [DONE[Outcome.WRITTEN], WRITE]
     assert audit_events.is_marker_ours(attempts, False, NOW_MS) is False
     assert audit_events.is_marker_ours(attempts, None, NOW_MS) is True

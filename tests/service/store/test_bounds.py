@@ -1,4 +1,4 @@
-"""Readers of the judge stop at a bound and count what lies behind it, on every kind of database."""
+"""Tests that readers of the judge stop at a bound and count the rows behind it, on every kind of database."""
 
 from __future__ import annotations
 

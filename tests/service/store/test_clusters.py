@@ -1,4 +1,5 @@
-"""A name belongs to one Kafka cluster and the other way round; counting begins once; one driver holds the lease."""
+"""Tests that a name and a Kafka cluster belong to each other, that counting begins once, and that one driver holds the
+lease."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_a_second_name_for_one_kafka_cluster_is_refused_with_the_remedy(engine: 
 
 
 def test_a_cluster_that_was_renamed_goes_on_under_its_new_name(engine: Engine) -> None:
-    """As docs/running.md says."""
+    """The rename of a cluster follows docs/running.md."""
     number = clusters.bind(engine, "old", "abc", NOW_MS)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE clusters SET name = 'new' WHERE name = 'old'")
@@ -111,7 +112,7 @@ def test_a_released_lease_is_free_at_once(cluster: Cluster) -> None:
     assert lease.newest_renewal(cluster.engine, cluster.id) is None
     taken = lease.acquire(cluster.engine, cluster.id, "standby", NOW_MS)
     assert taken == (cluster.id, "standby", 2)
-    lease.release(cluster.engine, cluster.lease)  # what is lost cannot be released again
+    lease.release(cluster.engine, cluster.lease)  # a lost lease cannot be released again
     assert lease.acquire(cluster.engine, cluster.id, "driver", NOW_MS) is None
 
 
@@ -149,7 +150,8 @@ def test_the_message_names_host_and_process(cluster: Cluster) -> None:
 
 
 def test_a_batch_does_not_renew(cluster: Cluster) -> None:
-    """One source that goes on says nothing of the others: who is stuck in part makes room for a standby."""
+    """A source that goes on must not renew the lease for another source that is stuck: a standby has to take over
+    then."""
     before = lease.newest_renewal(cluster.engine, cluster.id)
     cluster.writer.apply(batch([], read(0, 0)), NOW_MS + 5_000)
     assert lease.newest_renewal(cluster.engine, cluster.id) == before

@@ -1,4 +1,5 @@
-"""However a log is cut into batches, and wherever a kill falls, the store ends up the same."""
+"""Tests that the store's contents do not depend on how a log is cut into batches, nor on where the process is
+killed."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from tests.service.store.logs import (
 IDS = (b"a", b"b", b"c\x00")
 NOTHING: tuple[Participants, ...] = ()
 
-# what a coordinator appends for each deed: states, and their partitions where they are not the usual ones
+# the records that a coordinator appends for each action: states, and their partitions if these are not the usual ones
 DEEDS: dict[str, tuple[tuple[int, tuple[Participants, ...] | None], ...]] = {
     "init": ((states.EMPTY, None),),
     "rotate": ((states.EMPTY, None),),
@@ -53,7 +54,7 @@ DEEDS: dict[str, tuple[tuple[int, tuple[Participants, ...] | None], ...]] = {
 
 
 class Coordinator:
-    """Writes a log, and knows where transactions ended and ids were removed."""
+    """A coordinator that writes a log and knows where transactions ended and ids were removed."""
 
     def __init__(self) -> None:
         self.log: list[Entry] = []
@@ -64,7 +65,7 @@ class Coordinator:
     def do(self, key: bytes, deed: str) -> None:
         before = self._newest.get(key)
         if before is not None and before.record.state == states.EXPIRED and deed in ("expire", "undecodable"):
-            return  # nothing is left to remove
+            return  # no id is left to remove
         if deed == "rotate" or key not in self._pids:
             self._pids[key] = 100 + len(self.log)
         if deed == "repeat" and before is not None:
@@ -78,7 +79,8 @@ class Coordinator:
             self.ends[deed].append((len(self.log) - 1, key))
 
     def _now_ms(self) -> int:
-        """Some decisions are repeated quickly, some after longer than ordinary markers take."""
+        """Returns the time of the next record. Some decisions are repeated quickly, others later than ordinary markers
+        take."""
         return 10_000 + 400 * len(self.log)
 
     def _append(self, one: Entry) -> None:
@@ -91,7 +93,7 @@ class Coordinator:
 
 
 def feed(cluster: Cluster, log: list[Entry], cuts: Iterable[int], counted_from: int) -> dict[str, list[dict[str, Any]]]:
-    """Apply the log in pieces that end at `cuts`; what the store has then."""
+    """Applies the log in pieces that end at `cuts`. Returns the contents of the store."""
     cluster.start({0: counted_from})
     edges = sorted({cut % (len(log) + 1) for cut in cuts} | {0, counted_from, len(log)})
     for lo, hi in pairwise(edges):
@@ -141,7 +143,8 @@ class Killed(Exception):
 
 
 def long_log() -> LogBatch:
-    """Ten ids below the border of partition 0 (four transactions), one above the border of partition 1."""
+    """Returns ten ids below the border of partition 0, which take four database transactions, and one id above the
+    border of partition 1."""
     old = [e for i in range(9) for e in transaction(3 * i, b"id-%d" % i, start_ms=i, pid=i)]
     old += [
         entry(27, states.ONGOING, b"id-3", pid=3),
@@ -154,7 +157,7 @@ def long_log() -> LogBatch:
 
 
 def die_at_commit(cluster: Cluster, number: int) -> Callable[[], None]:
-    """Raise instead of the commit of this number; how to stop that."""
+    """Raises instead of the given commit. Returns a function that removes the fault."""
     seen = 0
 
     def on_commit(_: object) -> None:
@@ -177,7 +180,7 @@ def expected(new_cluster: Callable[[], Cluster]) -> dict[str, list[dict[str, obj
 
 def test_it_takes_several_transactions_and_none_counts(cluster: Cluster) -> None:
     cluster.start({0: 30, 1: 0})
-    die_at_commit(cluster, 1 + 4 + 1)  # the plan, four times three runs, the progress
+    die_at_commit(cluster, 1 + 4 + 1)  # the plan, four transactions of three runs each, the progress
     with pytest.raises(Killed):
         cluster.writer.apply(long_log(), NOW_MS)
     assert len(rows(cluster.engine, schema.transactional_ids, cluster.id)) == 10
@@ -281,7 +284,8 @@ def test_what_was_written_before_a_crash_is_written_once(
 
 
 def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: Engine, cluster: Cluster) -> None:
-    """Partitions were added to the log once, and ids hashed again: the old one has the tombstone."""
+    """After partitions were added to the transaction log, an id hashes to another one; the old partition then has its
+    tombstone."""
     cluster.start({0: 7, 1: 1})
     cluster.writer.apply(as_lone(HISTORY), NOW_MS)
     tombstone = batch([entry(0, states.EXPIRED, b"open")], read(0, 1, partition=1, counts=False))
@@ -292,7 +296,7 @@ def test_an_id_that_moved_to_another_partition_stays_where_it_is_alive(engine: E
 
 
 def test_a_producer_id_that_outlived_its_id_keeps_its_history(engine: Engine, cluster: Cluster) -> None:
-    """Ids that expired are forgotten before their producer ids."""
+    """Expired ids are deleted before their producer ids."""
     cluster.start({0: 7, 1: 1})
     with engine.begin() as connection:
         seen = {"first_seen_ms": 5, "last_seen_ms": 6, "first_epoch": 0, "last_epoch": 0}

@@ -1,4 +1,4 @@
-"""The store's knowledge of the cause of a marker: by rows, minutes, present states, findings; and its bounds."""
+"""Tests of the decisions that explain a marker: stored rows, minutes, current states and findings, and their bounds."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_abort_without_its_completion_is_under_way(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("decisions_", "marker", "cause"),
     [
-        # a leader that took its marker late: no marker by hand
+        # a leader that appended its marker late: no marker by hand
         ((states.PREPARE_ABORT, states.PREPARE_ABORT, states.COMPLETE_ABORT), MarkerType.ABORT, OWN),
         ((states.PREPARE_COMMIT, states.PREPARE_COMMIT), MarkerType.COMMIT, COMMIT),
     ],

@@ -1,4 +1,4 @@
-"""Opening a store, errors of one that cannot be used, and versions of its data."""
+"""Tests of opening a store, of errors of an unusable store, and of versions of its data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_url_that_is_no_store_is_named_in_one_line(url: str) -> None:
     ],
 )
 def test_a_password_is_not_shown(url: str) -> None:
-    """Also where the URL cannot even be taken apart."""
+    """No error contains the password, even if the URL cannot be parsed."""
     with pytest.raises(StoreError) as caught:
         open_engine(url)
     assert "secret" not in str(caught.value)
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_looked_at_is_named_in_one_line(
     def refuse(_: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "is_dir", refuse)  # whoever runs the tests may be root, and may look anywhere
+    monkeypatch.setattr(Path, "is_dir", refuse)  # the tests may run as root, who may read every directory
     with pytest.raises(StoreError, match=rf"^store sqlite:.*: {tmp_path}: Permission denied$"):
         open_engine(f"sqlite:///{tmp_path}/s.db")
 
@@ -115,7 +115,7 @@ def test_a_reader_cannot_write_and_sees_one_state_while_the_writer_goes_on(clust
         assert connection.execute(names).scalar() == 0
     with reader.connect() as connection:
         assert connection.execute(names).scalar() == 1
-    # SQLite says the same of a disk that cannot be written now
+    # SQLite reports the same for a disk that is not writable at the moment
     refused = StoreUnavailable if cluster.engine.dialect.name == "sqlite" else DBAPIError
     with pytest.raises(refused, match=r"read-?only"), reader.begin() as connection:
         connection.execute(schema.leases.delete())
@@ -124,7 +124,7 @@ def test_a_reader_cannot_write_and_sees_one_state_while_the_writer_goes_on(clust
 
 @contextmanager
 def locked(url: str) -> Iterator[None]:
-    """Another process writes."""
+    """Holds a write lock as another process would."""
     if not url.startswith("sqlite"):
         with psycopg.connect(url) as another:
             another.execute("SELECT * FROM leases FOR UPDATE")
@@ -147,7 +147,7 @@ def test_a_locked_store_takes_nothing_and_the_same_batch_later(cluster: Cluster,
     assert cluster.writer.apply(new, NOW_MS).ended.commits == 1
 
 
-@only_on("sqlite")  # PostgreSQL cannot be made full; what it would say is below
+@only_on("sqlite")  # PostgreSQL cannot be filled here; its message is tested below
 def test_a_full_store_takes_nothing(cluster: Cluster) -> None:
     with cluster.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()

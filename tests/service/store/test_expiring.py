@@ -1,4 +1,5 @@
-"""Ids by their expiry: the soonest first, each once, and always by the index of those that can."""
+"""Tests of the list of expiring ids: the soonest first, each once, and always through the index of ids that can
+expire."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def test_ids_that_cannot_expire_are_left_out(cluster: SeededCluster) -> None:
 
 
 def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
-    """Kafka's default of seven days is assumed until the brokers report theirs."""
+    """Kafka's default of seven days is assumed until the brokers report their setting."""
     left_ms = (-1_000, 1_800_000, 3 * 3_600_000, 2 * DAY_MS, 4 * DAY_MS)
     cluster.read(Id(b"%d" % n, last_update_ms=NOW_MS + left - 7 * DAY_MS) for n, left in enumerate(left_ms))
     with cluster.engine.connect() as connection:
@@ -79,7 +80,7 @@ def test_metrics_count_by_the_time_left(cluster: SeededCluster) -> None:
 
 @pytest.mark.parametrize("after", [None, ExpiringCursor(NOW_MS - 30_000, b"app-00100")], ids=["first", "later"])
 def test_a_page_follows_the_index_of_those_that_can(cluster: SeededCluster, after: ExpiringCursor | None) -> None:
-    """Expired ids, of which there may be many more, are not walked through."""
+    """A page skips expired ids, of which there may be many more."""
     cluster.read(mixed_ids())
     steps = plans(cluster.engine, lambda connection: read_expiring(connection, cluster.id, NOW_MS, after, 200))
     assert all("INDEX ix_transactional_ids_expiring" in step for step in steps if "transactional_ids" in step)

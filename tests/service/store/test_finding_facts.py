@@ -1,4 +1,4 @@
-"""Facts of findings come back from the store as they were, and damaged ones hide nothing else."""
+"""Tests that facts of findings survive the store unchanged, and that damaged facts hide no other finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ids of any length and any bytes: distinguished, found, sorted, safe to show, and found again from a copy."""
+"""Tests of ids of any length and any bytes: they are distinguished, found, sorted, shown safely, and found again from a
+copy."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from tests.service.store.logs import NOW_MS, batch, counters, entry, read, rows,
 
 
 def incompressible(length: int, seed: int = 0) -> bytes:
-    """Letters as random as bytes can be and still be UTF-8: PostgreSQL would shorten repetitions by itself."""
+    """Returns random letters, which PostgreSQL cannot compress as it compresses repetitions."""
     rng = random.Random(seed)
     return "".join(
         rng.choices("abcdefghijklmnopqrstuvwxyzäöüßéèñçABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=length)
@@ -206,7 +207,7 @@ def test_a_copy_from_raw_metrics_or_an_ascii_terminal_names_its_id(raw: bytes) -
 
 
 def test_what_was_shown_before_names_its_id() -> None:
-    """In texts of findings, in logs: as `printable` still shows other names."""
+    """Names in the notation of `printable`, which logs and texts of findings use, still find their ids."""
     for raw in (b"tab\t", b"nul\0", "\x85\u202e".encode()):
         assert raw in possible_ids(printable(raw.decode()))
     assert b"\xff" in possible_ids(r"\xff")
@@ -229,7 +230,7 @@ def test_a_part_of_an_id_is_found_in_what_is_shown_of_it(raw: bytes, data: st.Da
     except UnicodeDecodeError:
         return
     if "\\" in text:
-        return  # a part may begin in the middle of what looks like an escape
+        return  # a cut may fall inside text that looks like an escape
     first = data.draw(st.integers(0, len(text)))
     part = text[first : data.draw(st.integers(first, len(text)))]
     assert any(one in display_id(raw) for one in part_displays(part.encode()))

@@ -1,4 +1,5 @@
-"""The facts of an open finding are kept at any age, and deleted after the finding has ended. Of every table."""
+"""Tests, for every table, that the facts of an open finding are kept at any age, and deleted after the finding has
+ended."""
 
 from __future__ import annotations
 
@@ -58,7 +59,10 @@ HELD = {"transactional_ids", "producer_ids", "rejects", "audit"}
 
 
 class Held(NamedTuple):
-    """`keeps`: an open finding about this. `left`: which of two rows alike are there, the one it rests on first."""
+    """A case of two similar rows, of which an open finding of `kind` about `subject` needs one.
+
+    `left` identifies a row; `kept` identifies the needed row, and `others` the other one.
+    """
 
     table: Table
     seed: Callable[[Cluster], None]
@@ -75,7 +79,7 @@ def apply(cluster: Cluster, *entries: Entry) -> None:
 
 
 def two_expired(cluster: Cluster) -> None:
-    """`pay` had producer id 7, `old` had 8; nobody has them now."""
+    """Expires `pay`, which had producer id 7, and `old`, which had 8."""
     apply(
         cluster,
         entry(0, states.COMPLETE_ABORT, at_ms=NOW_MS),
@@ -86,7 +90,7 @@ def two_expired(cluster: Cluster) -> None:
 
 
 def two_undecodable(cluster: Cluster) -> None:
-    """`odd` has had no other record since; `healed` has."""
+    """Stores an undecodable record of `odd` and of `healed`; only `healed` has a later record."""
     entries = [entry(0, states.UNKNOWN, b"odd"), entry(1, states.UNKNOWN, b"healed"), entry(2, states.EMPTY, b"healed")]
     rejects = [Reject(0, 0, n, "value version 9", name, b"key", b"value") for n, name in enumerate((b"odd", b"healed"))]
     cluster.start({0: 0})
@@ -170,14 +174,14 @@ def test_what_an_open_finding_rests_on_is_kept_until_it_has_ended(cluster: Clust
     assert case.kept in left()
     assert case.others not in left()
     end(cluster, case.kind, YEARS_LATER_MS)
-    if case.kind == Kind.UNDECODABLE:  # it ends with the id's next record
+    if case.kind == Kind.UNDECODABLE:  # the finding ends with the id's next record
         cluster.writer.apply(batch([entry(3, states.EMPTY, b"odd")], span(3, 4)), YEARS_LATER_MS)
     forget(cluster, YEARS_LATER_MS + 1_000)
     assert case.kept not in left()
 
 
 def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
-    """A new one has to say what rests on it."""
+    """A new table with retention must state which findings need its rows."""
     assert {case.table.name for case in CASES.values()} == HELD
     with statements(cluster.engine) as ran:
         forget(cluster)
@@ -186,7 +190,7 @@ def test_every_table_that_is_pruned_is_one_of_these(cluster: Cluster) -> None:
 
 
 def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None:
-    """However short people want it."""
+    """Events and gaps outlive the findings about them, even with the shortest retention that a user can set."""
     shortest = DEFAULT._replace(history=3_600_000, gaps=3_600_000)
     assert shortest.history >= REMEMBERED_MS
     assert shortest.gaps >= QUIET_MS
@@ -194,7 +198,8 @@ def test_events_and_gaps_are_kept_as_long_as_findings_are_told_of_them() -> None
 
 
 def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
-    """The log partition above all: without it, the return of the id cannot be seen, and nothing can be proven again."""
+    """The owner of a hanging transaction keeps its log partition, which is needed to prove the case again if the id
+    returns."""
     two_expired(cluster)
     find(cluster, Kind.HANGING, ENTRY)
     forget(cluster)
@@ -213,7 +218,7 @@ def test_what_hangs_keeps_its_owner_whole(cluster: Cluster) -> None:
 
 
 def test_what_is_open_and_not_judged_yet_keeps_it_too(cluster: Cluster) -> None:
-    """A finding may come of it."""
+    """An unjudged open entry may still become a finding."""
     two_expired(cluster)
     Watched(cluster).see(look(NOW_MS), described(NOW_MS, open_entry(7)))
     forget(cluster)
@@ -240,7 +245,7 @@ def test_a_deleted_partition_is_remembered_until_its_findings_have_ended(cluster
 
 
 def test_what_is_kept_for_a_finding_does_not_stop_the_others(cluster: Cluster) -> None:
-    """Pieces are small: what is kept must not fill them for ever."""
+    """Rows that a finding keeps do not fill the small batches of the deletion."""
     cluster.start({0: 0})
     log = [entry(n, states.COMPLETE_ABORT, b"id-%d" % n, pid=n, at_ms=NOW_MS) for n in range(4)]
     log += [entry(4 + n, states.EXPIRED, b"id-%d" % n, at_ms=NOW_MS + n) for n in range(4)]

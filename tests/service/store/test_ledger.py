@@ -1,4 +1,5 @@
-"""Records of tailed partitions are counted once, whatever is repeated, recreated, or stops to be tailed."""
+"""Tests that records of tailed partitions are counted once, if reads repeat, a topic is recreated, or its tailing
+ends."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def marker(offset: int, generation: int = 0, topic: str = "pay", partition: int 
 
 
 def batch(*ranges: RangeRead, topic: str = "pay", trouble: Reason | None = None) -> LedgerBatch:
-    """A batch with as many records as offsets in every range, and a marker at its last one."""
+    """Returns a batch in which each range has one record for each offset, and a marker at its last offset."""
     read_ = [r for r in ranges if r.hi > r.lo]
     return LedgerBatch(
         tuple(TopicRange(topic, r) for r in ranges),
@@ -54,7 +55,7 @@ def positions(cluster: Cluster, topic: str = "pay") -> dict[int, Position]:
 
 
 def counted(cluster: Cluster, topic: str = "pay", partition: int = 0) -> tuple[int, int]:
-    """(records, markers)"""
+    """Returns the number of records and the number of markers."""
     with cluster.engine.connect() as connection:
         volumes = read_volume(connection, cluster.id, topic, partition, 0)
         markers, _ = read_markers(connection, cluster.id, topic, partition, None, 100)

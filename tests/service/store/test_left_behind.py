@@ -1,5 +1,5 @@
-"""The transaction log with another number of partitions: records that were left behind, and partitions that are no
-more."""
+"""Tests of a transaction log whose number of partitions changed: records in former partitions, and removed
+partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.service.store.logs import (
 
 IDS = (b"exp-a", b"exp-b", b"exp-c", b"pay-1", b"bytes \xff")
 SIZES = (5, 8, 11)
-"""Numbers of partitions that the log had, one after another. Of 11, some ids return to the partition of 5."""
+"""The numbers of partitions that the log had, one after another. With 11, some ids return to the partition of 5."""
 
 TABLES = (
     schema.transactional_ids,
@@ -47,7 +47,7 @@ OF_ABORTS = (
 )
 
 Logs = dict[int, list[Entry]]
-"""By partition, its records."""
+"""The records of each partition."""
 
 LIVES = st.sampled_from(
     (
@@ -65,7 +65,8 @@ LIVES = st.sampled_from(
 
 @st.composite
 def logs(draw: st.DrawFn) -> Logs:
-    """Logs in which each id may have lived under each number of partitions, with a producer id for each."""
+    """Draws logs in which each id may have records under each number of partitions, with another producer id for each
+    number."""
     found: Logs = {partition: [] for partition in range(max(SIZES))}
     for era, size in enumerate(SIZES):
         for number, name in enumerate(IDS):
@@ -81,7 +82,8 @@ def logs(draw: st.DrawFn) -> Logs:
 
 @st.composite
 def cuts(draw: st.DrawFn, found: Logs) -> list[tuple[int, int, int]]:
-    """Ranges (partition, lo, hi) of the logs, those of each partition in order, the partitions in any order."""
+    """Draws ranges (partition, lo, hi) of the logs: in order within a partition, and with the partitions
+    interleaved."""
     waiting = dict.fromkeys(found, 0)
     ranges = []
     while waiting:
@@ -97,15 +99,18 @@ def cuts(draw: st.DrawFn, found: Logs) -> list[tuple[int, int, int]]:
 
 
 def follow(cluster: Cluster, found: Logs, ranges: Sequence[tuple[int, int, int]]) -> None:
-    """Reads the ranges after a start at which the cluster had no log yet: partitions are added as they are read."""
+    """Reads the ranges of a cluster that had no log at its first start: each partition is added when it is first
+    read."""
     cluster.start({})
     for partition, lo, hi in ranges:
         cluster.writer.apply(batch(found[partition][lo:hi], read(lo, hi, partition=partition)), NOW_MS)
 
 
 def read_first(cluster: Cluster, found: Logs, partitions: Sequence[int]) -> None:
-    """Reads logs that were there at the first start, whole partitions in this order, as columns where that is possible:
-    one run for each id."""
+    """Reads logs that existed at the first start, partition after partition.
+
+    Partitions with only one run for each id are read as columns.
+    """
     cluster.start({partition: len(log) for partition, log in found.items()})
     for partition in partitions:
         log = found[partition]
@@ -121,7 +126,7 @@ def stored(cluster: Cluster, *leave_out: str) -> list[list[dict[str, Any]]]:
     return tables
 
 
-@only_on("sqlite")  # the order is the writer's business, not the database's
+@only_on("sqlite")  # the order depends on the writer, not on the database
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_order_of_reading_gives_the_same_rows(new_cluster: Callable[[], Cluster], data: st.DataObject) -> None:
@@ -137,7 +142,8 @@ def test_any_order_of_reading_gives_the_same_rows(new_cluster: Callable[[], Clus
 
 
 def test_of_two_live_records_the_one_counts_where_a_coordinator_looks(cluster: Cluster) -> None:
-    """`exp-c` was in partition 2 of 5 and was started again in partition 3 of 8; the old record is read last."""
+    """`exp-c` was in partition 2 of 5 and started again in partition 3 of 8. The old record is read last and does not
+    count."""
     cluster.start(dict.fromkeys(range(8), 0))
     new = batch(transaction(0, b"exp-c", start_ms=9, pid=1000), read(0, 3, partition=3))
     cluster.writer.apply(new, NOW_MS)
@@ -162,7 +168,7 @@ def test_counts_span_the_partitions_of_an_id(cluster: Cluster) -> None:
 
 
 def test_a_record_counts_again_where_more_partitions_return_its_id(cluster: Cluster) -> None:
-    """The id is in partition 2 of 5, in 3 of 8, in 2 of 11 again."""
+    """The id is in partition 2 of 5, in 3 of 8, and again in 2 of 11."""
     name = next(b"id-%d" % n for n in range(1000) if _homes(b"id-%d" % n) == (2, 3, 2))
     cluster.start(dict.fromkeys(range(5), 0))
     cluster.writer.apply(batch(transaction(0, name, start_ms=5, pid=1), read(0, 3, partition=2)), NOW_MS)
@@ -179,7 +185,8 @@ def _homes(name: bytes) -> tuple[int | None, ...]:
 
 
 def test_a_partition_that_does_not_answer_yet_is_counted(cluster: Cluster) -> None:
-    """`exp-c` is in 3 of 8. Were 7 partitions taken for all, it would be in another one."""
+    """`exp-c` is in partition 3 of 8. With 7 partitions, which the highest partition read so far suggests, it would be
+    in another one."""
     assert coordinator_partition(b"exp-c", 7) != 3
     cluster.start({})
     span = read(0, 3, partition=3)._replace(topic_partitions=8)
@@ -244,7 +251,7 @@ def test_partitions_that_are_no_more_are_void_and_their_positions_go(cluster: Cl
 
 
 def test_what_was_read_of_a_log_never_falls(cluster: Cluster) -> None:
-    """Or Prometheus would take the lower sum for a counter that began again at 0."""
+    """If the sum fell, Prometheus would take the lower value for a counter that was reset to 0."""
     read_three_partitions(cluster)
 
     def sums() -> tuple[int, int]:
@@ -273,7 +280,7 @@ def test_a_partition_that_comes_back_is_read_from_its_start_and_stays(cluster: C
 
 
 def test_it_ends_once_also_where_the_batch_goes_in_pieces(cluster: Cluster) -> None:
-    """More ids below `counted_from` than one transaction takes."""
+    """The batch has more ids below `counted_from` than one transaction of the database takes."""
     cluster.start({0: 9, 2: 0})
     cluster.writer.apply(batch([entry(0, states.ONGOING, b"open")], read(0, 1, partition=2)), NOW_MS)
     history = [e for n in range(3) for e in transaction(3 * n, b"id-%d" % n, start_ms=1)]

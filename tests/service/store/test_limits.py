@@ -1,4 +1,4 @@
-"""Whatever the log may hold can be stored: absurd ids, absurd numbers, more rejects than anyone reads."""
+"""Tests that every valid log can be stored: unusual ids, extreme numbers, and very many rejects."""
 
 from __future__ import annotations
 
@@ -118,7 +118,10 @@ TRANSACTION = (ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT, ONGOING, PREPARE_ABORT,
 
 
 def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_000,)) -> list[bytes]:
-    """A commit, an abort and an open transaction; the record's time and those in it are all of `times` in turn."""
+    """Returns the records of a commit, an abort and an open transaction.
+
+    All times, in and of the records, take the values of `times` in turn.
+    """
     log = []
     for step, status in enumerate(TRANSACTION):
         topics = [("orders'\0", [0, 2**31 - 1])] if status not in (COMPLETE_COMMIT, COMPLETE_ABORT) else []
@@ -129,7 +132,7 @@ def encoded(raw: bytes, first_offset: int, times: Sequence[int] = (NOW_MS - 9_00
 
 
 def arrived(log: Sequence[bytes], lo: int) -> LogBatch:
-    """Returns the rows that executors hand to the driver."""
+    """Returns the rows that executors send to the driver."""
     columns = decode([Chunk(0, lo, lo + len(log), b"".join(log))])
     assert (len(columns), columns.rejects, columns.broken) == (len(log), (), ())
     rows = [
@@ -152,14 +155,14 @@ def raw_of(item: dict[str, Any]) -> bytes:
 
 
 def ms_of(item: dict[str, Any], name: str) -> int:
-    """A time as it was written: -1 is shown as none, and what is no date as a number."""
+    """Returns a time as the record contained it: -1 is served as null, and a number that is no date in a raw field."""
     if item[name] is None:
         return int(item.get(f"{name.removesuffix('_at')}_raw_ms", -1))
     return round(datetime.fromisoformat(item[name]).timestamp() * 1_000)
 
 
 def served(client: TestClient, raw: bytes) -> tuple[Any, list[Any], list[Any]]:
-    """Finds an id in the list. Returns its document, and the items of its timeline and of its rates."""
+    """Finds an id in the list. Returns its document, the items of its timeline, and the items of its rates."""
     (href,) = [item["href"] for item in get(client, f"{PATH}/transactions")["items"] if raw_of(item) == raw]
     query = href.partition("?")[2]
     timeline = get(client, f"{PATH}/transaction/timeline?{query}&limit=200")["items"]
@@ -185,7 +188,7 @@ def test_any_id_is_stored_and_served(cluster: Cluster, url: str, raw: bytes) -> 
 
 @pytest.mark.parametrize("times", [[ms] for ms in TIMES] + [list(TIMES), list(TIMES[::-1])], ids=str)
 def test_any_time_is_stored_and_served(cluster: Cluster, url: str, times: list[int]) -> None:
-    """Several times over: sums of durations must stay in int64 too."""
+    """The times are stored several times, because the sums of durations must fit into int64 as well."""
     for lo in range(0, 4 * len(TRANSACTION), len(TRANSACTION)):
         apply_all(cluster, encoded(b"pay", lo, times), lo)
     with client_of(url) as client:

@@ -1,5 +1,7 @@
-"""The migrations give the tables of `service.store.schema`, however often and however many at once they run; late
-indexes are built after a first read."""
+"""Tests that migrations create the tables of `service.store.schema`, if they are repeated or run concurrently.
+
+They also cover late indexes, which are built after a first read.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def test_alembic_finds_no_difference_to_the_schema(empty: Engine) -> None:
 
 
 def test_the_tables_are_those_of_the_schema_in_every_detail(empty: Engine) -> None:
-    """Alembic looks neither at keys nor at the order of columns nor at the condition of an index."""
+    """Alembic's own comparison ignores keys, the order of columns, and the condition of an index."""
     with empty.connect() as connection:
         metadata.create_all(connection)
         expected = described(connection)
@@ -52,7 +54,7 @@ def test_the_tables_are_those_of_the_schema_in_every_detail(empty: Engine) -> No
 
 
 def described(connection: Connection) -> dict[str, Any]:
-    """Returns the database's own description of the schema's tables."""
+    """Returns the database's own description of the tables."""
     inspector = inspect(connection)
 
     def by_name(get: Callable[[str], Any], table: Table) -> Any:
@@ -71,7 +73,7 @@ def described(connection: Connection) -> dict[str, Any]:
 
 
 def _plain(index: dict[str, Any]) -> dict[str, Any]:
-    """SQLite's condition comes as an object."""
+    """Returns the index with its condition as text; SQLite returns an object."""
     return index | {"dialect_options": {k: str(v) for k, v in index.get("dialect_options", {}).items()}}
 
 
@@ -89,7 +91,7 @@ def test_an_upgrade_again_changes_nothing(engine: Engine, capfd: pytest.CaptureF
 
 
 def test_several_may_upgrade_at_once(empty_url: str) -> None:
-    """A driver and the service are started together."""
+    """A driver and the service may start at the same time."""
     engines = [open_engine(patient(empty_url)) for _ in range(3)]
     with ThreadPoolExecutor(len(engines)) as at_once:
         list(at_once.map(upgrade, engines))
@@ -108,7 +110,7 @@ def test_a_new_store_is_not_at_head_and_asking_changes_nothing(empty_url: str) -
         assert not is_at_head(reader)
     upgrade(engine)
     assert is_at_head(reader)
-    if engine.dialect.name == "sqlite":  # whoever creates the file settles this
+    if engine.dialect.name == "sqlite":  # set when the file is created
         with engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA auto_vacuum").scalar() == 2
     reader.dispose()
@@ -188,12 +190,12 @@ def test_what_is_dropped_is_built_as_it_was(engine: Engine) -> None:
     assert len(missing) == len(before) - len(kept)
     late_indexes.build_one(engine, missing)
     build_all(engine, late_indexes.missing(engine))
-    build_all(engine, missing)  # another process has built them meanwhile
+    build_all(engine, missing)  # another process has built the indexes meanwhile
     assert indexes(engine) == before
 
 
 def test_a_store_with_ids_keeps_its_indexes(engine: Engine, cluster: Cluster) -> None:
-    """Another cluster's readers use them."""
+    """The readers of another cluster use the indexes."""
     before = indexes(engine)
     cluster.start({0: 0})
     cluster.writer.apply(batch(transaction(0, start_ms=1_000), read(0, 3)), NOW_MS)

@@ -1,5 +1,7 @@
-"""Open entries of partitions begin and end by proofs; partitions are found one by one and by pages, each by an
-index."""
+"""Tests that open entries of partitions begin and end only by proof.
+
+They also cover lookups of partitions, one by one and by page, each through an index.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.service.store.query_plans import plans
 
 @pytest.fixture
 def watched(cluster: Cluster) -> Watched:
-    """Seen at NOW_MS with 7 open from 100 on, the LSO, and 8 from 105."""
+    """Stores a sample at NOW_MS: producer 7 is open from 100, the LSO, and producer 8 from 105."""
     watched = Watched(cluster)
     watched.see(look(NOW_MS), described(NOW_MS + 1, entry(7), entry(8, 105)))
     return watched
@@ -49,7 +51,7 @@ SEVEN, EIGHT, NINE = {7: (NOW_MS + 1, 100)}, {8: (NOW_MS + 1, 105)}, {9: (NOW_MS
         pytest.param(described(NOW_MS + 9, entry(9, 103), described=False), SEVEN | EIGHT | NINE, id="a part: 9 alone"),
         pytest.param(look(NOW_MS + 2, 120, 120), {}, id="the LSO reaches the high watermark"),
         pytest.param(look(NOW_MS + 2, 105), EIGHT, id="the LSO passes 7"),
-        # Retention took the records of 7, its entry is still open, and Kafka does not let the LSO fall below the start.
+        # Retention removed the records of 7, but its entry is open; Kafka keeps the LSO at or above the log start.
         pytest.param(look(NOW_MS + 2, 103, log_start=103), SEVEN | EIGHT, id="the log starts at the LSO"),
         pytest.param(look(NOW_MS + 2, 101, log_start=103), SEVEN | EIGHT, id="the log starts above the LSO"),
         pytest.param(silent(NOW_MS + 2), SEVEN | EIGHT, id="no answer"),
@@ -74,7 +76,8 @@ def test_a_read_from_before_the_lso_reached_the_watermark_opens_nothing(watched:
 
 
 def test_a_read_from_before_the_lso_passed_an_entry_does_not_open_it_again(watched: Watched) -> None:
-    """An LSO never passes an open transaction: the next read may be long in coming, or be denied."""
+    """An LSO never passes an open transaction, so an older read must not reopen the entry: the next read may come late
+    or be denied."""
     watched.see(look(NOW_MS + 2, 105))
     watched.see(described(NOW_MS + 1, entry(7), entry(8, 105), entry(9, 107)))
     assert watched.open().keys() == {8, 9}
@@ -103,7 +106,8 @@ def test_entries_of_the_partitions_asked_for_come_by_place_and_start(watched: Wa
 
 @pytest.fixture
 def twelve(cluster: Cluster) -> Watched:
-    """orders-0 to 11, of which each third is stalled, the higher numbers for longer; and one other topic."""
+    """Stores samples of orders-0 to orders-11 and of another topic. Every third is stalled, higher numbers for
+    longer."""
     twelve = Watched(cluster)
     free = [look(NOW_MS, 110, partition=n) for n in range(12) if n % 3]
     standing = [look(NOW_MS, partition=n, stalled_since_ms=NOW_MS - n) for n in range(0, 12, 3)]

@@ -1,4 +1,4 @@
-"""From a producer id to who wrote under it: now, before, and when the name has expired or was forgotten."""
+"""Tests of the owners of a producer id: the current one, former ones, and ids that expired or were deleted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_id_that_went_on_to_another_producer_id_is_returned_with_it(cluster: 
 
 
 def test_the_present_owner_comes_first_then_the_latest_former_one(cluster: Cluster) -> None:
-    """A producer id has two names only by a mistake, of a person or of Kafka: then all of them are returned."""
+    """Two ids have one producer id only through an error of a person or of Kafka. All of them are returned."""
     log(cluster, [entry(0, states.EMPTY, b"a"), entry(1, states.EMPTY, b"b"), entry(2, states.EMPTY, b"c")])
     log(cluster, [entry(3, states.EMPTY, b"b", pid=8), entry(4, states.EMPTY, b"c", pid=9)], lo=3)
     assert [one.transactional_id for one in found(cluster, 7)[7]] == [b"a", b"c", b"b"]
@@ -79,7 +79,7 @@ def test_a_thousand_at_once(cluster: Cluster) -> None:
 
 
 def test_a_record_that_was_left_behind_has_its_own_partitions(cluster: Cluster) -> None:
-    """`exp-c` was in partition 2 of 5; of 8 it is in 3, where it was started again."""
+    """`exp-c` was in partition 2 of 5, and started again in partition 3 of 8."""
     cluster.start(dict.fromkeys(range(8), 0))
     log(cluster, [entry(0, states.ONGOING, b"exp-c", pid=3)], partition=2)
     assert found(cluster, 3)[3][0].is_left_behind

@@ -1,4 +1,4 @@
-"""Pages of ids: every row once and in order, whatever the sort, and always by an index."""
+"""Tests of pages of ids: every row once and in order, for every sort, and always through an index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIVE = ALL - {states.EXPIRED}
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeededCluster]:
-    """500 ids of all states and odd times, beside another cluster with the same ids."""
+    """Yields a cluster with 500 ids of all states and unusual times, beside another cluster with the same ids."""
     with new_store(request, tmp_path_factory.mktemp("mixed")) as url:
         other = SeededCluster(url, "other")
         other.read(mixed_ids())
@@ -57,7 +57,7 @@ def walk(connection: Connection, cluster: int, selection: Selection, sort: str, 
 
 
 def order(sort: str, row: IdRow) -> tuple[Any, ...]:
-    """Returns the sort key of a row, derived a second time: rows without age or time come last."""
+    """Returns the sort key of a row, derived independently: rows without an age or a time come last."""
     if sort == "age":
         started = row.started_at_ms
         if started is None:
@@ -171,14 +171,14 @@ INDEXES = {
 }
 
 
-# PostgreSQL's planner goes by the sizes it finds: with 500 rows it has no reason to use an index
+# PostgreSQL's planner goes by the size of the table: for 500 rows it does not choose an index
 @only_on("sqlite", "mixed")
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("is_first", [True, False], ids=["first page", "later page"])
 def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str, is_first: bool) -> None:
     steps = plan(mixed, Selection(LIVE), sort, None if is_first else AFTER[sort])
     assert not [step for step in steps if step.startswith("SCAN")]
-    # only rows of one millisecond may be put in order ("... FOR RIGHT PART OF ORDER BY")
+    # only rows of one millisecond may be sorted ("... FOR RIGHT PART OF ORDER BY")
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
     used = {step.split("INDEX ")[1].split(" ")[0] for step in steps if "INDEX " in step}
     assert used - {"sqlite_autoindex_transactional_ids_1"} == INDEXES[sort]
@@ -199,7 +199,7 @@ def test_pages_follow_an_index_and_sort_nothing(mixed: SeededCluster, sort: str,
     ids=["prefix", "producer_id", "topic", "min_age", "open", "empty or unknown"],
 )
 def test_what_narrows_the_selection_is_looked_up(mixed: SeededCluster, sort: str, selection: Selection) -> None:
-    """SQLite walks at most through the ids of the states, not through all ids in the order of their updates."""
+    """SQLite looks the selection up by its index. At most it walks through the ids of the selected states."""
     steps = plan(mixed, selection, sort)
     assert not [step for step in steps if step.startswith("SCAN")]
     walks = [step for step in steps if "last_update_ms" in step]

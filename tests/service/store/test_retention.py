@@ -1,4 +1,4 @@
-"""Rows past their retention are deleted, a piece at a time, and nothing else."""
+"""Tests that rows past their retention are deleted in small batches, and that other rows stay."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from tests.service.store.query_plans import statements, steps_of
 
 DAY_MS = 86_400_000
 HISTORY_MS = 7 * DAY_MS
-"""As long as history is kept where nobody says otherwise."""
+"""The default retention of history."""
 
 LATER_MS = NOW_MS + HISTORY_MS + DAY_MS
-"""When everything that happened at NOW_MS is older than history is kept."""
+"""A time at which everything that happened at NOW_MS is past its retention."""
 
 
 NOTHING = DeletedRows(0, 0, 0, 0, 0, 0, 0, 0, 0, more=False)
@@ -51,7 +51,7 @@ def apply(cluster: Cluster, entries: Sequence[Entry], lo: int = 0, now_ms: int =
 
 
 def seed(cluster: Cluster) -> None:
-    """Stores a commit and an abort of `old` and of `pay` eight days ago; two more of `pay` just now, under another
+    """Stores a commit and an abort of `old` and of `pay` eight days ago, and two more of `pay` now under another
     producer id."""
     cluster.start({0: 0})
     log = [*committed(0, NOW_MS - 60_000, pid=7), *aborted(3, NOW_MS - 30_000, pid=7)]
@@ -199,7 +199,7 @@ def test_the_audit_is_kept_for_more_than_a_year(cluster: Cluster) -> None:
 
 
 def test_ids_of_a_log_that_is_read_again_are_kept_until_it_is(cluster: Cluster) -> None:
-    """They may come again, and their counts span all lives of an id."""
+    """While a log is read again, its expired ids may return; their counts span all lives of an id."""
     seed(cluster)
     begun = span(0, 0, generation=1, end=50, gap=Gap(20, 20, "away"))
     cluster.writer.apply(batch([], begun), LATER_MS)

@@ -1,4 +1,4 @@
-"""The stored row of an id after its records."""
+"""Tests of the stored row of an id after its records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.service.store.logs import NOW_MS, Entry, batch, counters, entry, ever
 
 
 def apply(cluster: Cluster, *entries: Entry) -> None:
-    """Applies one batch; its offsets begin at the position of the store."""
+    """Applies one batch, whose offsets begin at the position in the store."""
     lo = cluster.positions()[0].next_offset if cluster.positions() else 0
     cluster.writer.apply(batch(entries, read(lo, entries[-1].record.offset + 1)), NOW_MS)
 
@@ -89,7 +89,7 @@ def test_a_tombstone_expires_the_id_and_a_new_life_keeps_its_counts(cluster: Clu
     expired = row(cluster.engine, cluster.id)
     assert (expired["state"], expired["offset"], expired["state_since_ms"]) == (states.EXPIRED, 3, 10_003)
     assert (expired["producer_id"], expired["timeout_ms"], expired["start_ms"]) == (7, 60_000, 5)
-    apply(cluster, entry(4, states.EXPIRED))  # a repeated append removes nothing
+    apply(cluster, entry(4, states.EXPIRED))  # a repeated append removes no partition
     apply(cluster, entry(5, states.EMPTY, pid=8), *transaction(6, start_ms=9, pid=8))
     reborn = row(cluster.engine, cluster.id)
     assert (reborn["state"], reborn["producer_id"], reborn["commits"]) == (states.COMPLETE_COMMIT, 8, 2)
@@ -135,7 +135,7 @@ def test_a_producer_id_that_comes_back_is_not_assigned_again(cluster: Cluster) -
 
 
 def test_an_id_may_come_back_in_another_partition(cluster: Cluster) -> None:
-    """The topic was recreated with another number of partitions, of two of which the id has the second."""
+    """The topic was recreated with two partitions, and the id hashes to the second one."""
     apply(cluster, *transaction(0, b"job-1", start_ms=5), entry(3, states.ONGOING, b"job-1", start_ms=6))
     moved = batch([entry(0, states.COMPLETE_COMMIT, b"job-1", start_ms=6)], read(0, 1, partition=1, topic_id="U"))
     cluster.writer.apply(moved, NOW_MS)
@@ -166,7 +166,7 @@ def test_transitions_per_second_are_those_of_the_last_ten_seconds(cluster: Clust
 
 
 def test_a_tombstone_in_an_old_partition_does_not_expire_an_id_that_moved(cluster: Cluster) -> None:
-    """Partitions were added to the log: the coordinator of the old partition forgets the id a week later."""
+    """Partitions were added to the log, and the coordinator of the old partition expires the id a week later."""
     cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=5, pid=7), read(0, 3)), NOW_MS)
     cluster.writer.apply(batch(transaction(0, b"job-1", start_ms=9, pid=8), read(0, 3, partition=1)), NOW_MS)
     cluster.writer.apply(batch([entry(3, states.EXPIRED, b"job-1")], read(3, 4)), NOW_MS)

@@ -1,4 +1,5 @@
-"""A range applies once, in order, or not at all: from the first start on, and where the brokers list no log."""
+"""Tests that a range applies once and in order, or not at all, also at the first start and without a transaction
+log."""
 
 from __future__ import annotations
 
@@ -182,7 +183,7 @@ def test_what_lies_below_feeds_state_but_no_counter(cluster: Cluster) -> None:
     before = row(cluster.engine, cluster.id)
     assert (before["commits"], before["last_outcome"]) == (0, 2)
     assert counters(cluster.engine, cluster.id) == {}
-    cluster.writer.apply(batch(new[2:], read(5, 6)), NOW_MS)  # its end lies above: counted
+    cluster.writer.apply(batch(new[2:], read(5, 6)), NOW_MS)  # the transaction's end lies above: it is counted
     assert row(cluster.engine, cluster.id)["commits"] == 1
     assert counters(cluster.engine, cluster.id) == {"commits": 1}
 
@@ -192,7 +193,7 @@ LISTED = NoTransactionLog(TransactionsSeen.LISTED)
 
 
 def nothing_listed(cluster: Cluster, now_ms: int, trouble: Reason | None = None) -> StatusRow:
-    """Stores that the brokers list no log at that time. Returns what is known of the log then."""
+    """Stores that the brokers listed no transaction log at `now_ms`. Returns the resulting status of the source."""
     cluster.writer.apply(LogBatch((), (), (), trouble), now_ms)
     with cluster.engine.connect() as connection:
         return clusters.statuses(connection, cluster.id)[SourceName.TRANSACTION_LOG]

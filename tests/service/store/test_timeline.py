@@ -1,5 +1,7 @@
-"""The timeline of an id: nothing twice, nothing missing, whatever the page's size, always by an index; and the time
-that markers took."""
+"""Tests of the timeline of an id: every page size gives each item once, through an index.
+
+They also cover the time that markers took.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def walk(engine: Engine, cluster_id: int, limit: int = 200, key: bytes = b"pay")
 
 
 def shown(items: Sequence[Transition | Folded]) -> list[Any]:
-    """Returns offsets of transitions, and the numbers of commits between them."""
+    """Returns the offsets of transitions, and the numbers of commits between them."""
     return [f"{item.commits} commits" if isinstance(item, Folded) else item.offset for item in items]
 
 
@@ -82,7 +84,7 @@ def test_a_commit_with_a_row_of_its_own_is_not_counted_again(cluster: Cluster) -
 
 @pytest.mark.parametrize("cut", range(4))
 def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cluster, cut: int) -> None:
-    """Also where PrepareCommit was read before anybody knew that its markers would be slow."""
+    """PrepareCommit may be read in an earlier batch, before its markers are known to be slow."""
     cluster.start({0: 0})
     log = committed(0, minutes_ago(2), markers_ms=5_000)
     for lo, hi in ((0, cut), (cut, 3)):
@@ -98,7 +100,8 @@ def test_a_commit_with_slow_markers_shows_its_decision_and_cause_too(cluster: Cl
 
 @pytest.mark.parametrize("is_back", [False, True])
 def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Cluster, is_back: bool) -> None:
-    """Kafka Connect fences its own ids with the administrator's request, and starts them at once."""
+    """If the application returns, the abort counts as fenced: Kafka Connect fences its own ids as an administrator,
+    too."""
     cluster.start({0: 0})
     at_ms = NOW_MS - 60_000
     path = (states.ONGOING, states.PREPARE_ABORT, states.COMPLETE_ABORT, states.EMPTY)
@@ -115,8 +118,10 @@ def test_a_fence_by_an_administrator_is_shown_when_nobody_came_back(cluster: Clu
 
 
 def abort_of(cluster: Cluster) -> tuple[str | None, str | None, int, int]:
-    """Cause and confidence of the abort's row, which the id's row repeats; aborts counted as fences, as an
-    administrator's."""
+    """Returns the cause and the confidence of the abort, and the aborts counted as fences and as an administrator's.
+
+    The row of the id must repeat the cause of the abort's row.
+    """
     (prepare,) = [
         row
         for row in walk(cluster.engine, cluster.id)
@@ -180,7 +185,7 @@ def test_every_page_size_gives_the_same_and_every_commit_once(cluster: Cluster, 
 
 
 def test_a_log_that_is_read_again_adds_nothing_twice(cluster: Cluster) -> None:
-    """Compaction may have left less of it: what was judged first is kept."""
+    """Compaction may have removed records since the first read: the first judgement is kept."""
     cluster.start({0: 0})
     log = [*committed(0, minutes_ago(9)), *aborted(3, minutes_ago(8))]
     apply(cluster, log)
@@ -260,18 +265,18 @@ OUTCOMES = {
 
 
 def appended(*steps: tuple[int, int], key: bytes = b"pay", start_ms: int = AT_MS) -> list[Entry]:
-    """Records of one transaction: (state, append time)."""
+    """Returns the records of one transaction from pairs of (state, append time)."""
     return [entry(offset, state, key, start_ms=start_ms, at_ms=at_ms) for offset, (state, at_ms) in enumerate(steps)]
 
 
 def twice(outcome: str) -> list[Entry]:
-    """A coordinator appended PrepareX, another one did so again, and had the markers written."""
+    """Returns a log in which a coordinator appends PrepareX, a second one appends it again, and the markers follow."""
     prepared, complete = OUTCOMES[outcome]
     return appended((states.ONGOING, AT_MS), (prepared, FIRST_MS), (prepared, AGAIN_MS), (complete, COMPLETE_MS))
 
 
 def apply_in_pieces(cluster: Cluster, log: list[Entry], cuts: Iterable[int] = ()) -> None:
-    """Read it in batches that end at `cuts`."""
+    """Applies the log in batches that end at `cuts`."""
     cluster.start({0: 0})
     for lo, hi in pairwise(sorted({0, *cuts, len(log)})):
         cluster.writer.apply(batch(log[lo:hi], read(lo, hi, end=len(log))), NOW_MS)
@@ -321,7 +326,8 @@ def test_quick_markers_of_a_commit_that_was_decided_long_before_get_a_row(
 
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (4,), (2, 3, 4)], ids=str)
 def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster, cuts: tuple[int, ...]) -> None:
-    """The client's abort seemed to fail, and the coordinator aborted at the timeout: one transaction, two epochs."""
+    """The client's abort seemed to fail, and the coordinator aborted at the timeout: one transaction with two
+    epochs."""
     log = appended(
         (states.ONGOING, AT_MS),
         (states.PREPARE_ABORT, FIRST_MS),
@@ -337,7 +343,7 @@ def test_the_first_counts_although_a_later_one_raised_the_epoch(cluster: Cluster
 @pytest.mark.parametrize("cuts", [(), (2,), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("between", [states.ONGOING, states.PREPARE_COMMIT], ids=["taken back", "another outcome"])
 def test_a_prepare_that_did_not_hold_counts_for_nothing(cluster: Cluster, between: int, cuts: tuple[int, ...]) -> None:
-    """The coordinator went on as if it had not appended the first: partitions were added, or the other was decided."""
+    """The coordinator did not know of its first append: it added partitions after it, or decided the other outcome."""
     first = states.PREPARE_ABORT if between == states.ONGOING else between
     steps = [(states.ONGOING, AT_MS), (first, FIRST_MS)]
     if between == states.ONGOING:

@@ -1,4 +1,4 @@
-"""Many rows at once do what the same rows do one by one, also by PostgreSQL's COPY."""
+"""Tests that many rows at once give the same result as the rows one by one, by PostgreSQL's COPY as well."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 def counted(cluster_id: int, count: int, names: int, seed: int) -> Rows:
-    """`count` rows with at most that many `names`."""
+    """Returns `count` rows with at most `names` different names."""
     rng = random.Random(seed)
     return [(cluster_id, f"n{rng.randrange(names)}", "", rng.randrange(-(2**40), 2**40)) for _ in range(count)]
 
@@ -84,7 +84,7 @@ def test_every_value_a_column_can_have(engine: Engine) -> None:
     ]
     at_once(engine, rejects, written)
     found = rows(engine, schema.rejects, cluster)
-    assert [(cluster, *tuple(row.values())[1:]) for row in found] == written  # also in their order
+    assert [(cluster, *tuple(row.values())[1:]) for row in found] == written  # in the same order as well
     assert [row["id"] for row in found] == sorted(row["id"] for row in found)
 
 
@@ -109,7 +109,7 @@ def test_many_rows_are_copied(engine: Engine, count: int, copies: bool) -> None:
 
 
 def test_rows_of_one_id_that_come_back_keep_the_first_sight(engine: Engine) -> None:
-    """A producer id that an id gave up and got again in one read: the same key twice."""
+    """If an id gives up a producer id and gets it again within one read, the batch contains its key twice."""
     cluster = clusters.bind(engine, "c", "c", NOW_MS)
     many = [(cluster, n, b"id", n, n, 0, 0, *NO_END) for n in range(COPIES_FROM)]
     at_once(engine, PRODUCERS, [*many, (cluster, 7, b"id", 900, 950, 5, 6, *NO_END)])

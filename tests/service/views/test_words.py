@@ -1,4 +1,4 @@
-"""Durations, numbers and times as people read them."""
+"""Tests of durations, numbers and times as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser before a real server: Debian's chromium through Playwright, the application in a thread."""
+"""A real browser and a real server for tests: Debian's chromium through Playwright, and the application in a thread."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.service.web.stories import empty_store, hanging, on
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
 PHONE, DESK = 390, 1280
 WAIT_MS: Final = 1000 * LIMIT_S
-"""For what the page does by itself: an action, an expectation."""
+"""The limit in ms for an action or an expectation of the page."""
 HANGS: Final = "1 transaction hangs. It will not heal by itself."
 
 
 class Clock:
-    """The service's clock, set by hand; it does not run."""
+    """The service's clock, which stays at the time that a test sets."""
 
     def __init__(self, at_ms: int = NOW_MS) -> None:
         self.at_ms = at_ms
@@ -42,8 +42,11 @@ class Clock:
 
 
 class Tab(NamedTuple):
-    """A page of the browser. `complaints`: errors of the console and of scripts, requests to other hosts; a test
-    that expects one takes it out, what is left fails it."""
+    """A page of the browser.
+
+    `complaints` lists errors of the console and of scripts, and requests to other hosts. A test removes those that it
+    expects; any other fails it.
+    """
 
     page: Page
     address: str
@@ -62,7 +65,7 @@ class Browse(Protocol):
 
 @contextmanager
 def serving(app: ASGIApp) -> Iterator[str]:
-    """Serves the application from a thread; its address, without a slash at the end."""
+    """Serves the application from a thread, and yields its address without a slash at the end."""
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
@@ -80,7 +83,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser a module, not longer: while it runs, no other event loop can run in this thread."""
+    """Yields a browser for one test module. While it runs, no other event loop can run in this thread."""
     expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -92,8 +95,10 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browse(chromium: Browser) -> Iterator[Browse]:
-    """A tab in a context of its own: `browse(cluster.url)` or `browse(app)` at a server of its own,
-    `browse("http://…")` at one that runs."""
+    """Yields a function that opens a tab in its own browser context.
+
+    `browse(cluster.url)` and `browse(app)` start a server; `browse("http://…")` uses a running one.
+    """
     with ExitStack() as running:
         tabs: list[Tab] = []
 
@@ -130,13 +135,13 @@ def _listen(page: Page, address: str, complain: Callable[[str], None]) -> None:
 
 
 def is_wider_than_the_window(page: Page) -> bool:
-    """The page scrolls sideways (a table may, in its box)."""
+    """Returns whether the page scrolls sideways. A table may scroll within its own box."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 @pytest.fixture
 def well(tmp_path: Path) -> Iterator[WithPartitions]:
-    """payments-7 is well."""
+    """Yields a store in which payments-7 is not stalled."""
     cluster = empty_store(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([Id(b"payments-3", producer_id=7)])
     cluster.look(moving_partition(7, "payments"))
@@ -154,7 +159,7 @@ def title(page: Page, text: str | re.Pattern[str]) -> None:
 
 
 def take(tab: Tab, pattern: str) -> list[str]:
-    """Complaints that a test brings about itself."""
+    """Removes and returns the complaints that match `pattern`, which a test causes on purpose."""
     taken = [one for one in tab.complaints if re.search(pattern, one)]
     tab.complaints[:] = [one for one in tab.complaints if one not in taken]
     return taken

@@ -1,4 +1,4 @@
-"""A finding of each kind, in the judge's words, and the samples of partitions that go with them."""
+"""A finding of each kind, with the texts of the judge, and the samples of partitions that belong to it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def observed(kind: Kind, subject: Subject, **more: Any) -> Observation:
 
 
 def hanging(decision: str = "none", subject: Subject = ORDERS, **more: Any) -> Observation:
-    """As `service.domain.findings.hanging.observe` says it."""
+    """Returns an observation as `service.domain.findings.hanging.observe` creates it."""
     cause = {"none": HangCause.LATE, "unknown": HangCause.NO_LOG}.get(decision, HangCause.NO_MARKER)
     decided_by = {
         "unknown": "the log that tells may not be read",

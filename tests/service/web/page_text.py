@@ -1,4 +1,4 @@
-"""A page as text: the words of every element that has an id, links by their words, its headline."""
+"""Parses a page: the text of every element that has an id, the targets of hyperlinks, and the headline."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _INLINE: Final = frozenset({"a", "b", "time", "wbr", "code", "svg", "path", "cir
 
 
 class PageText(HTMLParser):
-    """`texts`: by the id of the element, "" for all of the page. `links`: addresses by their words. `title`: the
-    headline. `html`: the page as it came."""
+    """A parsed page.
+
+    `texts` maps the id of an element to its text, and "" to the text of the page. `links` maps the text of a hyperlink
+    to its address. `title` is the headline, `html` the source.
+    """
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -39,7 +42,7 @@ class PageText(HTMLParser):
         return " ".join(unescape(re.sub(r"<[^>]+>", "", found)).split())
 
     def rows(self, prefix: str) -> list[str]:
-        """Returns the words of all elements whose id begins so, in the order of the page."""
+        """Returns the texts of all elements whose id begins with `prefix`, in the order of the page."""
         return [self.texts[id_] for id_ in self.ids(prefix)]
 
     def ids(self, prefix: str) -> list[str]:
@@ -59,7 +62,7 @@ class PageText(HTMLParser):
             self._links.append((given.get("href") or "", []))
 
     def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        """Leaves drawings out: they have no words."""
+        """Ignores self-closing elements, which are drawings without text."""
 
     def handle_endtag(self, tag: str) -> None:
         while self._open and self._open.pop()[0] != tag:
@@ -80,7 +83,7 @@ class PageText(HTMLParser):
 def page_of(
     url: str, path: str, status: int = 200, now_ms: int = NOW_MS, headers: Mapping[str, str] | None = None
 ) -> PageText:
-    """A page of the application over the store, at this time."""
+    """Returns a page of the application over the store at the time `now_ms`."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: now_ms)) as client:
         answer = client.get(path, headers=dict(headers or {}))
     if answer.status_code != status:
@@ -89,5 +92,5 @@ def page_of(
 
 
 def shows(text: str, *facts: str) -> bool:
-    """Returns whether the facts stand in the text in this order, whatever words are between them."""
+    """Returns whether the facts occur in the text in this order, with any words between them."""
     return re.search(".*".join(map(re.escape, facts)), text) is not None

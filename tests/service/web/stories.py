@@ -1,4 +1,4 @@
-"""Stores of a whole story, for the overview and its neighbours."""
+"""Stores with complete scenarios, for the tests of the overview and the pages beside it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DENIED = denied("hr.payroll")
 
 
 def on(topic: str, partition: int, *entries: Any) -> tuple[Any, Any]:
-    """A partition with a stalled LSO, and what is open on it."""
+    """Returns a sample of a partition with a stalled LSO, and a read of its open entries."""
     return stalled_partition(partition, topic), read_of(*entries, partition=partition)._replace(topic=topic)
 
 
@@ -53,14 +53,14 @@ def wait(cluster: WithPartitions, groups: Iterable[GroupOffset]) -> None:
 
 
 def empty_store(url: str, name: str = "prod-eu", **more: Any) -> WithPartitions:
-    """Bound and described; counting began two hours ago."""
+    """Returns a described cluster that has counted for two hours and has no ids."""
     cluster = WithPartitions(url, name, **{"started_ms": NOW_MS - 2 * HOUR_MS, "partitions": 1, **more})
     clusters.describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     return cluster
 
 
 def an_hour(cluster: WithPartitions) -> None:
-    """Commits every minute; some aborts of clients, a storm of timeouts."""
+    """Stores an hour of transactions: commits every minute, some aborts by clients, and a burst of timeouts."""
     for ago in range(61, 0, -1):
         number = 10_000 + 2_000 * (ago % 7) + 150 * (60 - ago)
         at_ms = NOW_MS - ago * MINUTE_MS
@@ -85,7 +85,8 @@ def an_hour(cluster: WithPartitions) -> None:
 
 
 def tell(url: str, **more: Any) -> WithPartitions:
-    """The story of the design: one hangs, one is completing, one is open in time; some partitions are unknown."""
+    """Stores the main scenario: one transaction hangs, one is completing, one is open within its timeout, and some
+    partitions are unknown."""
     cluster = empty_store(url)
     an_hour(cluster)
     cluster.read(
@@ -135,7 +136,8 @@ def quiet(cluster: WithPartitions, **more: Any) -> None:
 
 
 def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
-    """Four times as many offsets as ids are in the log; the ids are read, and a partition was sampled."""
+    """Stores a first read in progress: the log has four offsets for each id, and the ids and a partition have been
+    read."""
     cluster = WithPartitions(url, partitions=0)
     with cluster.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {cluster.id}")
@@ -148,5 +150,5 @@ def reading_for_the_first_time(url: str, *ids: Id) -> WithPartitions:
 
 
 def overview(url: str, later_ms: int = 1_200, path: str = PAGE) -> PageText:
-    """Opens a page so much later than NOW_MS."""
+    """Returns a page at `later_ms` after NOW_MS."""
     return page_of(url, path, now_ms=NOW_MS + later_ms)

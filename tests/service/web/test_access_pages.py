@@ -1,4 +1,4 @@
-"""The page of the audit, the form that mutes, and what a page offers to whom; also in a browser."""
+"""Tests of the audit page, the form that mutes, and the actions that a page offers to each user; also in a browser."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_form_that_cannot_be_is_a_page_that_says_so(here: Guarded, fields: str
 
 
 def test_a_browser_mutes_from_our_page_and_not_from_another(url: str, browse: Browse) -> None:
-    """Without script. The browser adds the password to whatever is sent to our address."""
+    """The form works without script. A form of another site is refused although the browser adds the password."""
     with guarded_app(url) as (app, _, _):
         login = {"username": "ann", "password": PASSWORD}
         tab = browse(app, http_credentials=login, script=False)
@@ -68,7 +68,7 @@ def test_a_browser_mutes_from_our_page_and_not_from_another(url: str, browse: Br
         )
         foreign.page.get_by_role("button").click()
         expect(foreign.page.locator("#problem")).to_contain_text("a page of another site")
-        foreign.complaints.clear()  # the console tells of the 403
+        foreign.complaints.clear()  # the console reports the 403
         page.get_by_label("Reason").fill("ann looks at it")
         page.get_by_role("button", name="Mute").click()
         expect(page.locator("#verdict")).to_contain_text("Muted until")

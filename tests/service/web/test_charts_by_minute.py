@@ -1,4 +1,4 @@
-"""Charts by the minute: geometry that adds up, and an axis that people can read."""
+"""Tests of charts by minute: their geometry adds up, and their axes are readable."""
 
 from __future__ import annotations
 

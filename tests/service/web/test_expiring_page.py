@@ -1,4 +1,4 @@
-"""The page of ids that expire: when, by when at the latest, and which did."""
+"""Tests of the page of expiring ids: the expected and the latest time of expiry, and the ids that have expired."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.cluster(stored=stored)
 
 
 def unused(name: bytes, left_ms: int, state: int = states.COMPLETE_COMMIT, **more: Any) -> Id:
-    """Expires in `left_ms`."""
+    """Returns an id that expires in `left_ms`."""
     at_ms = NOW_MS - KEPT_MS + left_ms
     return Id(name, state, start_ms=at_ms - 1_000, last_update_ms=at_ms, timestamp_ms=at_ms)._replace(**more)
 

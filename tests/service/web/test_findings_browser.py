@@ -1,4 +1,5 @@
-"""Findings in a real browser: commands that copy, the ruler on a phone, no page that scrolls sideways."""
+"""Tests of findings in a real browser: commands that copy, the ruler on a phone, and pages that do not scroll
+sideways."""
 
 from __future__ import annotations
 

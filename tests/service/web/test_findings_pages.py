@@ -1,4 +1,4 @@
-"""Findings as pages: the list with its filters, and one of every kind, read as people read them."""
+"""Tests of the pages of findings: the list with its filters, and one finding of every kind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEYS: Mapping[str, str] = {"operator-ann": "the-key-of-ann-000"}
 
 
 class Shown(NamedTuple):
-    """A page: `text` as it is read, without tags; `html` as it came."""
+    """A page: `text` is its text without tags, `html` its source."""
 
     status: int
     text: str
@@ -57,7 +57,7 @@ Look = Callable[..., Shown]
 
 
 def stored(cluster: WithPartitions) -> None:
-    """orders-0 stands and holds what hangs; orders-1 does not stand."""
+    """Stores orders-0, which is stalled by a hanging transaction, and orders-1, which is not stalled."""
     cluster.read([Id(b"pay", states.COMPLETE_ABORT, producer_id=PID)])
     cluster.look(stalled_partition(), read(entry()), moving_partition(1))
 
@@ -158,7 +158,7 @@ def test_one_of_each_kind_says_what_it_is_what_to_do_and_what_it_rests_on(
 def test_what_stays_heads_the_cluster_and_says_how_to_acknowledge_it(
     cluster: WithPartitions, look: Look, kind: str
 ) -> None:
-    """Before, "Nothing hangs. Nothing is blocked." stood above it in green."""
+    """The headline names a finding that awaits acknowledgement, before it says that nothing hangs."""
     cluster.see(EVERY[kind])
     finding = the(cluster, kind)
     assert f'txnscope acknowledge {finding.id} --reason "…"' in look(address(finding)).text

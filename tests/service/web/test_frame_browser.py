@@ -1,4 +1,4 @@
-"""The frame of every page, in a real browser: keyboard, search, copying, narrow and dark, without script."""
+"""Tests of the frame of every page in a real browser: keyboard, search, copying, narrow and dark, without script."""
 
 from __future__ import annotations
 

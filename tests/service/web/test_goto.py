@@ -1,4 +1,4 @@
-"""Go to: what is typed leads to its page, or to a choice, or says why there is none."""
+"""Tests of the search: the input leads to a page or a choice of pages, or the answer states why there is none."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def store(orders: WithPartitions) -> str:
 
 
 def leads(client: TestClient, typed: str) -> str:
-    """The address that the search sends to."""
+    """Returns the target of the redirect."""
     answer = client.get(f"{C}/goto", params={"q": typed}, follow_redirects=False)
     assert answer.status_code == 303, PageText(answer.text).texts["content"]
     return answer.headers["location"]
@@ -115,7 +115,7 @@ def test_more_than_fit_lead_to_the_list_with_filters(client: TestClient) -> None
 
 
 def test_owners_of_a_producer_id_have_dates(orders: WithPartitions, client: TestClient) -> None:
-    """A log that was read again may name two."""
+    """If a log was read again, a producer id may have two owners; each is shown with its dates."""
     with orders.engine.begin() as connection:
         earlier = {"first_seen_ms": NOW_MS - 90_000, "last_seen_ms": NOW_MS - 80_000, "first_epoch": 0, "last_epoch": 2}
         row = {"cluster_id": orders.id, "producer_id": 8, "transactional_id": b"before"}

@@ -1,4 +1,4 @@
-"""The page of consumer groups: the relation of each to the LSO, and both of its lags."""
+"""Tests of the page of consumer groups: the position of each group relative to the LSO, and both of its lags."""
 
 from __future__ import annotations
 

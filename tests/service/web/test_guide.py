@@ -1,4 +1,4 @@
-"""`/guide`: docs/ as pages, complete, with links that lead somewhere."""
+"""Tests of `/guide`: the complete docs/ as pages, whose hyperlinks have valid targets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.service.web.page_text import PageText
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    """A client of a service whose store is away: a runbook is needed then, too. Exceptions are raised."""
+    """Yields a client of a service whose store is missing, because users need runbooks then. Exceptions are raised."""
     with TestClient(create_app(f"sqlite:///{tmp_path / 'away.db'}", "1.2.3")) as client:
         yield client
 
@@ -55,7 +55,7 @@ def test_a_runbook_is_read_as_a_page(client: TestClient) -> None:
 
 
 def test_what_is_not_here_is_no_link(client: TestClient) -> None:
-    """The name of a file of the repository stays."""
+    """A file of the repository that the guide does not contain is named without a hyperlink."""
     shown = page(client, f"{GUIDE}/runbooks/KafkaTxnWatchdog.md")
     assert "alertmanager.example.yml" in shown.texts["main"]
     assert "alertmanager.example.yml" not in shown.links

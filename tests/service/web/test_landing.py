@@ -1,4 +1,4 @@
-"""`/`: every cluster with its verdict; the links to all else; the choice of a cluster."""
+"""Tests of `/`: every cluster with its verdict, the hyperlinks to other pages, and the choice of a cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_link_works(cluster: WithPartitions, url: str) -> None:
         page = PageText(client.get("/").text)
         assert set(page.links.values()) >= {*PROGRAMS, "/clusters/o%22%3E%3Ci%3E%26%20%2Fx"}
         for link in page.links.values():
-            if not link.startswith("/clusters/"):  # a name with a slash has to be taken apart by a route
+            if not link.startswith("/clusters/"):  # the route must parse a name with a slash
                 assert client.get(link).status_code == 200, link
 
 

@@ -1,4 +1,5 @@
-"""Live pages in a real browser: what refreshes, what survives it, and what is said when nothing comes any more."""
+"""Tests of live pages in a real browser: the refreshed parts, the state that survives a refresh, and the notice of a
+failed one."""
 
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ def test_what_a_reader_does_survives_a_refresh(well: WithPartitions, browse: Bro
 
 
 def test_what_was_opened_stays_open(well: WithPartitions, browse: Browse) -> None:
-    """A page that has details: those of an id with a life."""
+    """An open <details> element stays open after a refresh, as on the page of an id."""
     page = browse(well.url).open(PAGE)
     page.evaluate(
         """() => {
@@ -244,7 +245,7 @@ SPAN = ExplainedSpan(
 
 
 def stored(cluster: WithPartitions) -> None:
-    """An id and a group of 200 characters."""
+    """Stores an id and a group with names of 200 characters."""
     describe(cluster.engine, cluster.id, DESCRIPTION, NOW_MS)
     places = (Participants("orders", (0,)),)
     cluster.read([owner(LONG.encode(), topics=places, last_update_ms=NOW_MS, timestamp_ms=NOW_MS)])

@@ -1,4 +1,4 @@
-"""More findings than a page lists: its numbers are of all of them."""
+"""Tests that the totals on a page count all findings, even those that the page does not list."""
 
 from __future__ import annotations
 

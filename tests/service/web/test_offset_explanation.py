@@ -1,4 +1,4 @@
-"""The owner and the fate of an offset, on the page of its partition; Kafka is played by a list of batches."""
+"""Tests of the owner and the fate of an offset on the page of its partition. A list of batches stands in for Kafka."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_explained_is_a_sentence_on_the_page(
 
 
 class _Log(Kafka):
-    """A cluster whose one partition holds these batches."""
+    """A cluster with one partition, which consists of fixed batches."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -62,7 +62,10 @@ class _Log(Kafka):
 
 @pytest.fixture
 def explain(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> Callable[..., PageText]:
-    """A page with the explanation of offsets of a log of three transactions, of which one is open, and a gap."""
+    """Returns a function that renders the explanation of offsets.
+
+    The log has three transactions, one of them open, and a gap.
+    """
     pieces = [
         BatchOffsets(3, 6, 7, 3, True),
         BatchOffsets(6, 7, 7, 3, True, True, MarkerType.ABORT, NOW_MS - 1_000),
@@ -135,7 +138,8 @@ def test_a_run_of_aborted_records_is_summed_up(explain: Callable[..., PageText])
 def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
     explain: Callable[..., PageText], cluster: WithPartitions
 ) -> None:
-    """Committed, and ended by the ABORT of the next transaction of the same producer id and epoch."""
+    """The records were committed, but the ABORT of the next transaction of the same producer id and epoch ended
+    them."""
     lost = LostRecords(
         "orders", 0, 3, 4, b"pay", "pay", 7, 3, EndedBy.OTHER_TRANSACTION, 6, NOW_MS, (Evidence(NOW_MS, "log", "fact"),)
     )
@@ -147,7 +151,7 @@ def test_records_that_a_finding_calls_lost_are_not_only_called_aborted(
 
 
 def test_the_refresh_of_the_page_asks_kafka_nothing(explain: Callable[..., PageText]) -> None:
-    """Or an open page would read the log every few seconds; the browser keeps the answer it has (hx-morph-skip)."""
+    """A refresh does not read the log again; the browser keeps the existing explanation (hx-morph-skip)."""
     assert explain("offset=4").texts["asked"] == "1"
     page = explain("offset=4", {"X-Refresh": "1"})
     assert page.texts["asked"] == "1"

@@ -1,4 +1,4 @@
-"""The overview while all is known: the words that people read."""
+"""Tests of the texts of the overview."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_no_transactions_yet(cluster: WithPartitions, url: str) -> None:
 
 
 def test_the_first_read_shows_its_progress_and_no_numbers(cluster: WithPartitions, url: str) -> None:
-    """Half of the history is read, of one of the two partitions of another log all."""
+    """One partition of the new log is half read, and the other one is fully read."""
     history = empty_store(url, "first", partitions=0, started_ms=NOW_MS - 60_000)
     with history.engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE clusters SET counted_since_ms = NULL WHERE id = {history.id}")
@@ -280,7 +280,7 @@ def test_nobody_writes_the_store(url: str) -> None:
 
 
 def test_without_the_log_the_rest_stays_fresh(cluster: WithPartitions, url: str) -> None:
-    """A log without permission makes its partitions unknown, not all data old."""
+    """A transaction log without READ permission makes only its own partitions unknown."""
     cluster.writer.report_trouble(denied("__transaction_state"))
     cluster.look(moving_partition(0))
     page = overview(url)

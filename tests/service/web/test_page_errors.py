@@ -1,4 +1,4 @@
-"""Errors of pages are pages, with the words that programs get as problems."""
+"""Tests that errors of pages are pages with the texts of the problem documents."""
 
 from __future__ import annotations
 

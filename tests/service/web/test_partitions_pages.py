@@ -1,4 +1,4 @@
-"""The list of partitions that hide records, and the page of one."""
+"""Tests of the list of stalled partitions, and of the page of one partition."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_old_data_is_not_fine(cluster: WithPartitions, age_ms: int, title: str) 
 
 
 def test_many_at_once_say_how_many_are_not_judged(cluster: WithPartitions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with 10,000 of them."""
+    """Lower limits stand in for a cluster with 10,000 stalled partitions."""
     monkeypatch.setattr(judged_partitions, "MOST_JUDGED", 6)
     monkeypatch.setattr(partition_list, "MOST_JUDGED", 6)
     monkeypatch.setattr(render.paged, "__defaults__", (4,))

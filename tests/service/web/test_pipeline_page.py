@@ -1,4 +1,4 @@
-"""The page that says whether the others can be believed."""
+"""Tests of the page that shows whether the data of the other pages are complete and fresh."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_assumed_configs_are_marked_and_can_be_granted(tmp_path: Path) -> None:
     ],
 )
 def test_a_source_that_is_old(cluster: WithPartitions, age_ms: int, title: str, state: str) -> None:
-    """The other one is fresh: verdicts need both."""
+    """The verdict needs both sources, so one old source suffices to weaken it."""
     cluster.look(moving_partition())
     cluster.read([Id(b"a")], now_ms=NOW_MS + age_ms)
     page = page_of(cluster.url, PATH, now_ms=NOW_MS + age_ms)

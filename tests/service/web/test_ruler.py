@@ -1,4 +1,4 @@
-"""The offset ruler: what is drawn where, to scale between its breaks, and what is said where there is no room."""
+"""Tests of the offset ruler: its elements, its scale between breaks, and the text for elements without space."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_groups_without_room_are_counted_and_those_that_wait_are_kept() -> None:
 
 
 def test_what_lies_outside_of_the_log_is_drawn_at_its_ends() -> None:
-    """Its records may have been deleted, and the LSO may lie below the log start."""
+    """The records of an entry may have been deleted, and the LSO may lie below the log start."""
     older = Span(5, 8, HANGING, "old")
     ruler = drawn(older._replace(next=120), pins=(Pin(3, "late", SOON, "will stop"),), start=100, lso=5, hw=200)
     assert ruler.last_stable_offset == 100

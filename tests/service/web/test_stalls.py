@@ -1,4 +1,4 @@
-"""Every page says which source stalls, since when and why, above all that it shows."""
+"""Tests that every page shows, above its content, which source is stalled, since when and why."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATHS = [
 
 @pytest.fixture
 def story(url: str) -> Iterator[WithPartitions]:
-    """The lease is renewed until NOW."""
+    """Yields the main scenario with a lease that is renewed until NOW_MS."""
     cluster = tell(url)
     lease.renew(cluster.engine, cluster.lease, NOW_MS)
     yield cluster
@@ -75,7 +75,7 @@ def test_a_starved_source_is_named_alone(story: WithPartitions, url: str) -> Non
 
 
 def test_a_ledger_that_is_not_read_makes_no_verdict_old(story: WithPartitions, url: str) -> None:
-    """A topic that may not be read any more, say: nothing that hangs is known from its batches."""
+    """No verdict depends on the ledger, so an unreadable ledger does not make the verdict unknown."""
     at_ms = NOW_MS + LATER_MS
     ledger = LedgerWriter(story.engine, story.lease)
     ledger.apply(LedgerBatch(()), NOW_MS)

@@ -1,4 +1,4 @@
-"""The geometry of the swimlane: what is drawn where, and what it is made of."""
+"""Tests of the geometry of the swimlane: its elements, their positions, and the rows that they represent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def row(offset: int, at_ms: int, to_state: int, from_state: int = states.ONGOING
 def abort(
     offset: int, ended_ms: int, cause: str = CauseCode.CLIENT_ABORT, open_ms: int = 4_000, epoch: int = 3
 ) -> list[Row]:
-    """PrepareAbort and CompleteAbort, with markers that took 50 ms."""
+    """Returns PrepareAbort and CompleteAbort, with markers that took 50 ms."""
     reported = row(offset, ended_ms - 50, states.PREPARE_ABORT, duration_ms=open_ms, cause=cause, producer_epoch=epoch)
     return [reported, row(offset + 1, ended_ms, states.COMPLETE_ABORT, states.PREPARE_ABORT, marker_ms=50)]
 
@@ -45,7 +45,7 @@ def minute(at_ms: int = FROM, commits: int = 0, aborts: Aborts = NO_ABORTS, **mo
 
 
 def newest(state: int = states.COMPLETE_COMMIT, started_at_ms: int | None = None) -> IdRow:
-    """As if just read, with everything 0 that is not given."""
+    """Returns an id that was just read; every other number of its record is 0."""
     record = LogRecord(*[0] * len(LogRecord._fields))._replace(state=state, timestamp_ms=NOW)
     return IdRow(0, b"pay", "pay", 0, 0, record, 0, started_at_ms, None, 0, Aborts(), None)
 
@@ -106,7 +106,7 @@ def test_open_time_is_drawn_against_the_timeout_line() -> None:
     in_time, late, short = (one.tall for one in reported.drawn)
     assert in_time < line < late < TALL
     assert abs(in_time - line / 2) < 0.2
-    assert short >= 1  # to be seen at all
+    assert short >= 1  # wide enough to be visible
 
 
 def test_what_never_times_out_has_no_timeout_line() -> None:

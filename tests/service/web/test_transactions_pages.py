@@ -1,4 +1,4 @@
-"""The list of transactional ids and the page of one: the words people read."""
+"""Tests of the texts on the list of transactional ids and on the page of one id."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def client(cluster: WithPartitions) -> Iterator[TestClient]:
 
 
 def words(html: str) -> str:
-    """Returns the text of the page's own part."""
+    """Returns the text of the page without its frame."""
     return plain(html[html.index("<main") : html.index("</main>")])
 
 
@@ -70,7 +70,7 @@ def get(client: TestClient, path: str, status: int = 200) -> str:
 
 
 def row_of(html: str, name: str) -> str:
-    """The words of the row of one id."""
+    """Returns the text of an id's row in the list."""
     rows = [plain(row) for row in re.findall(r"<tr id=.*?</tr>", html, re.DOTALL)]
     (row,) = [row for row in rows if row.split()[0] == name]
     return row
@@ -87,7 +87,7 @@ def apply(cluster: WithPartitions, log: Sequence[Entry]) -> None:
 
 
 def seventy() -> list[Entry]:
-    """More commits than are drawn one by one."""
+    """Returns more commits than the page draws one by one."""
     return [one for n in range(70) for one in committed(3 * n, NOW_MS - 600_000 + n * 1_000)]
 
 
@@ -137,7 +137,7 @@ def test_every_state_says_what_comes_next(cluster: WithPartitions, client: TestC
 def test_while_the_log_is_not_read_to_its_end_nothing_is_overdue_or_stuck(
     cluster: WithPartitions, client: TestClient
 ) -> None:
-    """Its end may be in what is not read yet: an abort, or the record after the markers."""
+    """The unread records may contain the end of a transaction: an abort, or the record after the markers."""
     late = open_id("late", 87_000)
     prepared = open_id("prepared", 80_000, state=states.PREPARE_ABORT, timestamp_ms=NOW_MS - 77_000)
     cluster.read([late, prepared], behind=1)
@@ -214,7 +214,7 @@ def test_next_leads_through_all_of_them_once(cluster: WithPartitions, client: Te
         seen += listed(html)
         match = re.search(r'<a href="([^"]*)" rel="next">Next 50', html)
         address = None if match is None else unescape(match[1])
-    assert len(seen) == len(set(seen)) == 105  # Expired ones are asked for
+    assert len(seen) == len(set(seen)) == 105  # expired ids are listed only on request
     assert client.get(f"{LIST}?sort=last_updated&cursor=AAAA").status_code == 400
 
 
@@ -319,7 +319,7 @@ def test_a_fenced_id_says_why_how_often_and_what_to_do(cluster: WithPartitions, 
     assert shows(text, "InitProducerId", "3 times", "14:09:06", "14:11:06 (ambiguous)")
     assert (why_ended(CauseCode.FENCED, Confidence.AMBIGUOUS) or "none") in text
     assert TO_DO[CauseCode.FENCED, Confidence.AMBIGUOUS].rstrip(".") in text
-    assert "Certain proof" not in text  # the coordinator logs the same where the client aborted and started again
+    assert "Certain proof" not in text  # the coordinator logs the same records if the client aborted and started again
     assert "fenced 3 ▲ InitProducerId 3" in text
     phases = (
         "Ongoing 14:10:50.123",
@@ -515,7 +515,7 @@ def test_remediation_and_proofs_are_those_of_the_documentation(line: str) -> Non
 
 
 def refresh(page: Page) -> None:
-    """Waits for the next one."""
+    """Waits for the next refresh of the page."""
     page.evaluate("new Promise(done => document.addEventListener('txnscope:refreshed', () => done(), { once: true }))")
 
 
@@ -563,7 +563,7 @@ def test_without_script_the_bars_are_a_drawing(cluster: WithPartitions, browse: 
 
 
 def test_a_record_that_was_left_behind_promises_no_end(tmp_path: Path) -> None:
-    """Partitions were added to the log: `exp-a` was in 0 of 5, and is in 1 of 8."""
+    """Partitions were added to the transaction log: `exp-a` was in partition 0 of 5, and hashes to 1 of 8."""
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'left.db'}", partitions=8)
     cluster.read([open_id("exp-a", 5_000)])
     cluster.close()

@@ -1,4 +1,4 @@
-"""Files of other projects that the service ships: known by version, licence and checksum."""
+"""Tests that the service ships files of other projects with a known version, licence and checksum."""
 
 from __future__ import annotations
 

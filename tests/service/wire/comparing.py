@@ -1,4 +1,4 @@
-"""Says whether the columnar and the scalar form agree."""
+"""Compares the columnar decoder with the scalar one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.wire.columns import Chunk, LogColumns, decode, decode_scalar
 
 
 def assert_same_as_scalar(chunks: Sequence[Chunk]) -> LogColumns:
-    """Decodes both ways; every column, reject and position must be equal. Returns the columns."""
+    """Decodes the chunks both ways, checks that columns, rejects and positions are equal, and returns the columns."""
     fast, slow = decode(chunks), decode_scalar(chunks)
     for field in fields(LogColumns):
         left, right = getattr(fast, field.name), getattr(slow, field.name)

@@ -1,4 +1,4 @@
-"""Reads what Kafka's DumpLogSegments printed beside a golden segment."""
+"""Reads the output of Kafka's DumpLogSegments beside a golden segment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAIR = re.compile(r"(\w+): (\S+)")
 
 
 class DumpedRecord(NamedTuple):
-    """A line that begins with `| offset`; `text` is what follows the sizes."""
+    """A record of a dump: a line that begins with `| offset`. `text` is the rest of the line after the sizes."""
 
     offset: int
     timestamp_ms: int
@@ -27,7 +27,7 @@ class DumpedRecord(NamedTuple):
 
     @property
     def marker(self) -> tuple[str, int] | None:
-        """(ABORT or COMMIT, coordinator epoch) of a control record."""
+        """Returns (ABORT or COMMIT, coordinator epoch) of a control record."""
         found = _MARKER.search(self.text)
         return (found[1], int(found[2])) if found else None
 
@@ -41,7 +41,7 @@ class DumpedRecord(NamedTuple):
 
     @property
     def fields(self) -> Any:
-        """The value as the JSON printer of 4.x shows it: {"version", "data"}, null or a sentence."""
+        """Returns the value as the JSON printer of 4.x prints it: {"version", "data"}, null or a sentence."""
         try:
             return json.loads(self.payload)
         except ValueError:
@@ -49,33 +49,33 @@ class DumpedRecord(NamedTuple):
 
 
 class DumpedBatch(NamedTuple):
-    """A line that begins with `baseOffset`, as its words, and the records under it."""
+    """A batch of a dump: the fields of the line that begins with `baseOffset`, and its records."""
 
     words: dict[str, str]
     records: list[DumpedRecord]
 
 
 class Dump(NamedTuple):
-    """`complete` is False where the tool stopped at a record it does not know."""
+    """A dump of a segment. `complete` is False if the tool stopped at a record of an unknown type."""
 
     batches: list[DumpedBatch]
     complete: bool
 
 
 def segments(pattern: str = "*/*") -> list[Path]:
-    """All golden `.log` files whose folder (group/partition) fits."""
+    """Returns all golden `.log` files whose directory (group/partition) matches `pattern`."""
     found = sorted(log for version in VERSIONS for log in GOLDEN.glob(f"{version}/{pattern}/*.log"))
     assert found, f"no golden segment fits {pattern}"
     return found
 
 
 def name_of(log: Path) -> str:
-    """A readable test id."""
+    """Returns a readable test id."""
     return "/".join(log.relative_to(GOLDEN).parts[:-1])
 
 
 def read_dump(log: Path, suffix: str = ".dump.txt") -> Dump:
-    """The dump beside a segment."""
+    """Parses the dump beside a segment."""
     batches: list[DumpedBatch] = []
     complete = True
     for line in log.with_suffix(suffix).read_text(errors="replace").splitlines():

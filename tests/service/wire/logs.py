@@ -1,6 +1,7 @@
-"""Random transaction logs from a seed: what coordinators write, what they could write, and damage to both.
+"""Generates random transaction logs from a seed: records as coordinators write them, unusual but valid ones, and
+damaged ones.
 
-Plain pseudo-randomness instead of hypothesis strategies: every log then holds many kinds of records side by side.
+The logs use plain pseudo-randomness instead of hypothesis strategies, so that every log contains many kinds of records.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ IDS = (b"a", b"order-tx-1", b"", "é-ü".encode(), b"\0\xff" * 40)
 
 
 def random_chunks(seed: int) -> list[Chunk]:
-    """Up to four Fetch answers, often of the same partition."""
+    """Returns up to four Fetch answers, often of the same partition."""
     rng = Random(seed)
     return [_chunk(rng) for _ in range(rng.choice([1, 1, 2, 4]))]
 
@@ -33,7 +34,7 @@ def _often(rng: Random, usual: T, unusual: T, *, one_in: int = 8) -> T:
 
 
 def _chunk(rng: Random) -> Chunk:
-    """Batches with holes between them; cut at the end half of the time."""
+    """Returns batches with gaps between them. Half of the chunks are cut at a random byte."""
     lo = offset = rng.choice([0, 1000, 2**40])
     damage = _often(rng, 0.0, 0.2, one_in=2)
     pieces = []
@@ -47,7 +48,10 @@ def _chunk(rng: Random) -> Chunk:
 
 
 def damaged(rng: Random, data: bytes) -> bytes:
-    """One or two bytes changed, the length mostly spared; mostly under a checksum that fits again: damage goes deep."""
+    """Changes one or two bytes of a batch, but rarely its length.
+
+    The checksum is mostly corrected, so that the damage reaches the inner decoders.
+    """
     raw = bytearray(data)
     for _ in range(rng.randint(1, 2)):
         raw[rng.randrange(_often(rng, 21, 0), len(raw))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
@@ -57,7 +61,7 @@ def damaged(rng: Random, data: bytes) -> bytes:
 
 
 def _batch(rng: Random, offset: int) -> tuple[bytes, int]:
-    """(a batch, the offset behind it)."""
+    """Returns a batch and the offset after it."""
     kind = rng.choice(["data"] * 30 + ["control", "empty", "codec", "append time"])
     if kind == "control":
         return control_batch(COMMIT, offset), offset + 1

@@ -1,4 +1,4 @@
-"""Batches of a buffer: what is whole, what is bad, what is only cut, and the records in every codec."""
+"""Tests of reading batches from a buffer: whole, invalid and truncated batches, and their records in every codec."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMIT_MARKER = bytes.fromhex(
     "00 00 01 8b cf e5 6f d0  00 00 01 8b cf e5 6f d0  00 00 00 00 00 00 0f a1  00 08  ff ff ff ff  00 00 00 01"
     "20  00  00  00  08  00 00 00 01  0c  00 00 00 00 00 03  00"
 )
-"""kafka-transactions.md 3.2; its checksum was verified with kafka-python."""
+"""The example of kafka-transactions.md 3.2. Its checksum was verified with kafka-python."""
 
 
 def only(data: bytes) -> Batch:
@@ -94,7 +94,7 @@ def test_a_torn_marker_is_malformed(record: Rec) -> None:
 RECORDS = [
     Rec(b"k0", b"v0" * 50),
     Rec(None, b"", 1, 5, ((b"h", b"x"), (b"null", None))),
-    Rec(b"", None, 7, 2**40),  # compaction left a hole before it
+    Rec(b"", None, 7, 2**40),  # compaction left a gap before it
 ]
 CODECS = {
     "none": (0, False),
@@ -149,7 +149,7 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(codec: int) 
 
 @pytest.mark.parametrize("codec", [LZ4, ZSTD])
 def test_broken_streams_keep_no_memory(codec: int) -> None:
-    """Address space, which bytes that are never touched take too: it ends after some thousand broken batches."""
+    """A decompressor that leaks address space, even without touching it, fails after some thousand broken batches."""
     broken = compress(codec, b"plain" * 100)[:-12] + b"no frame"
     before = _address_space()
     for _ in range(40):
@@ -233,7 +233,7 @@ def test_an_offset_that_goes_back_is_bad() -> None:
 )
 @pytest.mark.parametrize("between", [b"", bytes(8) + struct.pack(">i", 14) + bytes(14)], ids=["", "a bad one"])
 def test_an_offset_that_jumps_ahead_takes_no_batches_behind_it_along(wrong: bytes, between: bytes) -> None:
-    """The base offset is not under the checksum: a bit that flips in it leaves a batch that seems good."""
+    """The checksum does not cover the base offset, so a flipped bit in it leaves a batch with a valid checksum."""
     found = list(read_batches(batch([], 5) + wrong + between + batch([], 7) + batch([], 8)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 7, 8]
     assert isinstance(found[1], BadBatch)
@@ -241,7 +241,7 @@ def test_an_offset_that_jumps_ahead_takes_no_batches_behind_it_along(wrong: byte
 
 
 def test_a_batch_at_the_expected_offset_is_believed_before_others() -> None:
-    """The fuzzer's: bytes behind a wrong length that are a batch from elsewhere."""
+    """Found by the fuzzer: the bytes after a wrong length happen to be a valid batch of another position."""
     found = list(read_batches(batch([], 5) + batch([], 9) + batch([], 6) + batch([], 7)))
     assert [one.base_offset for one in found if isinstance(one, Batch)] == [5, 6, 7]
 

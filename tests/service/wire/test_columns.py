@@ -1,4 +1,4 @@
-"""The columnar form: equal to the scalar one on any log, and what it makes of bad and unusual batches."""
+"""Tests of the columnar decoder: it equals the scalar one on any log, and handles invalid and unusual batches."""
 
 from __future__ import annotations
 
@@ -59,8 +59,10 @@ def test_any_bytes_give_columns(pieces: list[bytes]) -> None:
 @given(st.data(), st.sampled_from([0, 1]))
 @settings(max_examples=150)
 def test_damage_stays_where_it_is(data: st.DataObject, version: int) -> None:
-    """Any byte of a batch behind its length changes: the neighbours are there, and the batch is a record as before (its
-    epoch and offset are not under the checksum) or reported."""
+    """A changed byte after the length of a batch does not affect the batches beside it.
+
+    The changed batch is still decoded (the checksum covers neither its epoch nor its offset), or reported.
+    """
     middle = build.transition("b", 1, timestamp_ms=5, data=build.value(version, topics=[("t", [1])]))
     at = data.draw(st.integers(12, len(middle) - 1))
     damaged = middle[:at] + bytes([middle[at] ^ data.draw(st.integers(1, 255))]) + middle[at + 1 :]
@@ -71,7 +73,7 @@ def test_damage_stays_where_it_is(data: st.DataObject, version: int) -> None:
 
 
 def test_everything_bad_is_bad_in_both_forms() -> None:
-    """All that the tests of the scalar form know, between good batches and at the very end of the bytes."""
+    """Each invalid input of the scalar tests is placed between valid batches, and at the end of the bytes."""
     values = [data for data, _ in BAD_VALUES.values()] + [VALUE_V1[:size] for size in range(len(VALUE_V1))]
     records = [Rec(build.key("b"), data) for data in values] + [Rec(data, b"v") for data, _ in BAD_KEYS.values()]
     damaged = [batch([record], 1) for record in records]
@@ -150,7 +152,7 @@ def test_a_broken_batch_is_reported_and_its_neighbours_are_delivered() -> None:
 
 
 def test_a_broken_last_batch_keeps_the_position_within_the_request() -> None:
-    absurd = log(1)[:23] + b"\x7f\0\0\0" + log(1)[27:]  # last offset delta, not as written
+    absurd = log(1)[:23] + b"\x7f\0\0\0" + log(1)[27:]  # the last offset delta is not as written
     columns = assert_same_as_scalar([Chunk(0, 0, 10, log(0) + absurd)])
     assert [one.resume_offset for one in columns.broken] == [10]
     assert columns.next_offsets == {0: 10}
@@ -216,7 +218,7 @@ def test_nothing_gives_empty_columns() -> None:
 
 
 def test_an_expiry_sweep_is_not_left_to_the_scalar_form() -> None:
-    """Hundreds of tombstones in a batch, as removeExpiredTransactionalIds writes them."""
+    """A batch has hundreds of tombstones, as removeExpiredTransactionalIds writes them."""
     sweep = batch([Rec(build.key(f"id-{delta}"), None, delta) for delta in range(400)], 50)
     with patch.object(scalar, "locate", side_effect=AssertionError):
         columns = decode([Chunk(0, 0, END, log(0) + sweep)])
@@ -226,7 +228,7 @@ def test_an_expiry_sweep_is_not_left_to_the_scalar_form() -> None:
 
 @pytest.mark.parametrize("wrong", [[], [0], [4], [1, 2], [0, 1, 2, 3, 4]], ids=str)
 def test_checksums_of_many_batches_at_once(wrong: list[int]) -> None:
-    """Also the same bit flipped in several batches, which a plain sum of them would not see."""
+    """The same bit may be flipped in several batches, which a sum over all checksums would miss."""
     pieces = [flipped(log(n), 70) if n in wrong else log(n) for n in range(5)]
     size = np.array([len(piece) for piece in pieces])
     data = np.frombuffer(b"".join(pieces), np.uint8)

@@ -1,4 +1,4 @@
-"""Every golden segment of both brokers reads as Kafka's own tool printed it, record by record."""
+"""Tests that every golden segment of both broker versions reads as Kafka's own tool printed it, record by record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def batches_of(log: Path) -> list[Batch]:
 
 
 def dump_of(log: Path, batches: list[Batch]) -> Dump:
-    """The dump, which must speak of every batch unless the tool gave up."""
+    """Returns the dump of a segment, which must contain every batch unless the tool stopped early."""
     dump = read_dump(log)
     assert 0 < len(dump.batches) <= len(batches)
     if dump.complete:
@@ -94,7 +94,8 @@ def test_data_of_every_codec_and_client(log: Path) -> None:
 
 @pytest.mark.parametrize("log", TRANSACTION_LOGS)
 def test_transaction_log(log: Path) -> None:
-    """Field by field; the v0 segments of 3.9.2 as the tool of 4.3.1 prints them (its own leaves the start time out)."""
+    """All fields are compared. The v0 segments of 3.9.2 use the dump by 4.3.1, because the tool of 3.9.2 omits the
+    start time."""
     data = log.read_bytes()
     columns = decode([Chunk(3, 0, 2**62, data)])
     assert_same_as_scalar([Chunk(3, 0, 2**62, data)])
@@ -141,7 +142,7 @@ def check_row(columns: LogColumns, row: int, line: DumpedRecord) -> None:
 
 
 def test_the_segments_hold_what_the_tests_above_are_for() -> None:
-    """The set is not silently shrunk: all kinds of rows and both versions' planted records are in it."""
+    """The golden segments contain all kinds of rows, and the planted records of both versions."""
     columns = decode(
         [Chunk(n, 0, 2**62, log.read_bytes()) for n, log in enumerate(segments("*/__transaction_state-*"))]
     )

@@ -1,4 +1,4 @@
-"""Headers as columns say what whole batches say, and stop where something cannot be a batch."""
+"""Tests that headers decoded as columns equal those of whole batches, and that decoding stops at invalid bytes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_the_markers_in_control_batches() -> None:
 @pytest.mark.parametrize(
     "control",
     [
-        control_batch(5, 0),  # of KRaft's own log
-        raw_batch(b"", count=0, attributes=TRANSACTIONAL | CONTROL),  # compaction emptied it
+        control_batch(5, 0),  # from KRaft's own log
+        raw_batch(b"", count=0, attributes=TRANSACTIONAL | CONTROL),  # emptied by compaction
         COMMITTED[:17] + b"\0\0\0\0" + COMMITTED[21:],  # damaged
         raw_batch(b"\x02\x00", count=1, attributes=TRANSACTIONAL | CONTROL),
     ],

@@ -1,4 +1,4 @@
-"""Keys of `__consumer_offsets`, against bytes that real group coordinators wrote and the rules of Kafka's readers."""
+"""Tests of keys of `__consumer_offsets`: bytes of real group coordinators, and the rules of Kafka's readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRITTEN = {
         "030000000000000007ffffffff0000000001a2055ac37500"
     ),
 }
-"""One TxnOffsetCommit of group never-before for e-orders-0 and e-orders-1, as it lies in the log of that version."""
+"""One TxnOffsetCommit of group never-before for e-orders-0 and e-orders-1, as each version's log contains it."""
 
 
 def text(value: str) -> bytes:

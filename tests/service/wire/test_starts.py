@@ -1,4 +1,4 @@
-"""Starts of batches: the guess gives what stepping from batch to batch gives, whatever the bytes."""
+"""Tests that the vectorised search for batch starts equals stepping from batch to batch, whatever the bytes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ def usual(offset: int, value: bytes | None = None) -> bytes:
 
 
 def lookalike(rng: Random) -> bytes:
-    """The first 61 bytes of a batch, as a value: of any length, as long as it really is, or of a length too small."""
+    """Returns bytes that resemble a batch header, for use inside a value.
+
+    Their length field is arbitrary, equal to the real length, or too small.
+    """
     length = rng.choice([49, 60, rng.randrange(400), rng.randrange(-(2**31), 2**31), -1, 48])
     return rng.randbytes(8) + struct.pack(">i", length) + rng.randbytes(31) + USUAL_HEADER_END
 
 
 def hostile_log(seed: int) -> bytes:
-    """Batches of all kinds, headers inside of values, damage and garbage, cut anywhere."""
+    """Returns batches of all kinds, headers inside values, damage and garbage, cut at a random byte."""
     rng = Random(seed)
     kinds = [
         lambda: usual(1),
@@ -82,7 +85,7 @@ def test_nor_of_any_bytes(data: bytes) -> None:
 
 @pytest.mark.parametrize("tail", [b"", usual(9)[:-1], usual(9)[:61], usual(9)[:60], usual(9)[:5]], ids=len)
 def test_a_log_as_coordinators_write_it_needs_no_loop(tail: bytes) -> None:
-    """Also with a sweep of tombstones and an emptied batch in it, and cut where a Fetch may cut."""
+    """The log contains a sweep of tombstones and an emptied batch, and is cut as a Fetch may cut it."""
     odd_ones = [batch([Rec(build.key(str(n)), None, n) for n in range(40)]), batch([], last_offset_delta=3)]
     data = b"".join([*map(usual, range(2000)), *odd_ones, *map(usual, range(2000))]) + tail
     with patch.object(locating, "_starts_by_loop", side_effect=AssertionError):
@@ -90,7 +93,8 @@ def test_a_log_as_coordinators_write_it_needs_no_loop(tail: bytes) -> None:
 
 
 def test_one_walk_over_a_long_log_is_left_to_the_loop() -> None:
-    """Batches with producers have no such header; a step for each of them would take far longer."""
+    """Batches of idempotent producers have no usual header, so one walk would step through the whole log; the loop is
+    faster."""
     data = batch([Rec(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0) * 8000
     assert len(data) > locating.FEWEST_WALKS * locating.STRETCH
     with patch.object(locating, "_starts_by_loop", return_value=iter([5])):

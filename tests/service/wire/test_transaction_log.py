@@ -1,4 +1,5 @@
-"""Keys and values of the transaction log, against worked bytes and the rules of Kafka's generated readers."""
+"""Tests of keys and values of the transaction log: worked examples in bytes, and the rules of Kafka's generated
+readers."""
 
 from __future__ import annotations
 

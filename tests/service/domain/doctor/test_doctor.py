@@ -1,4 +1,4 @@
-"""Doctor's lines about observed facts: gaps, trust and ACLs, without a broker."""
+"""Tests of the doctor's lines about given facts, without a broker: gaps, trust and ACLs."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_clock_that_is_off_is_pointed_out_and_no_gap() -> None:
     seen = FINE._replace(clocks=(ClockReport("broker 1", -95_000, 5, "a record"),))
     (line,) = (line for line in lines(seen) if line.what == "clock")
     assert (line.mark, "1 m 35 s behind" in line.text) == (NOTE, True)
-    near = FINE._replace(clocks=(ClockReport("broker 1", 1_400, 900, "a record"),))  # may be half a second
+    near = FINE._replace(clocks=(ClockReport("broker 1", 1_400, 900, "a record"),))  # the difference may be 0.5 s
     assert [line.mark for line in lines(near) if line.what == "clock"] != [NOTE]
 
 

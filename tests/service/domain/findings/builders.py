@@ -1,4 +1,4 @@
-"""Facts for rules, with what does not matter filled in."""
+"""Builders of facts for the rules, with defaults for fields that a test does not care about."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ S, M, H = 1_000, 60_000, 3_600_000
 
 
 def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), scan_ms: int = 10 * S) -> Context:
-    """Two log partitions, 0 and 1, both known until `until_ms`; brokers 10 and 11 lead them."""
+    """Returns a context with log partitions 0 and 1, both known until `until_ms` and led by brokers 10 and 11."""
     return Context(
         KnownLog(
             Limits(scan_ms, 168 * H, H, frozenset(assumed)),
@@ -32,7 +32,7 @@ def context(*rules: Rule, until_ms: int = NOW_MS, assumed: Sequence[str] = (), s
 
 
 def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **fields: Any) -> IdState:
-    """An id whose transaction began `age_ms` ago, and whose newest record is as old."""
+    """Returns an id whose transaction began `age_ms` ago; its newest record has the same age."""
     at_ms = NOW_MS - age_ms
     started = at_ms if state in states.OPEN else None
     topics = (("orders", 0), ("orders", 3)) if state in states.OPEN else ()
@@ -43,7 +43,7 @@ def id_now(name: str = "pay-1", state: int = states.ONGOING, age_ms: int = 0, **
 def event(
     sequence: int, name: str = "pay-1", cause: CauseCode = CauseCode.TIMEOUT, ago_ms: int = 0, **fields: Any
 ) -> Event:
-    """Something that happened to an id `ago_ms` ago."""
+    """Returns an event of an id that happened `ago_ms` ago."""
     from_state = states.ONGOING if cause in (CauseCode.TIMEOUT, CauseCode.FENCED) else states.EMPTY
     one = Event(
         sequence,

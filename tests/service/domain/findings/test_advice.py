@@ -1,4 +1,5 @@
-"""Each advice against every combination of its facts: what it must not claim, and what it must say."""
+"""Tests of every advice with every combination of its facts: what the advice must contain, and what it must not
+claim."""
 
 from __future__ import annotations
 
@@ -127,8 +128,8 @@ def test_overdue_advice_names_the_feature_only_where_it_was_lowered() -> None:
 
 
 def test_the_case_of_a_lowered_feature() -> None:
-    """C4: `A` is Ongoing under version 2 beyond its timeout, `B` of the same log partition goes on, nothing is
-    finalized any more."""
+    """Case C4: `A` is Ongoing under version 2 beyond its timeout, other ids of its log partition were written since,
+    and the finalized version is 0."""
     place, sink = Place(3, 1), Sink(TwoPhase.NO, 7, 3, DEADLINE_MS)
     facts = OverdueFacts("A", ORDERS, place, sink, True, written_under=2, finalized=0, answer=Answer.AGREES)
     assert facts.advice() == (
@@ -185,7 +186,7 @@ def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
             assert "discarded" in text
             assert ("have to be produced again" in text) == (two_phase is not TwoPhase.NO)
             assert "old protocol" in text  # a producer of transaction version 2 goes on: its late abort is accepted
-            assert "there is no second instance" not in text  # the log has no hosts
+            assert "there is no second instance" not in text  # the transaction log contains no host names
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_timeout_of_a_two_phase_sink_is_a_loss() -> None:
         ("pay-1", 60_000, TwoPhase.NO),
         ("orders-0", 60_000, TwoPhase.NO),
         ("sink-0-17", 60_000, TwoPhase.LIKELY),
-        # FlinkKafkaProducer, before KafkaSink: task, operator, number
+        # FlinkKafkaProducer, which preceded KafkaSink, builds its ids from task, operator and number
         ("Sink: Unnamed-cbc357ccb763df2852fee8c4fc7d55f2-3", 600_000, TwoPhase.LIKELY),
         ("pay-cbc357ccb763df2852fee8c4fc7d55f2", 600_000, TwoPhase.NO),
         ("sink-0-17", 900_000, TwoPhase.LIKELY),

@@ -1,4 +1,5 @@
-"""Findings about groups that wait: as grave as what they wait for, and silent about those that do not."""
+"""Tests of findings about blocked groups: each has the severity of its blocker, and a group that is not blocked has
+none."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ def blocker(
 
 
 def known(kind: Kind, severity: Severity, subject: Subject, confirmed: bool = True) -> dict[Key, Finding]:
-    """A finding of the judge's."""
+    """Returns a finding that the judge has already stored."""
     observation = Observation(kind, severity, subject, finding_facts(kind), (), confirmed=confirmed)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({kind})), NOW_MS, "kafka")
     return {(kind, subject): change.finding}
@@ -136,14 +137,15 @@ def test_who_does_not_wait_has_no_finding(relation: GroupRelation) -> None:
 
 @pytest.mark.parametrize("relation", [GroupRelation.STOPPED, GroupRelation.UNSTABLE_OFFSETS])
 def test_who_may_still_move_has_none_yet(relation: GroupRelation) -> None:
-    """A reader of uncommitted records is at the LSO as well until it commits again."""
+    """A group that reads uncommitted records is also at the LSO until its next commit, so it gets no finding yet."""
     place = HOME if relation == GroupRelation.UNSTABLE_OFFSETS else ORDERS
     assert found([victim(relation, stood_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING, place)) == []
     assert len(found([victim(relation, stood_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING, place))) == 1
 
 
 def test_who_was_idle_before_the_partition_stalled_may_still_move() -> None:
-    """A reader of uncommitted records that had read everything reads on at once, and commits some seconds later."""
+    """A group that reads uncommitted records and has read all of them reads on at once, but commits some seconds
+    later."""
     idle = 100 * M
     assert found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS - 1)], blocker(RelationKind.HANGING)) == []
     assert len(found([victim(stood_ms=idle, stalled_ms=COMMIT_EXPECTED_MS)], blocker(RelationKind.HANGING))) == 1
@@ -177,7 +179,7 @@ def test_a_long_legal_transaction_is_reported_with_the_time_it_heals() -> None:
 )
 def test_as_grave_as_the_finding_about_the_id(relation: RelationKind, kind: Kind) -> None:
     about = Subject(transactional_id=b"pay-1")
-    assert found([victim()], blocker(relation)) == []  # a marker takes its time
+    assert found([victim()], blocker(relation)) == []  # writing a marker takes a moment
     (warned,) = found([victim()], blocker(relation), reported=known(kind, Severity.WARNING, about))
     (critical,) = found([victim()], blocker(relation), reported=known(kind, Severity.CRITICAL, about))
     assert (warned.severity, critical.severity) == (Severity.WARNING, Severity.CRITICAL)
@@ -248,7 +250,7 @@ def test_many_groups_share_a_finding_behind_the_first() -> None:
 
 
 def test_the_same_facts_give_the_same_words() -> None:
-    """Whatever the high watermark does meanwhile, or how long it lasts."""
+    """The text of a finding does not depend on the high watermark or on the duration of the stall."""
     before = victim()
     ends = LsoSample(LSO, 9_999, before.stalled_since_ms)
     later = before._replace(ends=ends, offset=before.offset._replace(observed_at_ms=NOW_MS + M))
@@ -266,9 +268,9 @@ def test_a_pending_offset_of_a_known_transaction_waits_for_that_one_alone() -> N
     assert "the offset is part of the hanging transaction of pay-2 on __consumer_offsets-9" in found_one.summary
     assert found_one.evidence[0].source == LogPlace("__consumer_offsets", 9, 105)
     assert "its records commit the offset" in found_one.evidence[0].text
-    assert found([one], legal) == []  # it ended a moment ago
+    assert found([one], legal) == []  # the transaction ended a moment ago
     mine = one._replace(offset=one.offset._replace(producer_id=7))
-    assert found([mine], legal, other) == []  # legal, and not open for long
+    assert found([mine], legal, other) == []  # the transaction is within its timeout and not open for long
 
 
 def test_transactions_that_may_block_more_groups_than_are_known() -> None:

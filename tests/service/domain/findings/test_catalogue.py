@@ -1,4 +1,5 @@
-"""Adding a kind is one entry, one rule and one runbook: nothing else lists kinds."""
+"""Tests that a new kind of finding needs one entry, one rule and one runbook, and that no other module lists the
+kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.helpers.paths import ROOT
 
 MODULES: Final = sorted(path for top in ("service", "spark_jobs", "dashboards") for path in (ROOT / top).rglob("*.py"))
 FEW: Final = 4
-"""Kinds that a module may name at once: those that one rule observes, or that one page is about."""
+"""The largest number of kinds in one collection of a module: the kinds of one rule, or of one page."""
 
 
 def kinds_in(tree: ast.AST) -> set[str]:
@@ -69,7 +70,7 @@ def test_a_kind_without_an_alert_says_so() -> None:
 
 
 def observations() -> Iterator[tuple[Kind, ast.expr]]:
-    """Kind and severity of every Observation that a rule makes."""
+    """Yields the kind and the severity of every Observation that a rule creates."""
     for module in sorted((ROOT / "service" / "domain" / "findings").glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Observation":

@@ -1,4 +1,4 @@
-"""New transactional ids are churn when those before them are given up, and a healthy start is none."""
+"""Tests of churn: new transactional ids are churn if the ids before them were abandoned. A normal start is no churn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def born(sequence: int, name: str, ago_ms: int = 0) -> Event:
 
 
 def one_by_one(names: Iterable[str], every_ms: int = 10 * S) -> list[Event]:
-    """The last of them now."""
+    """Returns births of ids at regular intervals, the last one now."""
     names = list(names)
     return [born(n, name, (len(names) - 1 - n) * every_ms) for n, name in enumerate(names)]
 
@@ -38,7 +38,7 @@ def streams(process: int, thread: int = 1) -> str:
 
 
 def used_for(events: Iterable[Event], for_ms: int) -> dict[bytes, int]:
-    """The last use of each: it worked for so long, and is gone."""
+    """Returns the last use of each id, which was used for `for_ms` and then abandoned."""
     return {e.transactional_id: e.at_ms + for_ms for e in events}
 
 
@@ -95,7 +95,7 @@ def test_streams_with_a_new_process_id_at_every_start_learns_what_to_keep() -> N
 
 
 def test_what_may_be_kafka_streams_is_told_both() -> None:
-    """By the form of its ids, with another timeout."""
+    """If the ids have the form of Kafka Streams but another timeout, the advice covers both explanations."""
     new = one_by_one(map(streams, range(6)), 30 * S)
     (found,) = find(new, used_for(new, 20 * S))
     assert found.advice.startswith("Give each instance a transactional.id that stays the same over restarts. If this")
@@ -103,7 +103,7 @@ def test_what_may_be_kafka_streams_is_told_both() -> None:
 
 
 def test_several_instances_that_make_up_ids_at_every_start() -> None:
-    """Three at a time crash together; the newest three are in use."""
+    """Three instances crash together, again and again; the newest three ids are in use."""
     new = [born(n, streams(n), (5 - n // 3) * 40 * S - n) for n in range(18)]
     uses = used_for(new[:15], 35 * S) | {e.transactional_id: IN_USE for e in new[15:]}
     assert [o.subject.prefix for o in find(new, uses)] == ["shop-"]
@@ -132,7 +132,7 @@ def test_a_deployment_with_numbers_is_no_churn_unless_it_goes_on() -> None:
 
 
 def checkpoints(count: int, subtask: int = 0) -> tuple[list[Event], dict[bytes, int]]:
-    """Births of a sink's ids, one every 20 s, and their uses: each commits when the next one is there."""
+    """Returns the births of a sink's ids, one every 20 s, and their uses: each id commits when the next one is born."""
     new = one_by_one((f"sink-{subtask}-{n}" for n in range(1, count + 1)), 20 * S)
     return new, {e.transactional_id: e.at_ms + 20 * S + 40 for e in new[:-1]} | {new[-1].transactional_id: IN_USE}
 
@@ -160,7 +160,8 @@ def test_an_idle_job_with_many_checkpoints_is_no_churn_either() -> None:
 
 
 def test_what_others_call_a_process_is_not_taken_for_kafka_streams() -> None:
-    """Spring numbers its producers from 0, behind a prefix with random.uuid; Kafka Streams its threads from 1."""
+    """Spring numbers its producers from 0 behind a prefix with random.uuid, whereas Kafka Streams numbers its threads
+    from 1."""
     new = one_by_one((streams(n, 0) for n in range(6)), 30 * S)
     (found,) = find(new, used_for(new, 20 * S))
     assert "state.dir" not in found.advice
@@ -172,7 +173,8 @@ def test_ids_without_a_common_prefix_are_no_churn() -> None:
 
 
 def test_a_crowd_is_churn_whatever_became_of_its_ids_and_does_not_wait() -> None:
-    """An id a message: events are forgotten sooner than their ids would be found unused."""
+    """An application with one id per message is reported at once: its events are deleted before the ids could be found
+    unused."""
     new = one_by_one((f"etl-{n:06x}ab" for n in range(MANY_PROCESSES)), 30)
     (found,) = churn.churn(new, {}, context(), ReportWindow(NOW_MS - QUIET_MS, before_sequence=0))
     assert len(found.occurrences) == MANY_PROCESSES

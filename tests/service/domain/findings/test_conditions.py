@@ -1,4 +1,4 @@
-"""Rules about ids as they stand: what they say, from when on, and of how many."""
+"""Tests of rules about the current state of ids: their texts, the time from which they report, and their counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DUE = 60 * S + 10 * S + ABORT_SLACK_MS
         (id_now(age_ms=DUE + 60 * S), Severity.CRITICAL, Confidence.CERTAIN),
         (id_now(age_ms=H, timeout_ms=2 * H), None, None),
         (id_now(age_ms=H, timeout_ms=TWO_PHASE_TIMEOUT_MS), None, None),
-        (id_now(age_ms=H, state=states.PREPARE_ABORT), None, None),  # decided: it is not the timeout that is late
+        (id_now(age_ms=H, state=states.PREPARE_ABORT), None, None),  # the outcome is already decided
         (id_now(age_ms=H, started_at_ms=-1), None, None),
     ],
 )
@@ -42,7 +42,7 @@ def test_overdue(one: IdState, severity: str | None, confidence: str | None) -> 
 
 
 def test_overdue_needs_the_log_read_to_an_end_requested_after_the_deadline() -> None:
-    """Read until then the log might still hold the abort."""
+    """Unless the log is read beyond the deadline, it may contain the abort among its unread records."""
     one = id_now(age_ms=DUE + M)
     assert open_too_long.overdue([one], context(until_ms=NOW_MS - M - 1)) == []
     assert len(open_too_long.overdue([one], context(until_ms=NOW_MS - M))) == 1
@@ -64,7 +64,7 @@ def test_a_view_is_fresh_if_read_to_an_end_asked_for_lately() -> None:
 
 
 def test_a_view_from_before_the_clock_was_set_back_says_nothing() -> None:
-    """It would look fresh until the clock comes there again, whatever was written meanwhile."""
+    """After the clock was set back, an earlier read has a time in the future and must not pass for a fresh one."""
     just_written = LogProgress(0, 1, 50, 50, NOW_MS + 1 * S)
     assert known_log(limits_of({}), [just_written], NOW_MS).is_complete
     set_back = LogProgress(1, 1, 50, 50, NOW_MS + 1 * S + 1)
@@ -88,7 +88,7 @@ def test_what_rests_on_an_assumed_config_says_so_and_is_never_certain() -> None:
 
 @pytest.mark.parametrize("state", [states.PREPARE_COMMIT, states.PREPARE_ABORT])
 def test_a_completion_is_stuck_since_it_was_decided_first(state: int) -> None:
-    """The coordinator appended its decision again 2 s ago."""
+    """The coordinator appended its decision again 2 s ago; the first decision counts."""
     one = id_now(state=state, age_ms=2 * S, state_since_ms=NOW_MS - 70 * S)
     (found,) = open_too_long.stuck([one], {}, context())
     assert found.severity == "critical"
@@ -119,7 +119,7 @@ def test_long_running_is_legal_and_says_when_it_ends() -> None:
     assert found.self_heals_at_ms is None
     assert "two-phase" in found.evidence[1].text
     assert open_too_long.long_running([id_now(age_ms=M - 1)], context()) == []
-    assert open_too_long.long_running([id_now(age_ms=H)], context()) == []  # that is overdue
+    assert open_too_long.long_running([id_now(age_ms=H)], context()) == []  # this one is overdue
 
 
 def test_people_say_what_is_long_and_whose_it_is() -> None:
@@ -163,7 +163,7 @@ def test_epochs() -> None:
     (found,) = ids_running_out.epoch_exhaustion([id_now(producer_epoch=31_000)], context())
     assert (found.severity, found.log_partition) == (Severity.WARNING, 0)
     assert "31,000 of the 32,767" in found.summary
-    # below the last one, a start only raises it by one (TransactionMetadata.isProducerEpochExhausted)
+    # below the last epoch, a start only raises the epoch by one (TransactionMetadata.isProducerEpochExhausted)
     assert "A start while it is idle rotates the producer id only from epoch 32,766 on" in found.advice
 
 
@@ -179,8 +179,8 @@ def answer(one: IdState, state: str = "Ongoing") -> CoordinatorAnswer:
         ({"state": NOT_FOUND, "producer_id": -1, "producer_epoch": -1}, True, True),
         ({"state": "CompleteAbort"}, True, True),
         ({"producer_epoch": 3}, True, True),
-        ({"offset": 39}, False, False),  # written in between
-        ({"answered_at_ms": NOW_MS}, False, False),  # the log is not known up to then
+        ({"offset": 39}, False, False),  # a record was written in between
+        ({"answered_at_ms": NOW_MS}, False, False),  # the log is not known up to that time
     ],
 )
 def test_a_coordinator_that_says_something_else(said: dict[str, Any], is_comparable_: bool, differs: bool) -> None:
@@ -205,8 +205,8 @@ def test_a_mismatch_is_believed_at_the_second_look() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        {"state": "Ongoing", "producer_epoch": 3},  # a fence whose append failed: only its memory has the new epoch
-        {"state": "CompleteAbort"},  # the append of the next record is in the log, and counts as failed
+        {"state": "Ongoing", "producer_epoch": 3},  # a fence was not appended: only the memory has its epoch
+        {"state": "CompleteAbort"},  # the record is in the log, but its append counts as failed
     ],
 )
 def test_a_coordinator_that_knows_the_id_is_not_blamed_for_its_load_alone(said: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ def test_an_id_that_is_gone_cannot_be_compared() -> None:
 
 
 def test_facts_change_only_with_what_they_are_about() -> None:
-    """Facts that differ are written: an age among them would be a write in each round."""
+    """Changed facts cause a write, so they contain no age, which would change in each round."""
     ids = [
         id_now(age_ms=5 * M, timeout_ms=10 * M),
         id_now("late", age_ms=8 * M),

@@ -1,4 +1,4 @@
-"""The steps that confirm that an entry hangs: none can be left out, and a confirmed case stays confirmed."""
+"""Tests of the steps that confirm a hanging entry: no step can be skipped, and a confirmed case stays confirmed."""
 
 from __future__ import annotations
 

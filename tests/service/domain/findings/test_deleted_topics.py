@@ -1,4 +1,5 @@
-"""A topic that is deleted inside a transaction: whose records are gone for certain, and where nobody can tell."""
+"""Tests of topics that are deleted during a transaction: which transactions certainly lost records, and which may
+have."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def marker(offset: int, *, commit: bool = True, ends: int = 0, topic: str = "b")
 
 
 def gone(*markers: SeenMarker, unended: int | None = None, seen_ms: int = 1_000) -> EndedLog:
-    """The log of b-0, with `markers`, and records from `unended` on, which were seen at `seen_ms`."""
+    """Returns the log of b-0 with `markers`, and with unended records from the offset `unended` on, sampled at
+    `seen_ms`."""
     records = () if unended is None else (UnendedRecords(3, unended, seen_ms),)
     return EndedLog(*B, "T0", GONE_MS, markers, records)
 
@@ -62,11 +64,11 @@ def test_also_where_the_new_topic_has_its_marker() -> None:
 @pytest.mark.parametrize(
     ("log", "decision"),
     [
-        (gone(), decided(1, GONE_MS + 1)),  # it wrote nothing there that was seen
+        (gone(), decided(1, GONE_MS + 1)),  # no record of the transaction was sampled there
         (gone(unended=7), decided(1, GONE_MS + 1, commit=False)),  # an abort loses nothing
-        (gone(unended=7), decided(1, GONE_MS)),  # its marker may have been there
+        (gone(unended=7), decided(1, GONE_MS)),  # the marker may have been written before the deletion
         (gone(unended=7), decided(1, NOT_KNOWN)),
-        (gone(unended=7), decided(1, GONE_MS + 1, start_ms=1_001)),  # the records were there before it began
+        (gone(unended=7), decided(1, GONE_MS + 1, start_ms=1_001)),  # the records existed before the transaction began
     ],
 )
 def test_without_proof_it_is_not_seen(log: EndedLog, decision: Decision) -> None:
@@ -96,13 +98,15 @@ def test_an_end_that_is_appended_again_is_as_old_as_the_first() -> None:
 
 
 class World(NamedTuple):
-    """Two transactions of one producer id; both list b-0. Each step is one second: write, decision, marker on b-0,
-    completion. The topic goes before step `deleted`, of which the first `read` steps were read by then; the deletion is
-    known before step `known`."""
+    """Two transactions of one producer id, both with b-0 among their partitions.
+
+    Each has four steps of one second: write, decision, marker on b-0, completion. The topic is deleted before step
+    `deleted`, of which the first `read` steps were read by then. The deletion is known before step `known`.
+    """
 
     commits: tuple[bool, bool]
     writes: tuple[bool, bool]
-    is_skipped: bool  # the first one's marker on b-0 (KAFKA-20734)
+    is_skipped: bool  # the first transaction's marker on b-0 (KAFKA-20734)
     bumps: bool
     deleted: int
     read: int
@@ -110,7 +114,7 @@ class World(NamedTuple):
 
     @property
     def truth(self) -> set[int]:
-        """The numbers of the committed transactions whose records went without a marker."""
+        """Returns the numbers of the committed transactions whose records were deleted before their marker."""
         first = self.commits[0] and self.writes[0] and self.deleted > 0 and (self.is_skipped or self.deleted <= 2)
         second = self.commits[1] and self.writes[1] and 4 < self.deleted <= 6
         return {n for n, is_torn in enumerate((first, second)) if is_torn}

@@ -1,4 +1,4 @@
-"""Every way what hangs can end, by name."""
+"""Tests of every way in which a hanging transaction can end, by name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LATER = EndedTransaction(True, 4, ENTRY.first_seen_ms + 8_000, NOW_MS - 5, froze
         ((ABORT,), None, True, "our_marker"),
         ((ABORT,), RESENT, False, "coordinator_marker"),
         ((COMMIT,), LATER, False, "adopted"),
-        ((ABORT,), LATER, False, "foreign_abort"),  # not what that transaction decided
+        ((ABORT,), LATER, False, "foreign_abort"),  # another marker than the one that this transaction decided
         ((COMMIT,), LATER._replace(partitions=frozenset()), False, "foreign_commit"),
         ((COMMIT,), LATER._replace(producer_epoch=5), False, "foreign_commit"),
-        ((COMMIT,), LATER._replace(at_ms=ENTRY.first_seen_ms - 1), False, "healed"),  # our clock may be ahead
+        ((COMMIT,), LATER._replace(at_ms=ENTRY.first_seen_ms - 1), False, "healed"),  # the service's clock may be ahead
         ((ABORT,), RESENT._replace(at_ms=NOW_MS + 3_000), False, "healed"),  # the leader's clock may be behind
         ((), None, False, "healed"),
     ],

@@ -1,4 +1,4 @@
-"""Rules about what happened to ids: when it is worth a finding, and how ids are put together."""
+"""Tests of rules about events of ids: when events become a finding, and how their ids are grouped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def test_many_ids_of_a_prefix_share_a_finding_and_findings_are_bounded() -> None
 
 
 def outage(ids: int = 8, name: str = "svc-{}", back_after_ms: int | None = 90 * S) -> list[Event]:
-    """All of them time out 2 minutes ago, after 61 s, and come back some time after the abort."""
+    """Returns events of ids that all timed out 2 minutes ago, after 61 s, and were initialized again `back_after_ms`
+    later."""
     events = [
         event(n, name.format(n), ago_ms=2 * M - n, partition=n % 2, transactional_id=b"%d" % n) for n in range(ids)
     ]
@@ -85,7 +86,7 @@ def find_correlated(events: list[Event], churned: dict[str, list[int]] | None = 
 def test_an_outage_is_one_finding_that_says_what_would_have_survived_it() -> None:
     (found,) = find_correlated(outage())
     assert (found.kind, found.subject, len(found.occurrences)) == (Kind.CORRELATED_TIMEOUTS, Subject(), 8)
-    # 61 s until the abort and 90 s until they were back, rounded up
+    # 61 s until the abort and 90 s until the return, rounded up
     assert found.summary.startswith("8 ids timed out together from 2026-09-21 14:11:20 UTC on;")
     assert "a timeout of 2 m 40 s would have survived" in found.summary
     text = " ".join(e.text for e in found.evidence[:3])
@@ -108,7 +109,7 @@ def test_a_common_coordinator_is_named() -> None:
     "events",
     [
         outage(4),
-        [event(n, f"svc-{n}", ago_ms=n * M) for n in range(14)],  # a trickle
+        [event(n, f"svc-{n}", ago_ms=n * M) for n in range(14)],  # single aborts, far apart
         [event(n, "svc-1", ago_ms=n) for n in range(20)],  # one id
         [e._replace(cause=CauseCode.FENCED) for e in outage()],
     ],
@@ -163,7 +164,8 @@ def test_a_source_that_fails_for_a_while(error: Reason | None, since_ms: int, ga
 
 @pytest.mark.parametrize(("ahead_ms", "gaps"), [(30 * S - 1, 0), (30 * S, 1), (H, 1)])
 def test_a_source_whose_last_success_is_yet_to_come(ahead_ms: int, gaps: int) -> None:
-    """The clock was set back: until it comes there again everything new is dropped for being old."""
+    """If the clock was set back behind a source's last success, new samples are dropped as old until the clock has
+    caught up."""
     one = SourceReport("partitions", None, NOW_MS + ahead_ms, None, None)
     found = unreadable.coverage_gaps([one], NOW_MS)
     assert len(found) == gaps

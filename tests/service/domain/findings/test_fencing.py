@@ -1,4 +1,5 @@
-"""A conflict is two live producers that take an id from one another in turns; restarts and rebalances are none."""
+"""Tests of fencing conflicts: two live producers fence each other in turns. Restarts and rebalances are no
+conflicts."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.service.domain.records import reported
 
 
 def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
-    """The events that the judge reads of this log of one id, which begins at `at_ms`."""
+    """Returns the events that the judge reads from this log of one id. The log begins at `at_ms`."""
     rows = reported(log).rows
     return [
         Event(
@@ -46,7 +47,8 @@ def events_of(log: str, name: str = "pay-1", at_ms: int = 0) -> list[Event]:
 def taken_in_turns(
     times: int, *, every_ms: int = 5 * S, open_ms: int = 400, timeouts: tuple[int, ...] = (60_000,), tag: str = ""
 ) -> str:
-    """Producers that start one after the other, commit a transaction, and are fenced in the next."""
+    """Returns a log in which producers start one after another; each commits one transaction and is fenced in the
+    next."""
     lines = [f"0 Empty(7,0) timeout={timeouts[0]} {tag}"]
     epoch, raised = 0, int("ctv=2" in tag)
     for number in range(1, times + 1):
@@ -68,7 +70,7 @@ def taken_in_turns(
 
 
 def conflicts(*logs: Iterable[Event]) -> int:
-    """The number of takeovers that findings count."""
+    """Returns the number of takeovers that findings count."""
     found = fencing.fencing_conflicts([e for log in logs for e in log], context())
     assert all((one.kind, one.severity, one.confidence) == CONFLICT for one in found)
     return sum(len(one.occurrences) for one in found)
@@ -91,7 +93,8 @@ def test_two_alternating_configurations_are_two_parties_at_any_pace() -> None:
 
 
 def test_older_transactions_between_do_not_hide_a_conflict() -> None:
-    """Of producers whose transactions take four seconds some are fenced late in theirs."""
+    """Some producers are fenced late in a four-second transaction; the takeovers around them still count as a
+    conflict."""
     log, rest, epoch, at_ms = ["0 Empty(7,0)"], (300, 3_500, 1_900, 2_700, 100), 0, 0
     for open_ms in rest:
         at_ms += 6_000
@@ -108,7 +111,7 @@ def test_older_transactions_between_do_not_hide_a_conflict() -> None:
 
 
 def test_a_crash_loop_of_one_instance_is_no_conflict() -> None:
-    """It needs a while to return, in which its transaction stays open."""
+    """A crashed instance takes a while to return, and its transaction stays open for that time."""
     assert conflicts(events_of(taken_in_turns(20, every_ms=20 * S, open_ms=ALIVE_MS))) == 0
 
 
@@ -122,14 +125,16 @@ def test_takeovers_that_are_far_apart_are_none() -> None:
 
 
 def test_an_idle_pool_is_no_conflict() -> None:
-    """A Flink subtask with empty checkpoints."""
+    """A Flink subtask with empty checkpoints only initializes its id, again and again."""
     assert conflicts(events_of("\n".join(f"{3_000 * n} Empty(9,{n})" for n in range(30)))) == 0
 
 
 @pytest.mark.parametrize("ctv", ["", "ctv=2"])
 def test_a_producer_that_fences_itself_is_no_conflict(ctv: str) -> None:
-    """KIP-360: with its own producer id and epoch. The old protocol refuses it; it is created again much later, or at
-    once."""
+    """A producer that aborts its own transaction with InitProducerId (KIP-360) is no conflict.
+
+    Under TV2 the producer goes on at once; under the old protocol it is refused, and created again later.
+    """
     lines, epoch = [f"0 Empty(7,0) {ctv}"], 0
     for n in range(1, 8):
         at_ms, empty = 20_000 * n, (300, epoch + 1) if ctv else (8_000, epoch + 2)
@@ -180,13 +185,13 @@ def test_the_attempts_of_a_flink_job_are_no_conflict() -> None:
 
 @pytest.mark.parametrize(("partitions", "every_ms"), [(1, 60 * S), (4, 60 * S), (4, 25 * S)])
 def test_one_producer_per_input_partition_over_rebalances_is_no_conflict(partitions: int, every_ms: int) -> None:
-    """All partitions that move change hands within seconds, and each only once."""
+    """In a rebalance, the ids of all moved partitions change hands within seconds, but each id only once."""
     log = taken_in_turns(5, every_ms=every_ms)
     assert conflicts(*(events_of(log, f"tx.g.in.{n}", at_ms=2 * S * n) for n in range(partitions))) == 0
 
 
 def test_the_ids_of_two_deployments_that_fight_are_a_conflict() -> None:
-    """Each id changes hands more than once within the time that a restart needs."""
+    """Two deployments conflict if each id changes hands more than once within the time of a restart."""
     log = taken_in_turns(6, every_ms=ROUND_MS // 2)
     assert conflicts(*(events_of(log, f"pay-{n}", at_ms=300 * n) for n in range(2))) > 0
 

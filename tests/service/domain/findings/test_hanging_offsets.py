@@ -1,4 +1,4 @@
-"""A finding on `__consumer_offsets` names the groups of its offsets: nothing else can."""
+"""Tests that a finding on `__consumer_offsets` names the groups of its pending offsets."""
 
 from __future__ import annotations
 

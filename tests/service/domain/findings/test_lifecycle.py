@@ -1,4 +1,4 @@
-"""The life of findings: they open, change, end and come back, whatever order looks show things in."""
+"""Tests of the life of findings: they open, change, end and reopen, in whatever order samples arrive."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def look(*observations: Observation, partitions: frozenset[int] = frozenset({0})
 
 
 class Story:
-    """The stored findings after one round after another."""
+    """The stored findings after a series of rounds."""
 
     def __init__(self) -> None:
         self.stored: dict[Key, Finding] = {}
@@ -170,7 +170,7 @@ def test_events_are_one_finding_that_counts_each_once_and_ends_in_quiet() -> Non
     assert (story.one().life.count, story.one().life.last_seen_ms) == (3, NOW_MS + M)
     assert story.see(look(), NOW_MS + M + QUIET_MS - 1) == []
     assert [c.event for c in story.see(look(), NOW_MS + M + QUIET_MS)] == ["resolved"]
-    assert story.see(look(happened(1, 2, 5)), NOW_MS + M + QUIET_MS + 1) == []  # old news
+    assert story.see(look(happened(1, 2, 5)), NOW_MS + M + QUIET_MS + 1) == []  # the same observation again
     story.see(look(happened(6)), NOW_MS + H)
     assert (story.one().life.count, story.one().life.reopened) == (4, True)
 
@@ -217,7 +217,7 @@ def test_order_and_repetition_make_no_difference_and_everything_ends(
         mixed = [*observations, *rng.sample(observations, rng.randint(0, len(observations)))]
         rng.shuffle(mixed)
         shuffled.see(look(*mixed), now_ms)
-        assert shuffled.see(look(*mixed), now_ms) == []  # twice is once
+        assert shuffled.see(look(*mixed), now_ms) == []  # applying a round twice changes nothing
         assert shuffled.stored == straight.stored
     for minute in range(17):
         straight.see(look(), NOW_MS + 10 * S + minute * M)

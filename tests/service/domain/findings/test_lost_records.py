@@ -1,4 +1,4 @@
-"""A finding of lost records names owner, offsets, cause, and remedy."""
+"""Tests that a finding of lost records names the owner, the offsets, the cause and the remedy."""
 
 from __future__ import annotations
 

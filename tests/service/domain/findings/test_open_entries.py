@@ -1,4 +1,4 @@
-"""The end of an open entry: every relation of an entry and its owner."""
+"""Tests of how an open entry will end, for every state of the entry's owner."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def related(owner: Owner | None, log: KnownLog = KNOWN, *, is_hanging: bool = Fa
     ("owner", "word"),
     [
         (OWNER, "open"),
-        (with_record(OWNER, producer_epoch=9), "open"),  # any marker with an epoch not below closes it
-        (with_record(OWNER, timeout_ms=2_147_483_647, start_ms=1), "open"),  # two-phase: no timeout
+        (with_record(OWNER, producer_epoch=9), "open"),  # a marker with the same epoch or a higher one closes the entry
+        (with_record(OWNER, timeout_ms=2_147_483_647, start_ms=1), "open"),  # a two-phase transaction has no timeout
         (with_record(OWNER, start_ms=NOW_MS - DUE_AFTER_MS + 1), "open"),
         (with_record(OWNER, start_ms=NOW_MS - DUE_AFTER_MS), "overdue"),
         (with_record(OWNER, state=states.PREPARE_COMMIT), "completing"),
@@ -72,15 +72,16 @@ def test_somebody_will_end_it(owner: Owner, word: str) -> None:
     ("first_seen_ms", "seen_at_ms", "kind"),
     [
         (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS + 1, "adopted"),
-        (-ADOPTED_AFTER_MS, ADOPTED_AFTER_MS + 1, "open"),  # clocks differ: it may have written it
-        (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS, "open"),  # it may have ended before, and nobody has looked since
+        (-ADOPTED_AFTER_MS, ADOPTED_AFTER_MS + 1, "open"),  # clocks differ, so the owner may have written the entry
+        (-ADOPTED_AFTER_MS - 1, ADOPTED_AFTER_MS, "open"),  # it may have ended since, without a new sample
         (-ADOPTED_AFTER_MS - 1, -ADOPTED_AFTER_MS, "open"),
     ],
 )
 def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     first_seen_ms: int, seen_at_ms: int, kind: str
 ) -> None:
-    """A look at the partition may be older than the record in the log: what it shows may have ended since."""
+    """Records are left over if samples from before and after the owner's start show them open. An older sample proves
+    nothing."""
     start_ms = OWNER.record.start_ms
     entry = ENTRY._replace(first_seen_ms=start_ms + first_seen_ms, seen_at_ms=start_ms + seen_at_ms)
     assert relate(entry, [OWNER], KNOWN, is_hanging=False).kind == kind
@@ -99,7 +100,8 @@ def test_records_are_left_over_if_they_were_open_before_and_after_a_start(
     ],
 )
 def test_nobody_will_end_it(owner: Owner | None) -> None:
-    """Not known to hang before it was looked at again; and not even that where the log is not read to its end."""
+    """An orphaned entry is unknown until its confirmation proves that it hangs. It is not orphaned while the log is
+    unread."""
     relation = related(owner)
     assert (relation.kind, relation.is_unowned) == ("unknown", True)
     assert related(owner, is_hanging=True).kind == "hanging"
@@ -127,7 +129,7 @@ def test_the_id_that_has_the_producer_id_now_comes_before_one_that_had_it() -> N
 
 
 def test_what_was_left_behind_is_open_to_question() -> None:
-    """Partitions were added to the log, and no coordinator that has restarted since looks for the id there."""
+    """After partitions were added to the log, no restarted coordinator loads the id from its old partition."""
     left = OWNER._replace(is_left_behind=True)
     before, after = related(left), related(with_record(left, start_ms=NOW_MS - DUE_AFTER_MS))
     assert (before.kind, before.why, before.is_unowned) == ("unknown", OwnerLeftBehind(0), False)

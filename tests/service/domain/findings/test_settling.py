@@ -1,4 +1,4 @@
-"""Whatever the pieces in which events become known: the same findings, with the same counts."""
+"""Tests that findings and their counts do not depend on the batches in which events become known."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ LIMITS = Limits(10 * S, 168 * H, H, frozenset())
 
 
 class Judged:
-    """Rounds of the judge over events of which each becomes known when its partition of the log is read. `used`: from
-    when to when ids are used, all the time."""
+    """Rounds of the judge over events, each of which becomes known when its log partition is read.
+
+    `used` gives, for each id, the first and the last time of its use.
+    """
 
     def __init__(self, written: Sequence[Event], used: Mapping[bytes, tuple[int, int]] | None = None) -> None:
         self.written = sorted(written, key=lambda e: e.at_ms)
-        self.known: dict[int, Event] = {}  # by the number that the store gave it
+        self.known: dict[int, Event] = {}  # by the sequence number in the store
         self.read_ms: dict[int, int] = {}
         self.stored: set[int] = set()  # sequences of `written`
         self.read_to = dict.fromkeys(PARTITIONS, NOW_MS)
@@ -62,12 +64,12 @@ class Judged:
             self.findings[change.finding.kind, change.finding.subject] = change.finding
 
     def _uses(self, ids: Iterable[bytes], now_ms: int) -> Uses:
-        """Asked only of ids whose partition is read to its end."""
+        """Returns the last use of each id. The judge asks only for ids whose log partition is read to its end."""
         spans = {one: self.used[one] for one in ids if one in self.used}
         return {one: min(end_ms, now_ms) for one, (begin_ms, end_ms) in spans.items() if begin_ms <= now_ms}
 
     def _context(self, now_ms: int) -> Context:
-        """Records that are written and not read put the end of the log ahead."""
+        """Returns the context of a round. A log partition with unread records has an end ahead of its position."""
         views = []
         for partition in PARTITIONS:
             behind = self.read_to[partition] < now_ms
@@ -81,13 +83,16 @@ class Judged:
 def follow(
     written: Sequence[Event], cuts: Random | None, used: Mapping[bytes, tuple[int, int]] | None = None
 ) -> dict[Key, int]:
-    """Everything found: by a judge that is always up to date, or one that reads and begins anew as `cuts` wants it."""
+    """Returns the counts of all findings.
+
+    Without `cuts` the judge is always up to date; with `cuts` it lags and restarts at random.
+    """
     judged = Judged(written, used)
     now_ms, end_ms = NOW_MS, max(e.at_ms for e in written)
     while now_ms < end_ms:
         if cuts is None:
             now_ms += 1 * S
-            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # else nothing is left to be reported
+            if any(0 <= now_ms - e.at_ms <= 90 * S for e in written):  # other rounds have nothing to report
                 judged.round(now_ms)
             continue
         now_ms += cuts.randrange(200, 20 * S)
@@ -112,7 +117,7 @@ def numbered(events: Iterable[Event]) -> list[Event]:
 
 
 def spans(longest_s: int) -> st.SearchStrategy[int]:
-    """Milliseconds from one event to the next: within an outage, apart, or far apart."""
+    """Draws the time between two events in ms: within an outage, apart, or far apart."""
     return st.one_of(st.integers(0, 3 * S), st.integers(0, 25 * S), st.integers(0, longest_s * S))
 
 
@@ -150,7 +155,7 @@ def test_cuts_make_no_difference(cause: CauseCode, names: Sequence[str], longest
 
 
 def test_ends_that_join_an_outage_through_a_lagging_partition_are_counted() -> None:
-    """Its number is lower than some of those that were counted at once."""
+    """An event of a lagging partition gets counted although later events of the same outage were counted before it."""
     steps = [(1, "a"), (3_000, "b"), (3_001, "pay-3"), (5_235, "c"), (20_235, "pay-1"), (35_235, "pay-5")]
     written = numbered(timeout(at_ms, name) for at_ms, name in [*steps, (36_032, "a"), (39_033, "a")])
     outage = (Kind.CORRELATED_TIMEOUTS, Subject())
@@ -181,7 +186,7 @@ def test_cuts_make_no_difference_to_churn(steps: list[tuple[int, int, int]], see
 
 
 def test_what_many_subjects_are_told_as_is_settled_too() -> None:
-    """An event's subject depends on nothing that is further away than the window."""
+    """The subject of an event depends only on events within the window around it."""
     random = Random(7)
     events = numbered(
         timeout(n * 12 * S, "".join(random.choices("abcdefgh", k=random.choice((1, 2, 3))))) for n in range(300)

@@ -1,4 +1,4 @@
-"""Too many of a kind: those without a finding are counted until they have one or have ended."""
+"""Tests of kinds with too many findings: a case without a finding is counted until it has one or has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that stands and may not be read is a gap that names the ACL."""
+"""Tests that an existing topic without read permission is a gap that names the missing ACL."""
 
 from __future__ import annotations
 

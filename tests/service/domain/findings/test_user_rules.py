@@ -1,4 +1,4 @@
-"""`[[rules]]`: the longest that fits wins."""
+"""Tests of `[[rules]]`: the rule with the longest matching pattern applies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAY, PAY_EU, ORDERS = Rule(prefix="pay", owner="a"), Rule(prefix="pay-eu-", owne
         ("pay-us-1", (), PAY),
         ("pay-eu-1", (), PAY_EU),
         ("pay-us-1", ("orders-eu",), ORDERS),
-        ("pay-eu-1", ("orders-eu",), PAY_EU),  # as long, and first in the file
+        ("pay-eu-1", ("orders-eu",), PAY_EU),  # equally long, and earlier in the file
         ("other", ("orders",), ORDERS),
         ("other", ("reorders",), NO_RULE),
         ("", (), NO_RULE),

@@ -1,4 +1,4 @@
-"""The way out of a finding goes with it as long as it is open."""
+"""Tests that a finding carries its remediation while it is open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEEN = Observation(
 
 
 def after(stored: Finding | None, *seen: Observation) -> Finding:
-    """Returns the finding after one round; unchanged without a change."""
+    """Returns the finding after one round, or the stored one if the round changed nothing."""
     known: dict[Key, Finding] = {} if stored is None else {(stored.kind, stored.subject): stored}
     changes = reconcile(known, RoundResult(seen, frozenset({SEEN.kind}), is_log_complete=True), NOW_MS, "kafka")
     if changes:

@@ -1,5 +1,7 @@
-"""Runs of aborted records, and the records that a group has left to read: as a consumer, offset by offset, finds
-them."""
+"""Tests of runs of aborted records, and of the records that a group has left to read.
+
+The expected values come from a consumer that reads offset by offset.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def run_of(batches: list[BatchOffsets], offset: int, lso: int | None = None, mos
 
 
 def many_aborted(transactions: int, size: int) -> list[BatchOffsets]:
-    """Transactions of ten producers in turns; the last offset is that of the last marker."""
+    """Returns a log of aborted transactions of ten producers in turns, which ends with the last marker."""
     log = []
     for number in range(transactions):
         at = number * (size + 1)
@@ -182,24 +184,24 @@ def found(offset: int, lso: int, *batches: BatchOffsets, records: int = 1) -> bo
 @pytest.mark.parametrize(
     ("expected", "batches"),
     [
-        (False, [ended_at(5, MarkerType.COMMIT), records_at(6, producer_id=8)]),  # one ended_at short
+        (False, [ended_at(5, MarkerType.COMMIT), records_at(6, producer_id=8)]),  # only a marker before the LSO
         (
             False,
             [records_at(5), ended_at(6, MarkerType.ABORT), records_at(7, producer_id=8)],
-        ),  # behind the LSO everything may be open
-        (False, [records_at(4, 2), ended_at(6, MarkerType.ABORT)]),  # a batch that begins before the offset
+        ),  # beyond the LSO every transaction may be open
+        (False, [records_at(4, 2), ended_at(6, MarkerType.ABORT)]),  # a batch that begins before the requested offset
         (
             False,
             [records_at(5), records_at(6, producer_id=8), ended_at(7, MarkerType.ABORT)],
-        ),  # the ended_at lies beyond the LSO
+        ),  # the marker lies beyond the LSO
         (True, [records_at(5), records_at(6, producer_id=8), ended_at(7, MarkerType.COMMIT)]),
         (True, [records_at(5, transactional=False, producer_id=-1)]),
         (True, [records_at(5), ended_at(6, MarkerType.COMMIT)]),
         (True, [records_at(5), ended_at(6, MarkerType.ABORT, producer_id=9), ended_at(7, MarkerType.COMMIT)]),
         (None, [records_at(5)]),  # a bound ended the reading
         (None, [records_at(5), records_at(6, producer_id=8), ended_at(7, None)]),
-        (None, [records_at(4)]),  # nothing of it yet
-        (False, [records_at(9)]),  # compaction removed everything before
+        (None, [records_at(4)]),  # no batch was read yet
+        (False, [records_at(9)]),  # compaction removed all batches before
     ],
 )
 def test_what_is_left_before_the_lso(expected: bool | None, batches: list[BatchOffsets]) -> None:

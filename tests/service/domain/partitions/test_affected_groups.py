@@ -1,5 +1,7 @@
-"""Groups that wait behind an open transaction: by committed offset, LSO, members, and time without progress; and the
-transaction that each waits for."""
+"""Tests of groups behind an open transaction, by committed offset, LSO, members and time without progress.
+
+They also cover the transaction that blocks each group.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ LSO, HW = 100, 150
 STANDS = LsoSample(LSO, HW, SINCE_MS)
 NOTHING_LEFT: dict[str, Any] = {"has_records_ahead": False, "lso": LSO}
 UNREAD: dict[str, Any] = {"has_records_ahead": True, "records_ahead_since_ms": NOW_MS - STOPPED_AFTER_MS, "lso": LSO}
-"""Records that are there for a reader of uncommitted ones."""
+"""A group for which uncommitted records have been available beyond its offset for long."""
 
 PLACE = "orders", 0
 STOPPED, WILL_STOP, UNKNOWN = GroupRelation.STOPPED, GroupRelation.WILL_STOP, GroupRelation.UNKNOWN
@@ -53,36 +55,36 @@ def seen(one: GroupOffset, ends: LsoSample = STANDS, **more: LsoSample) -> list[
 @pytest.mark.parametrize(
     ("one", "relation", "confidence"),
     [
-        (offset(LSO), STOPPED, LIKELY),  # it may read on and not have committed yet
-        # or it reads uncommitted, and is stuck at that record
+        (offset(LSO), STOPPED, LIKELY),  # the group may read on and not have committed yet
+        # or the group reads uncommitted records and is stuck at the LSO by itself
         (offset(LSO, 10 * STOPPED_AFTER_MS), STOPPED, LIKELY),
         (offset(LSO, STOPPED_AFTER_MS, members=None), STOPPED, LIKELY),
         (offset(LSO - 1), WILL_STOP, LIKELY),
         (offset(LSO - 1, STOPPED_AFTER_MS - 1), WILL_STOP, LIKELY),
-        (offset(LSO - 1, **NOTHING_LEFT), STOPPED, LIKELY),  # a marker is all that is between
+        (offset(LSO - 1, **NOTHING_LEFT), STOPPED, LIKELY),  # only a marker lies between the offset and the LSO
         (offset(LSO - 1, STOPPED_AFTER_MS, **NOTHING_LEFT), STOPPED, LIKELY),
-        # of another LSO
+        # the records were counted up to another LSO
         (offset(LSO - 1, STOPPED_AFTER_MS, has_records_ahead=False, lso=LSO - 1), UNKNOWN, LIKELY),
-        # records are left to read, or may be: it stands for a reason of its own
+        # records are left to read, or may be: the group has stopped for another reason
         (offset(0, STOPPED_AFTER_MS), UNKNOWN, LIKELY),
         (offset(0, STOPPED_AFTER_MS, has_records_ahead=True, lso=LSO), UNKNOWN, LIKELY),
         (offset(0, STOPPED_AFTER_MS - 1, has_records_ahead=True, lso=LSO), WILL_STOP, LIKELY),
-        # above the LSO only movement there shows what it reads
+        # above the LSO, only progress shows that the group reads uncommitted records
         (offset(LSO + 1), UNKNOWN, LIKELY),
-        # there is nothing to read for anybody
+        # the partition has no record left to read
         (offset(HW, 10 * STOPPED_AFTER_MS), UNKNOWN, LIKELY),
         (
             offset(LSO + 1, lso=LSO, advances=1),
             READS,
             LIKELY,
-        ),  # or somebody reset it
+        ),  # or its offset was reset
         (offset(LSO + 1, STOPPED_AFTER_MS, lso=LSO, advances=2), READS, CERTAIN),
-        # while the LSO was elsewhere
+        # the progress happened at another LSO
         (offset(LSO + 1, lso=LSO - 9, advances=2), UNKNOWN, LIKELY),
         (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD), STOPPED, LIKELY),
         (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"members": None}), UNKNOWN, LIKELY),
         (offset(LSO + 1, STOPPED_AFTER_MS, **UNREAD | {"records_ahead_since_ms": NOW_MS - 1}), UNKNOWN, LIKELY),
-        # members without an offset
+        # groups with members and without an offset
         (offset(-1, STOPPED_AFTER_MS - 1), UNKNOWN, LIKELY),
         (offset(-1, STOPPED_AFTER_MS), STOPPED, LIKELY),
         (offset(-1, STOPPED_AFTER_MS, members=None), UNKNOWN, LIKELY),
@@ -119,7 +121,7 @@ def test_the_relation_of_a_group_to_a_stalled_lso(one: GroupOffset, relation: st
 
 @pytest.mark.parametrize("committed", [0, HW - 1, HW])
 def test_nobody_waits_where_the_lso_is_at_the_high_watermark(committed: int) -> None:
-    """An idle partition that ends in a marker (lag 1 for ever), a client that is stuck by itself."""
+    """A group may be idle on a partition that ends in a marker (its lag stays 1), or be stuck by itself."""
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
     assert seen(offset(committed, STOPPED_AFTER_MS), LsoSample(HW, HW, SINCE_MS)) == []
 
@@ -130,7 +132,8 @@ def test_short_transactions_make_no_victims() -> None:
 
 
 def test_a_share_group_certainly_waits_once_the_stall_is_long() -> None:
-    """Before that it may have been idle at that offset for hours."""
+    """A share group at the LSO is certainly blocked only if the stall is long; before the stall it may have been idle
+    there."""
     idle = offset(LSO, 100 * STOPPED_AFTER_MS, isolation=COMMITTED)
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.confidence for one in seen(idle, young)] == [LIKELY]
@@ -146,11 +149,11 @@ def test_members_without_an_offset_wait_only_while_the_stall_lasts() -> None:
     young = LsoSample(LSO, HW, NOW_MS - STOPPED_AFTER_MS + 1)
     assert [one.relation for one in seen(offset(-1, STOPPED_AFTER_MS), young)] == [UNKNOWN]
     assert seen(offset(-1, STOPPED_AFTER_MS), LsoSample(HW, HW, None)) == []
-    assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []  # it has read: its first commit is pending
+    assert seen(offset(-1, STOPPED_AFTER_MS, is_unstable=True)) == []  # the group has read; its first commit is pending
 
 
 def test_an_offset_beyond_an_lso_that_was_looked_at_before_says_nothing() -> None:
-    """The group goes on as soon as the transaction ends. The next sample shows that the LSO has moved, too."""
+    """A group reads on as soon as the transaction ends, and the next sample shows the new LSO."""
     assert seen(offset(HW, observed_at_ms=NOW_MS + 1)) == []
     assert seen(offset(LSO, observed_at_ms=NOW_MS + 1))[0].relation == STOPPED
     assert seen(offset(HW, observed_at_ms=NOW_MS))[0].relation == UNKNOWN
@@ -161,7 +164,7 @@ def unstable(**fields: Any) -> GroupOffset:
 
 
 def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
-    """The LSO of the group's partition of __consumer_offsets is stalled; that of the data is not."""
+    """The LSO of the group's partition of __consumer_offsets is stalled, and the LSO of the data partition is not."""
     home = offsets_partition("billing", 50)
     (victim,) = seen(
         unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, SINCE_MS), "p49": LsoSample(5, 5, None)}
@@ -177,7 +180,8 @@ def test_pending_offsets_block_though_nothing_is_open_on_the_data() -> None:
 
 
 def test_pending_offsets_of_a_moment_ago_block_nobody() -> None:
-    """Healthy consume-process-produce: offsets are pending whenever one looks, and their partition goes on."""
+    """A healthy consume-process-produce application nearly always has pending offsets, but their partition's LSO
+    advances."""
     home = offsets_partition("billing", 50)
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 12, NOW_MS)}) == []
     assert seen(unstable(), LsoSample(HW, HW, None), **{f"p{home}": LsoSample(9, 9, None)}) == []
@@ -207,15 +211,15 @@ def test_groups_of_many_places_come_in_order() -> None:
         ("console-consumer-1", 50, 24),
         ("billing", 50, 9),
         ("grüße-😀", 50, 27),
-        ("polygenelubricants", 50, 0),  # its hash is the one number without a counterpart
+        ("polygenelubricants", 50, 0),  # its hash is -2^31, which has no positive counterpart
     ],
 )
 def test_home_of_the_offsets_of_a_group(group: str, partitions: int, expected: int) -> None:
-    """As Java itself prints `Math.abs(group.hashCode()) % partitions`."""
+    """The expected values are those that Java prints for `Math.abs(group.hashCode()) % partitions`."""
     assert offsets_partition(group, partitions) == expected
 
 
-# which transaction a group waits for
+# the transaction that blocks a group
 
 
 AT_ORDERS, HOME = ("orders", 0), (OFFSETS_TOPIC, 9)

@@ -1,4 +1,4 @@
-"""Markers are compared with decisions: a transaction is whole, torn, or unknown."""
+"""Tests of the comparison of markers with decisions: a transaction is whole, torn, or unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE, TORN, UNSEEN = Result.WHOLE, Result.TORN, Result.UNSEEN
 def decided(
     offset: int, epoch: int = 0, *, commit: bool = True, places: Sequence[TopicPartition] = (A, B), untailed: int = 0
 ) -> Decision:
-    """The transaction was open from 90 ms before its decision, at 100 ms for each offset."""
+    """Returns a decision at 100 ms for each offset. Its transaction began 90 ms earlier."""
     at_ms = offset * 100
     return Decision(0, offset, b"pay", 3, epoch, commit, at_ms - 90, at_ms, tuple(places), untailed)
 
@@ -28,7 +28,7 @@ def decided(
 def marker(
     place: TopicPartition, offset: int, at_ms: int, epoch: int = 0, *, commit: bool = True, ends: int | None = None
 ) -> SeenMarker:
-    """A marker that ended the record before it, or those from `ends` on."""
+    """Returns a marker that ends the records from `ends` on, by default only the record before it."""
     return SeenMarker(*place, offset, 3, epoch, commit, at_ms, offset - 1 if ends is None else ends)
 
 
@@ -54,7 +54,8 @@ def test_each_marker_as_decided_is_whole() -> None:
 
 @pytest.mark.parametrize("bump", [0, 1])
 def test_an_abort_by_hand_while_the_transaction_lives_tears_it(bump: int) -> None:
-    """C13: a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 data and COMMIT. `bump`: of TV2."""
+    """Case C13: a-0 has data 0..2, ABORT 3, data 4..5, COMMIT 6; b-0 has data and a COMMIT. `bump` is the epoch bump of
+    TV2."""
     by_hand = marker(A, 3, 50, commit=False, ends=0)
     own = marker(A, 6, 101, bump, ends=4)
     decision = decided(1, bump)
@@ -95,11 +96,11 @@ SKIPPED = [decided(1, places=(A,)), decided(2, commit=False, places=(A,))]
             [WHOLE],
             id="ended nothing",
         ),
-        # a coordinator skips a participant without leader (KAFKA-20734); its records then share the next fate
+        # a coordinator skips a participant without a leader (KAFKA-20734); the next marker then ends its records
         pytest.param(SKIPPED, [marker(A, 9, 201, commit=False, ends=0)], [UNSEEN, WHOLE], id="skipped, then an abort"),
         pytest.param([decided(1)], [OWN_B], [UNSEEN], id="skipped"),
         pytest.param(
-            [decided(5)],  # it begins at 410
+            [decided(5)],  # the transaction begins at 410
             [marker(A, 3, 150, commit=False, ends=0), marker(A, 6, 501), marker(B, 9, 502)],
             [UNSEEN],
             id="by hand for what hung before",
@@ -130,7 +131,8 @@ def test_the_same_marker_again_after_a_failover_is_normal() -> None:
 
 
 def test_what_more_than_one_history_explains_is_not_torn() -> None:
-    """Was the COMMIT of the first skipped, or was the first ABORT written by hand, and the last one skipped?"""
+    """Two histories fit: the first COMMIT was skipped, or the first ABORT was written by hand and the last one
+    skipped."""
     decisions = [decided(n, commit=commit, places=(A,)) for n, commit in ((1, True), (2, False))]
     found = compared(decisions, marker(A, 3, 101, commit=False), marker(A, 6, 201))
     assert TORN not in words(found)
@@ -156,8 +158,11 @@ def test_a_marker_by_hand_waits_for_the_decision() -> None:
 
 
 class Written(NamedTuple):
-    """A transaction as it was: on each of two partitions it wrote (or only listed it), perhaps a marker by hand with
-    the other outcome ended a part, and perhaps its coordinator wrote its marker again."""
+    """The true history of one transaction.
+
+    The transaction wrote to each of two partitions, or only listed it. A marker by hand may have ended a part with the
+    other outcome, and the coordinator may have written its own marker again.
+    """
 
     commit: bool
     writes: tuple[bool, bool]
@@ -180,7 +185,8 @@ ANY = st.builds(Written, st.booleans(), PAIRS, RARE, st.just((0, 0)), st.boolean
 
 
 def history(written: Sequence[Written]) -> tuple[list[Decision], list[tuple[int, SeenMarker]], dict[Decision, bool]]:
-    """The decisions, the markers with the number of the transaction in which each was written, and which are torn."""
+    """Returns the decisions, the markers with the number of the transaction in which each was written, and the torn
+    decisions."""
     decisions, markers, torn = [], [], {}
     epoch, next_offset = 0, {A: 0, B: 0}
     for n, one in enumerate(written):
@@ -209,9 +215,11 @@ def in_pieces(
     pieces: Iterable[tuple[int, int, int]],
     behind: int = 0,
 ) -> tuple[dict[Decision, Result], set[Decision]]:
-    """Compares as the two sides are read: in each step the log up to some transaction, and each partition up to the
-    markers of some transaction that the log is read past. That it was read so far is known `behind` transactions
-    later."""
+    """Compares decisions with markers while both are read in pieces.
+
+    Each step reads the log up to some transaction, and each partition up to the markers of a transaction that the log
+    is read past. The comparison knows of this progress `behind` transactions later.
+    """
     results: dict[Decision, Result] = {}
     torn: set[Decision] = set()
     gone: set[SeenMarker] = set()
@@ -260,8 +268,10 @@ def test_only_what_is_torn_is_called_so_however_it_is_read(
 
 
 def test_a_comparison_from_the_middle_gives_no_decision_a_later_marker() -> None:
-    """Old protocol: one epoch. The markers of three decisions lie before the first offset that is compared, and five
-    transactions are known to have all their markers."""
+    """Under the old protocol all transactions have one epoch.
+
+    The markers of three decisions lie before the first compared offset, and all markers of five transactions are known.
+    """
     decisions = [decided(n, commit=n != 8, places=(A,)) for n in range(1, 10)]
     markers = [marker(A, 10 * n, 100 * n + 5, commit=n != 8, ends=10 * n - 1 if n > 4 else -1) for n in range(4, 9)]
     found = compared(decisions, *markers, open_=decisions[5:])
@@ -289,7 +299,8 @@ OF_ONE_EPOCH = st.builds(
 def test_nothing_is_torn_where_markers_in_a_row_are_hidden(
     written: list[Written], pieces: list[tuple[int, int, int]], begin: tuple[int, int], count: int, behind: int
 ) -> None:
-    """The comparison begins in the middle; or a partition without a leader gets no markers for a while."""
+    """Hidden markers in a row make no transaction torn: the comparison begins in the middle, or a leaderless partition
+    gets no markers."""
     decisions, markers, _ = history(written)
     hidden = {A: range(begin[0], begin[0] + count), B: range(begin[1])}
     seen = [(n, one) for n, one in markers if n not in hidden[one.topic_partition]]

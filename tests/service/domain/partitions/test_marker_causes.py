@@ -1,4 +1,5 @@
-"""The cause of a marker: the decision under way at its time, or past the coordinator."""
+"""Tests of the cause of a marker: a decision that was in progress at the time, or a marker that bypassed the
+coordinator."""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ DECISIONS = (
         (MarkerType.ABORT, T + 10, OWN),
         (MarkerType.ABORT, T - CLOSE_MS, OWN),
         (MarkerType.ABORT, T + 20 + CLOSE_MS, OWN),
-        # by clocks that differ, or by hand
+        # because clocks differ, or the marker was written by hand
         (MarkerType.ABORT, T - CLOSE_MS - 1, Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS)),
         (MarkerType.ABORT, T + 20 + CLOCKS_MS, Cause(CauseCode.CLIENT_ABORT, Confidence.AMBIGUOUS)),
         (MarkerType.ABORT, T + 21 + CLOCKS_MS, BY_HAND),
         (MarkerType.ABORT, T + 89_000, LATE),
         (MarkerType.COMMIT, T + 8_500, COMMITTED),
-        (MarkerType.COMMIT, T + 10, BY_HAND),  # 7,990 ms before it
-        (MarkerType.ABORT, T - 3_600_001, None),  # nobody knows all decisions of that time
+        (MarkerType.COMMIT, T + 10, BY_HAND),  # 7,990 ms before the marker
+        (MarkerType.ABORT, T - 3_600_001, None),  # not all decisions of that time are known
         (MarkerType.ABORT, T + 3_600_001, None),
     ],
 )

@@ -1,4 +1,5 @@
-"""Fates of the offsets of small logs, batch by batch; the rules of `ProducerAppendInfo` and of compaction."""
+"""Tests of the fates of the offsets in small logs, batch by batch, by the rules of `ProducerAppendInfo` and of
+compaction."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ AT_MS = 1_790_000_000_000
 
 
 def parse(text: str) -> list[BatchOffsets | None]:
-    """`7+3 a` is a transactional batch of producer a with offsets 7 to 9, `7 C a` and `7 A a` are markers, `7 E a` one
-    that compaction emptied, `7+3 n` and `7+3 n a` carry no transaction, `torn` are bytes that cannot be read."""
+    """Parses a log.
+
+    `7+3 a` is a transactional batch of producer a with offsets 7 to 9, `7 C a` and `7 A a` are markers, `7 E a` is a
+    marker that compaction emptied, `7+3 n` and `7+3 n a` carry no transaction, and `torn` is an undecodable batch.
+    """
     pieces: list[BatchOffsets | None] = []
     for line in filter(None, (line.strip() for line in text.split(","))):
         if line == "torn":
@@ -46,7 +50,7 @@ def walked(pieces: Sequence[BatchOffsets | None], offset: int, to: int, most_spa
 
 
 def reported(walk: SpanBuilder, hanging: dict[str, int] | None = None) -> list[str]:
-    """`7-9 committed a 12`: of producer a, with its marker at 12."""
+    """Returns the spans as text: `7-9 committed a 12` belongs to producer a and ends with the marker at 12."""
     lines = []
     for span in walk.spans({ord(name): start for name, start in (hanging or {}).items()}):
         producer = None if span.producer_id is None else chr(span.producer_id)
@@ -88,35 +92,35 @@ def test_reading_passes_the_request_only_while_a_marker_is_missing() -> None:
 
 
 EXPLAINED = [
-    # a marker ends what its producer wrote before it, and no other
+    # a marker ends the records that its own producer wrote before it
     (LOG, (0, 1, 20, 19), ["0-0 aborted a 12"]),
     (LOG, (2, 5, 20, 19), ["2-4 aborted a 12"]),
     (LOG, (4, 8, 20, 19), ["4-4 aborted a 12", "5-6 non_transactional", "7-7 committed b 13"]),
     (LOG, (10, 15, 20, 19), ["10-11 aborted a 12", "12-12 marker a 12", "13-13 marker b 13", "14-14 committed a 18"]),
     (LOG, (17, 20, 20, 19), ["17-17 committed a 18", "18-18 marker a 18", "19-19 open c"]),
     (LOG, (19, 99, 20, 19), ["19-19 open c"]),
-    # neighbouring batches are one span only in one transaction
+    # neighbouring batches form one span only within one transaction
     ("0+2 a, 2+2 a, 4+1 b, 5+1 a, 6 C a, 7+1 a, 8 C a, 9 C b", (1, 8, 10, 10), NEIGHBOURS),
     # offsets without a batch are gaps
     ("3+2 a, 9 C a", (0, 8, 22, 22), ["0-2 gap", "3-4 committed a 9", "5-7 gap"]),
     ("3+2 a, 6+2 a, 9 C a", (0, 8, 22, 22), ["0-2 gap", "3-4 committed a 9", "5-5 gap", "6-7 committed a 9"]),
     ("20+2 n", (0, 8, 22, 22), ["0-7 gap"]),
     ("", (0, 8, 22, 22), ["0-7 gap"]),
-    # a marker that compaction emptied says nothing
+    # a marker that compaction emptied has no outcome
     ("0+2 a, 2 E a, 3+1 a, 4 A a", (0, 4, 5, 5), ["0-1 unknown a 2", "2-2 marker a 2", "3-3 aborted a 4"]),
-    # below the LSO nothing is open: a producer whose marker compaction took was decided, nobody knows how
+    # below the LSO no transaction is open: if compaction removed the marker, the outcome is unknown
     ("0+2 a, 2+2 b", (0, 4, 4, 2), ["0-1 unknown a", "2-3 open b"]),
-    # which offsets are those of broken bytes is not known, but what lies before and behind is
+    # the offsets of undecodable bytes are unknown, but the batches around them are not
     ("0+2 n, torn, 6+2 n", (0, 8, 8, 8), ["0-1 non_transactional", "2-5 unknown", "6-7 non_transactional"]),
     ("0+2 n, torn, 2+6 n", (0, 8, 8, 8), ["0-7 non_transactional"]),
     ("0+2 n, torn", (0, 8, 8, 8), ["0-1 non_transactional", "2-7 unknown"]),
-    # they may have been the marker of a
+    # the undecodable bytes may have been the marker of a
     (
         "0+2 a, torn, 3+4 a, 7 C a",
         (0, 8, 8, 8),
         ["0-1 unknown a", "2-2 unknown", "3-6 committed a 7", "7-7 marker a 7"],
     ),
-    # a fetch may begin in the middle of a batch and brings all of it: a batch that comes twice counts once
+    # a fetch that begins inside a batch returns the whole batch; a batch that is returned twice counts once
     (
         "0+2 a, 2 C a, 2 C a, 0+2 a, 3+1 n",
         (1, 4, 4, 4),
@@ -127,7 +131,7 @@ EXPLAINED = [
 
 @pytest.mark.parametrize(("log", "bounds", "spans"), EXPLAINED, ids=str)
 def test_each_offset_has_its_fate(log: str, bounds: tuple[int, int, int, int], spans: list[str]) -> None:
-    """`bounds`: the first and the next offset asked for, the log's end, its LSO."""
+    """`bounds` are the first requested offset, the offset after the last one, the end of the log, and its LSO."""
     offset, to, end, lso = bounds
     walk = walked(parse(log), offset, to)
     walk.finish(end, lso, is_whole=True)
@@ -180,10 +184,10 @@ def test_many_spans_end_early_and_say_where() -> None:
 @pytest.mark.parametrize(
     ("text", "offset", "markers"),
     [
-        ("0 C a, 1+2 a, 3 C a", 0, {0: True, 3: False}),  # the topic was created again inside the transaction
+        ("0 C a, 1+2 a, 3 C a", 0, {0: True, 3: False}),  # the topic was recreated during the transaction
         ("0+1 a, 1 A a, 2 A a, 3+1 b, 4 C b", 0, {1: False, 2: True, 4: False}),
-        ("0 C a, 1+2 a, 3 C a, 4 C a", 3, {3: False, 4: False}),  # what is before is not known
-        ("5 C a", 0, {5: False}),  # what was deleted may have been its records
+        ("0 C a, 1+2 a, 3 C a, 4 C a", 3, {3: False, 4: False}),  # the offsets before the log start are unknown
+        ("5 C a", 0, {5: False}),  # the deleted offsets may have been records of the transaction
         ("0+1 b, torn, 4 C a", 0, {4: False}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Reasons survive the store and Spark as they are, and are shown as one line."""
+"""Tests that reasons pass unchanged through the store and Spark, and are shown as one line."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ def test_what_is_no_reason_is_refused(text: str) -> None:
     ],
 )
 def test_one_of_a_later_version_is_shown_by_its_code(text: str) -> None:
-    """Application and service are upgraded one after the other."""
+    """The application and the service are upgraded one after the other, so a reason of a later version is shown by its
+    code."""
     code = text.split('"')[3]
     assert str(decode(text)) == f"{code}: a reason that only a later version of txnscope can explain"
 

@@ -1,4 +1,5 @@
-"""docs/causes.md says of every log in it what the code says, and leaves out nothing that the code can say."""
+"""Tests that docs/causes.md gives the causes that the code gives for each of its logs, and covers every possible
+cause."""
 
 from __future__ import annotations
 
@@ -32,8 +33,10 @@ def logs(text: str) -> list[Annotated]:
 
 
 def sayable() -> set[Pair]:
-    """Every `Cause(word, confidence, …)` of the code: a choice of confidences counts as all of them, and so does the
-    function that chooses."""
+    """Returns the causes of every `Cause(word, confidence, …)` call in the code.
+
+    If the confidence is a choice, or a function chooses it, each possible value counts.
+    """
     said: set[Pair] = set()
     for module in (causes, journal):
         for call in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
@@ -62,7 +65,7 @@ def test_every_cause_and_confidence_has_its_section() -> None:
 
 
 def test_nothing_is_ever_said_that_is_not_explained() -> None:
-    """The search through the code above sees what lives of the model, odd logs among them, say."""
+    """Every cause of random histories is explained in the document: the search through the code above misses none."""
     for seed in range(300):
         for row in reported(a_life(Random(seed), 60).log).rows:
             assert row.cause is None or (row.cause, row.confidence) in SECTIONS

@@ -1,4 +1,5 @@
-"""The rules of transitions and causes over any log: of columns as of records, and with words for all that is said."""
+"""Tests that the rules for transitions and causes give the same for columns as for records, and that every code has a
+text."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ NEARLY_THE_SAME = st.sampled_from(["state", "timestamp_ms", "producer_epoch", "p
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[LogRecord]:
-    """Records of anybody's making; neighbours often differ in a field or two only."""
+    """Draws arbitrary records. Neighbours often differ in only a few fields."""
     records: list[LogRecord] = []
     for offset in range(draw(st.integers(1, 12))):
         record = draw(RECORDS)

@@ -1,7 +1,8 @@
-"""Every row of kafka-transactions.md 2.3 and 2.4 as a whole log: written as bytes by each kind of broker, read back.
+"""Tests of every row of kafka-transactions.md 2.3 and 2.4 as a whole log, encoded as each kind of broker writes it,
+then read back.
 
-The kinds differ in the value: v0 has no tags; v1 says which protocol was spoken, from 4.3 also the producer ids. What
-is expected of a record is in the comment beside it.
+The kinds differ in the value: v0 has no tags, v1 contains the client's protocol, and from 4.3 on also the producer ids.
+The comment beside a record gives its expected cause.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         ALL,
         "0 Empty(7,0) # initialized, certain\n9 tombstone # expired, certain\n20 Empty(9,0) # initialized, certain",
     ),
-    # an old client on a cluster of transaction.version 2: its own ends have no tag, the coordinator's have
+    # an old client on a cluster of transaction.version 2: its own ends have no tag, the coordinator's ends have one
     "old client on a TV2 cluster aborts": (
         TV2_BROKERS,
         """
@@ -273,7 +274,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         900 CompleteCommit(7,32767) ctv=2
         1000 Empty(9,0) ctv=2            # pid_rotated, likely""",
     ),
-    # admins: known by the timeout that they leave
+    # administrators, recognised by the timeout that they leave
     "admin, clients 3.2 to 3.7.0": (
         (V0, V1),
         """
@@ -315,7 +316,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
         23 CompleteAbort(7,1)
         120 Empty(7,2) timeout=30000  # initialized, certain""",
     ),
-    # two-phase commit (KIP-939): no timeout, however long
+    # two-phase commit (KIP-939): the transaction never times out
     "2PC fenced after a month": (
         (NAMED,),
         """
@@ -374,7 +375,7 @@ def _batches(records: list[LogRecord], kind: str) -> list[Batch]:
 
 
 def _value(before: LogRecord | None, record: LogRecord, kind: str) -> bytes | None:
-    """From 4.3 on a record names the producer id that the id had before it."""
+    """Encodes a record. From 4.3 on, a record contains the previous producer id of the id."""
     if record.state == states.EXPIRED:
         return None
     was = record.producer_id if before is None or before.producer_id == NO_ID else before.producer_id

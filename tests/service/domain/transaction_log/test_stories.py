@@ -1,4 +1,5 @@
-"""Whole stories: what the scenarios of the lab left in the logs of 4.3.1 and 3.9.2, and those seen but not kept."""
+"""Tests of whole histories: the logs of the lab's scenarios on 4.3.1 and 3.9.2, and logs that were observed but not
+stored."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ BOTH = {
     "d2-gone-1": [INIT, CLIENT, EXPIRED],
     "f-old": [INIT, TIMEOUT],
     "f-new": [INIT, TIMEOUT],
-    "g-shared-old": [INIT, FENCED, *[INIT] * 7],  # then ping-pong of idle instances
+    "g-shared-old": [INIT, FENCED, *[INIT] * 7],  # then idle instances fence each other in turns
     "i-done": [INIT, EXPIRED, INIT, EXPIRED],
     "i-idle": [INIT, EXPIRED, INIT, EXPIRED],
-    "l-abort-1": [INIT, CLIENT],  # the admin's marker leaves no record
+    "l-abort-1": [INIT, CLIENT],  # the administrator's marker leaves no record
     "m-timeout": [INIT, TIMEOUT],
     **{f"n-rdkafka-{codec}": [INIT, CLIENT] for codec in CODECS},
     "p-unknown-version": [],
@@ -42,7 +43,7 @@ STORIES = {
         "c2-never-tv2": [INIT, NO_WITNESS],
         "g-shared-tv2": [INIT, "PrepareAbort fenced ambiguous", *[INIT] * 7],
         "i-busy": [INIT, NO_WITNESS, EXPIRED],
-        "j-commit": [INIT, INIT, "CompleteCommit pid_rotated certain"],  # the second: planted
+        "j-commit": [INIT, INIT, "CompleteCommit pid_rotated certain"],  # the second record is planted
         "j-fence": [INIT, INIT, INIT, FENCED, "CompleteAbort pid_rotated certain", INIT],
         "j-idle": [INIT, INIT, "Empty pid_rotated certain"],
         "j-timeout": [INIT, INIT, TIMEOUT, "CompleteAbort pid_rotated certain", INIT],
@@ -67,7 +68,7 @@ STORIES = {
 
 @pytest.mark.parametrize("version", STORIES)
 def test_what_real_brokers_wrote(version: str) -> None:
-    """The ids not named above only initialized once and committed."""
+    """Ids that STORIES does not list initialized once and committed."""
     logs = golden.logs(version)
     assert set(STORIES[version]) <= set(logs)
     for name, records in logs.items():
@@ -100,7 +101,7 @@ def test_k_a_commit_that_waits_for_a_frozen_leader() -> None:
 @pytest.mark.parametrize(
     ("log", "causes", "counts"),
     [
-        # KAFKA-20734: nothing in this log shows that a marker is missing
+        # KAFKA-20734: no record of this log shows that a marker is missing
         pytest.param(
             "0 Empty(7,0)\n10 Ongoing(7,0) partitions=2\n100 PrepareCommit(7,0) partitions=2\n700 CompleteCommit(7,0)",
             [INIT],

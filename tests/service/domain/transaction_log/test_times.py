@@ -1,4 +1,5 @@
-"""Rules that Kafka's coordinator computes: deadlines, from times that may be none, and the partition of an id."""
+"""Tests of values that Kafka's coordinator computes: deadlines, for absent times as well, and the log partition of an
+id."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_what_has_happened_is_not_far_ahead() -> None:
 
 @given(st.integers(0, 100_000), st.integers(1, 100_000), st.integers(0, 100_000), st.integers(-5, 5))
 def test_the_store_selects_what_is_overdue(age_ms: int, timeout_ms: int, scan_ms: int, nudge_ms: int) -> None:
-    """The store compares start and timeout with one number; the rules ask whether the abort was due."""
+    """The store's comparison of start plus timeout with one number selects the same ids as the domain rule."""
     started_ms = NOW_MS - age_ms
     known_ms = started_ms + timeout_ms + scan_ms + ABORT_SLACK_MS + nudge_ms
     log = KnownLog(Limits(scan_ms, 1, 1, frozenset()), {4: known_ms}, {4: 1}, is_complete=True)
@@ -62,7 +63,7 @@ def test_the_store_selects_what_is_overdue(age_ms: int, timeout_ms: int, scan_ms
     ],
 )
 def test_hash_and_partition_of_fifty(name: str, hashed: int, partition: int) -> None:
-    """As Java printed them (kafka-transactions facts, section 6)."""
+    """The expected values were printed by Java (kafka-transactions facts, section 6)."""
     assert java_hash(name) == hashed
     assert coordinator_partition(name.encode(), 50) == partition
 
@@ -71,7 +72,7 @@ def test_hash_and_partition_of_fifty(name: str, hashed: int, partition: int) -> 
     ("name", "of_five", "of_eight"), [(b"exp-a", 0, 1), (b"exp-b", 1, 2), (b"exp-c", 2, 3), (b"pay-1", 4, 4)]
 )
 def test_partitions_that_were_added_move_an_id(name: bytes, of_five: int, of_eight: int) -> None:
-    """As brokers of 5 and then of 8 partitions placed them."""
+    """The expected partitions are those of brokers with 5 and then 8 log partitions."""
     assert coordinator_partition(name, 5) == of_five
     assert coordinator_partition(name, 8) == of_eight
     assert is_left_behind(name, of_five, 8) == (of_five != of_eight)

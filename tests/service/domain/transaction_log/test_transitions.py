@@ -1,4 +1,4 @@
-"""The order in which records may follow, and the answer where Kafka would not have written them."""
+"""Tests of the valid orders of records, and of the answer for orders that Kafka does not write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.domain.transaction_log import journal, states, transitions
 from tests.service.domain.records import WORDS, log, pairs, reported
 
 IDLE = ("Empty", "CompleteCommit", "CompleteAbort")
-TABLE = {  # kafka-transactions.md 2.1; a new life after a tombstone begins with Empty
+TABLE = {  # kafka-transactions.md 2.1; after a tombstone an id begins again with Empty
     "Empty": (*IDLE, "tombstone"),
     "Ongoing": (*IDLE, "Ongoing"),
     "PrepareCommit": ("Ongoing",),
@@ -52,12 +52,12 @@ def test_a_repeated_append_says_so_and_has_no_cause(state: str) -> None:
 
 def test_a_repeated_tombstone_and_a_repeated_initialization_too() -> None:
     assert reported("10 tombstone\n20 tombstone").notes == [f"tombstone: {REPEATED}"]
-    retried = reported("10 Empty(7,4)\n20 Empty(7,4)")  # after a failed append, or asked again: the epoch stays
+    retried = reported("10 Empty(7,4)\n20 Empty(7,4)")  # after a failed append, or after a retry, the epoch stays
     assert (retried.causes, retried.notes) == (["Empty initialized certain"], [f"Empty: {REPEATED}"])
 
 
 def test_an_abort_of_something_does_not_repeat_an_abort_of_nothing() -> None:
-    """The one counts nothing; the other is an abort."""
+    """An abort of an empty transaction is not counted, so a real abort after it is no repetition."""
     story = reported("""
         10 PrepareAbort(7,4) start=5 partitions=0
         20 PrepareAbort(7,4) start=5
@@ -132,7 +132,7 @@ def test_a_notable_step_is_never_plain() -> None:
 
 
 def test_durations_are_those_of_the_appends_and_never_negative() -> None:
-    """CompleteX's own update time is that of the begin of the marker phase: seen 1 ms where 9014 ms had passed."""
+    """The update time of CompleteX is the start of the marker phase: it once showed 1 ms where 9,014 ms had passed."""
     story = reported("""
         1000 Ongoing(7,4)
         1500 PrepareCommit(7,4) update=1499

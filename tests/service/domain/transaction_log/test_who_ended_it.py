@@ -1,4 +1,4 @@
-"""The cause of an abort, from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
+"""Tests of the cause of an abort, derived from the records alone: kafka-transactions.md 2.3 and 2.4, row by row."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.service.domain.records import judged, log, pairs, reported
 
 T = 60_000
 OLD, TV2 = "", "ctv=2"
-# (of the Ongoing, of the PrepareAbort); a v0 value has no tags at all
+# tags of the Ongoing and of the PrepareAbort; a v0 value has no tags
 OLD_BROKER = (OLD, OLD)
 OLD_CLIENT = (OLD, TV2)
 TV2_CLIENT = (TV2, TV2)
 
 
 def aborted(tags: tuple[str, str], bump: int, dur: int, then: str = "", *, epoch: int = 5, timeout: int = T) -> str:
-    """Cause and confidence of the abort after `dur` ms, once the records of `then` followed."""
+    """Returns the cause and the confidence of an abort after `dur` ms that is followed by the records of `then`."""
     after = epoch + bump
     return reported(f"""
         1000 Ongoing(7,{epoch}) timeout={timeout} {tags[0]}
@@ -65,12 +65,12 @@ def test_an_old_client_is_fenced_or_forced_out_at_the_last_epoch() -> None:
     assert aborted(OLD_BROKER, 1, 500, epoch=32_766) == "fenced ambiguous"
     assert aborted(OLD_CLIENT, 1, T + 1, epoch=32_766) == "timeout likely"
     assert aborted(OLD_CLIENT, 1, 500, epoch=32_767 - 1) == "fenced ambiguous"
-    assert aborted(TV2_CLIENT, 0, 500, epoch=32_767) == "unattributed ambiguous"  # a bug of 4.2 and before
+    assert aborted(TV2_CLIENT, 0, 500, epoch=32_767) == "unattributed ambiguous"  # a bug of 4.2 and earlier
 
 
 SOON, LATE = 1600, 1503 + 3_001
 A_FENCE = [
-    # what follows, after a TV2 client's epoch + 1, after the coordinator's own abort
+    # the records that follow, the cause after a TV2 client's epoch + 1, the cause after the coordinator's own abort
     pytest.param("", "client_abort ambiguous", "fenced ambiguous", id="nothing"),
     pytest.param(f"{SOON} Empty(7,7)", "fenced ambiguous", "fenced likely", id="Empty, same timeout"),
     pytest.param(f"{SOON} Empty(9,0)", "fenced ambiguous", "fenced likely", id="Empty under a new producer id"),
@@ -134,7 +134,7 @@ A_FENCE = [
     pytest.param(f"{SOON} Ongoing(9,6)", "client_abort ambiguous", "fenced ambiguous", id="goes on under another pid"),
     pytest.param(
         f"{SOON} PrepareAbort(7,7) partitions=0 start={SOON}\n{SOON} CompleteAbort(7,7)",
-        "empty_abort certain",  # of the newest
+        "empty_abort certain",  # the cause of the newest abort
         "empty_abort certain",
         id="aborts again, nothing this time",
     ),
@@ -179,7 +179,7 @@ def test_a_cause_that_is_no_question_stays_whatever_follows() -> None:
     for then in (f"{SOON} Empty(7,6) timeout=30000", f"{SOON} Ongoing(7,5)", "999999 Empty(7,6)"):
         assert aborted(OLD_BROKER, 0, 500, then) == "client_abort likely"
     late = T + 1100
-    for then in (f"{late} Empty(7,7) timeout=30000", f"{late} Ongoing(7,6)"):  # the latter: EndTxn accepted late
+    for then in (f"{late} Empty(7,7) timeout=30000", f"{late} Ongoing(7,6)"):  # the latter: a late EndTxn was accepted
         assert aborted(TV2_CLIENT, 1, T + 1, then) == "timeout likely"
 
 
@@ -220,7 +220,7 @@ def test_without_the_ongoing_record_before_nothing_is_said(before: str, epoch: i
 def test_an_end_without_its_prepare_record_is_counted_without_a_cause(between: str) -> None:
     story = reported(f"10 Ongoing(7,5)\n20 PrepareAbort(7,5)\n{between}\n30 CompleteAbort(7,5) start=29")
     assert story.counts == {"unattributed": 1}
-    assert story.last_abort.offset == -1  # no row is that abort's
+    assert story.last_abort.offset == -1  # no row belongs to this abort
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The decision about an open entry: the readings that change it, and what it never becomes."""
+"""Tests of the decision about an open entry: the readings that change it, and the states that it never reaches."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ READINGS = st.sampled_from(
 
 @given(st.lists(st.tuples(READINGS, st.booleans()), max_size=12))
 def test_every_sequence_of_readings_calls_for_one_marker_at_most(readings: Sequence[tuple[Verdict, bool]]) -> None:
-    """Only transitions of the table occur, and ABORT (abort or none) never becomes COMMIT, nor COMMIT ABORT."""
+    """Only transitions of the table occur. ABORT (for abort or none) never becomes COMMIT, and COMMIT never becomes
+    ABORT."""
     now, markers = Decision(), []
     for found, is_unowned in readings:
         after = read(now, found, unowned_ms=NOW_MS if is_unowned else None)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that goes away, and writers that meet in it."""
+"""Tests of a PostgreSQL server that goes away, and of concurrent writers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LATER_MS = NOW_MS + 1
 
 
 def large_batch() -> LogBatch:
-    """Returns a batch whose writes take COPY as well as single rows."""
+    """Returns a batch that is large enough for COPY, and that also has single rows."""
     log = [e for n in range(COPIES_FROM) for e in transaction(3 * n, b"id-%d" % n, start_ms=n, pid=n)]
     end = len(log)
     log.append(entry(end, states.ONGOING, b"id-3", pid=3))
@@ -40,8 +40,10 @@ def large_batch() -> LogBatch:
 
 
 def before_statement(engine: Engine, number: int, do: Callable[[], None]) -> Callable[[], int]:
-    """Calls `do` before the statement (or commit) of this number, counted from now. Returns a function that
-    stops this, and returns how many there were."""
+    """Calls `do` before a given statement or commit, counted from now.
+
+    Returns a function that stops the count and returns the number of statements and commits so far.
+    """
     seen = 0
 
     def on_statement(*_: object) -> None:
@@ -123,7 +125,8 @@ def test_work_goes_on_after_a_restart_of_the_server(own_server: Postgres) -> Non
 
 @only_on("postgresql")
 def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgres: Postgres) -> None:
-    """The standby takes a lease that ran out: what was begun becomes whole, what begins after that is refused."""
+    """A standby takes an expired lease: a transaction of the old writer that has begun is committed, and later ones are
+    refused."""
     old, standby, blocking = (open_engine(patient(url)) for _ in range(3))
     number = clusters.bind(old, "c", "c", NOW_MS)
     held = lease.acquire(old, number, "driver", NOW_MS)
@@ -151,7 +154,7 @@ def test_a_writer_in_the_middle_is_waited_for_and_then_replaced(url: str, postgr
 @only_on("postgresql")
 @pytest.mark.parametrize("opens", [open_engine, open_reader])
 def test_a_password_behind_the_question_mark_reaches_the_server(url: str, opens: Callable[[str], Engine]) -> None:
-    """The engine does not show it, and passes it on."""
+    """The engine passes a password in the query of the URL to the server, and hides it in its repr."""
     password = "m4rk%2Bed"
     engine = opens(f"{url}{'&' if '?' in url else '?'}password={password}")
     with engine.connect() as connection:
@@ -161,7 +164,7 @@ def test_a_password_behind_the_question_mark_reaches_the_server(url: str, opens:
 
 
 def waiting_for_a_lock(postgres: Postgres, engine: Engine) -> int:
-    """The number of sessions in the database of `engine` that do."""
+    """Returns the number of sessions in the database of `engine` that wait for a lock."""
     waiting = f"datname = '{engine.url.database}' AND wait_event_type = 'Lock'"
     return int(postgres.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {waiting}")[0][0])
 
@@ -219,7 +222,7 @@ def test_a_writer_that_is_stopped_in_the_middle_keeps_nobody_out(engine: Engine,
 
 @only_on("postgresql")
 def test_the_databases_clock_decides_nothing(engine: Engine, url: str, postgres: Postgres) -> None:
-    """Its functions of the time are hidden by others, whose clock jumps by an hour either way."""
+    """PostgreSQL's time functions are shadowed by functions whose clock jumps by an hour in both directions."""
     hidden = "".join(
         f"CREATE FUNCTION moved.{name}() RETURNS timestamptz LANGUAGE sql AS $$"
         f" SELECT pg_catalog.{name}() + (SELECT ahead FROM moved.clock) $$;"

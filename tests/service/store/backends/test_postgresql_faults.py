@@ -1,5 +1,8 @@
-"""A PostgreSQL that ends sessions, is locked or read-only: an error of one line that passes, and nothing is lost or
-counted twice. Restarts are in test_postgresql.py. The server of the tests itself ends with them."""
+"""Tests of a PostgreSQL server that ends sessions, is locked, or is read-only.
+
+Each fault gives an error of one line and passes; no row is lost or counted twice. Restarts are in test_postgresql.py.
+Tests of the server that the tests use are at the end.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ def test_a_read_only_server_is_unavailable_to_all_until_it_is_writable(
     try:
         for engine in (cluster.engine, reader):
             wait_until_equal(partial(is_told, engine), True, "its session")
-        for _ in range(2):  # over the connection that is there, and over a new one
+        for _ in range(2):  # over the existing connection, and over a new one
             with pytest.raises(StoreUnavailable, match="read-only"):
                 cluster.writer.apply(NEW, NOW_MS)
             with pytest.raises(StoreUnavailable, match="read-only"):
@@ -97,7 +100,7 @@ def set_read_only(own_server: Postgres, value: str) -> None:
 
 
 def is_told(engine: Engine) -> bool:
-    """Returns whether the connection that the engine has knows of it: a session reads the setting by itself."""
+    """Returns whether the engine's connection knows of the new setting. A session reads the setting by itself."""
     try:
         with engine.connect() as connection:
             return bool(connection.exec_driver_sql(SHOW_READ_ONLY).scalar_one() == "on")
@@ -115,7 +118,7 @@ def test_a_primary_that_was_demoted_is_unavailable_until_one_is_promoted(
     own_server.start()
     try:
         assert own_server.execute("SELECT pg_is_in_recovery()") == [(True,)]
-        for says in (None, "read-only"):  # the first one may still meet the connection that was cut
+        for says in (None, "read-only"):  # the first try may still meet the connection that was cut
             with pytest.raises(StoreUnavailable, match=says):
                 cluster.writer.apply(SECOND, NOW_MS)
             with pytest.raises(StoreUnavailable, match=says):
@@ -156,7 +159,7 @@ def test_damage_is_named_with_the_remedy(engine: Engine, code: str) -> None:
         connection.exec_driver_sql(says)
 
 
-# the server itself, as tests have it
+# the PostgreSQL server of the tests
 
 
 A_TEST_RUN = """
@@ -207,5 +210,5 @@ def test_the_newest_packaged_server_is_used(tmp_path: Path) -> None:
         programs = tmp_path / version / "bin"
         programs.mkdir(parents=True)
         (programs / "postgres").touch()
-    (tmp_path / "18" / "bin").mkdir(parents=True)  # the client alone
+    (tmp_path / "18" / "bin").mkdir(parents=True)  # only the client is installed
     assert find_programs(packaged=tmp_path) == tmp_path / "17" / "bin"

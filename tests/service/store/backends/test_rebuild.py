@@ -1,4 +1,5 @@
-"""A damaged store is rebuilt: what the log does not hold any more is copied, and counting goes on where it was."""
+"""Tests of rebuilding a damaged store: rows that the transaction log no longer contains are copied, and counting goes
+on."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ LOG = [one for i in range(300) for one in transaction(3 * i, b"id-%d" % i * 20, 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """Only files of SQLite are rebuilt."""
+    """Overrides the fixture for all databases: only SQLite files are rebuilt."""
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
@@ -42,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def seeded(cluster: Cluster) -> Cluster:
-    """300 ids with a commit each, and an audit of many pages."""
+    """Fills the store with 300 ids with a commit each, and with an audit of many pages."""
     cluster.start({0: 0})
     cluster.writer.apply(batch(LOG, read(0, 900)), NOW_MS)
     attempt = Attempt(NOW_MS, "finding" * 20, "ann", False, MarkerType.ABORT, "orders", 0, 7, 3, 1, 5, Outcome.WRITTEN)
@@ -51,12 +52,12 @@ def seeded(cluster: Cluster) -> Cluster:
             schema.audit.insert(),
             [attempt._asdict() | {"cluster_id": cluster.id, "start_offset": n} for n in range(ATTEMPTS)],
         )
-    cluster.engine.dispose()  # the last connection moves the log into the file
+    cluster.engine.dispose()  # closing the last connection moves the WAL into the file
     return cluster
 
 
 def kept(url: str) -> set[int]:
-    """The attempts that the audit has, by their start offset."""
+    """Returns the start offsets of the attempts in the audit."""
     engine = open_reader(url)
     with engine.connect() as connection:
         found = set(connection.scalars(select(schema.audit.c.start_offset)))
@@ -121,7 +122,7 @@ def test_where_nothing_can_be_read_a_store_at_head_is_made(
 
 
 def again(engine: Engine, cluster: Cluster) -> Cluster:
-    """The job after its next start."""
+    """Returns the cluster as the job sees it after its next start."""
     held = lease.acquire(engine, cluster.id, "another driver", NOW_MS)
     assert held is not None
     return Cluster(engine, cluster.id, held, TransactionLogWriter(engine, held))

@@ -1,4 +1,4 @@
-"""A SQLite file that is deleted, replaced or damaged while it is open: nothing is written where it would be lost."""
+"""Tests of a SQLite file that is deleted, replaced or damaged while it is open: no write is lost silently."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def delete_all(file: Path) -> None:
 
 
 def replace(file: Path) -> None:
-    """By a store at head, as a backup that is moved back."""
+    """Replaces the file by a store at head, as an operator who restores a backup does."""
     other = file.with_name("other.db")
     migrated(open_engine(f"sqlite:///{other}")).dispose()
     delete_all(file)
@@ -116,7 +116,7 @@ def test_a_connection_that_is_kept_open_notices_it_too(reader: Engine, file: Pat
 def test_a_deleted_log_keeps_readers_away_no_longer_than_the_writer(
     cluster: Cluster, reader: Engine, url: str, file: Path
 ) -> None:
-    """Without its log a sound file may look damaged: that passes with the next start of the writer."""
+    """A sound file without its WAL may look damaged to readers until the writer has restarted."""
     cluster.writer.apply(NEW, NOW_MS)
     assert ids(reader) == 1
     delete_log(file)
@@ -136,7 +136,7 @@ def test_a_deleted_log_keeps_readers_away_no_longer_than_the_writer(
 
 
 def test_the_end_of_old_connections_leaves_the_log_of_the_new_file(cluster: Cluster, file: Path) -> None:
-    """SQLite deletes the log by its name when the last connection to the file ends."""
+    """When its last connection closes, SQLite deletes the WAL by name; the new file's WAL has the same name."""
     replace(file)
     writer = open_engine(f"sqlite:///{file}")
     with writer.begin() as connection:
@@ -162,7 +162,7 @@ def test_a_store_that_is_replaced_by_an_empty_file_has_no_tables(reader: Engine,
 def fill(cluster: Cluster) -> None:
     many = [e for i in range(300) for e in transaction(3 * i, b"id-%d" % i * 20, start_ms=i)]
     cluster.writer.apply(batch(many, read(0, 900)), NOW_MS)
-    cluster.engine.dispose()  # the last connection moves the log into the file
+    cluster.engine.dispose()  # closing the last connection moves the WAL into the file
 
 
 def overwrite_ids(file: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_writer_that_meets_damage_stops(cluster: Cluster, url: str, file: Path
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB."""
+    """Yields the directory of a mounted file system of 2 MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], capture_output=True, text=True)
@@ -244,7 +244,7 @@ def test_a_disk_without_room_takes_nothing_and_the_same_batch_later(on_disk: Clu
 
 
 def test_a_read_only_disk_takes_nothing_and_the_same_batch_later(on_disk: Cluster, small_disk: Path) -> None:
-    """As Linux does with a disk that has errors."""
+    """Linux remounts a disk with errors read-only. After the disk is writable again, the same batch applies."""
     assert on_disk.writer.apply(NEW, NOW_MS).ended.commits == 1
     on_disk.engine.dispose()
     remount(small_disk, "ro")

@@ -1,4 +1,5 @@
-"""A third database is a module and a line: the store works on one that no code of the store knows."""
+"""Tests that a third database needs one module and one line: the store works on a database that its code does not
+know."""
 
 from __future__ import annotations
 

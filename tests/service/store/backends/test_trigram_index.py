@@ -1,4 +1,5 @@
-"""Searches in the texts of ids: the same answers with an index of trigrams as without, at any time of its life."""
+"""Tests of searches in the texts of ids: the answers with a trigram index equal those without, in every state of the
+index."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ TEXTS = (
 
 @pytest.fixture
 def seeded(url: str) -> Iterator[SeededCluster]:
-    """500 ids of all states and odd texts, beside another cluster with some of the same."""
+    """Yields a cluster with 500 ids of all states and unusual texts, beside another cluster with some of the same
+    ids."""
     other = SeededCluster(url, "other")
     other.read(mixed_ids()[:50])
     other.close()
@@ -80,7 +82,7 @@ def seeded(url: str) -> Iterator[SeededCluster]:
 
 
 def answers(cluster: SeededCluster, url: str | None = None) -> dict[tuple[str, str, str], list[bytes]]:
-    """`url`: of a copy of its store."""
+    """Returns the rows of each search. `url` names a copy of the cluster's store."""
     found: dict[tuple[str, str, str], list[bytes]] = {}
     engine = open_reader(url or cluster.url)
     with engine.connect() as connection:
@@ -98,7 +100,7 @@ def answers(cluster: SeededCluster, url: str | None = None) -> dict[tuple[str, s
 
 
 def held(cluster: SeededCluster) -> int:
-    """Number of ids that the index holds, by what it says itself."""
+    """Returns the last row id that the index has recorded as indexed."""
     with cluster.engine.connect() as connection:
         return int(connection.exec_driver_sql("SELECT last_row FROM transactional_ids_trigrams_end").scalar_one())
 
@@ -150,7 +152,7 @@ def test_an_id_that_gets_the_row_of_a_deleted_one_is_found(seeded: SeededCluster
 
 @only_on("sqlite")
 def test_answers_stay_the_same_behind_a_vacuum(seeded: SeededCluster, tmp_path: Path) -> None:
-    """SQLite promises no row ids across it, yet keeps them for a table like ours."""
+    """SQLite does not guarantee stable row ids across VACUUM, but keeps them for a table like this one."""
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
     file = seeded.engine.url.database
@@ -167,7 +169,7 @@ def test_answers_stay_the_same_behind_a_vacuum(seeded: SeededCluster, tmp_path: 
 
 @only_on("sqlite")
 def test_a_new_revision_begins_the_index_anew(seeded: SeededCluster, next_version: Callable[[], str]) -> None:
-    """A revision may make the table of ids anew, with other row ids."""
+    """A revision may recreate the table of ids with other row ids, so each new revision drops the index."""
     trigram_index.extend(seeded.engine)
     expected = answers(seeded)
     migrate.upgrade(seeded.engine)

@@ -1,4 +1,4 @@
-"""Ends of the last hour, from the store, and positions of the lines and bars that show them."""
+"""Tests of the transactions that ended in the last hour, and of the positions of the lines and bars that show them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def known(cluster: WithPartitions) -> LastHour:
 
 
 def test_whole_minutes_alone_count(cluster: WithPartitions) -> None:
-    """The present one is not over; the hour before is another story."""
+    """Neither the current minute nor a minute before the last hour is counted."""
     for ago_ms, commits in ((HOUR_MS + 120_000, 1_000), (HOUR_MS, 10), (MINUTE_MS, 20), (0, 4_000)):
         cluster.read([Id(b"a", commits=commits)], now_ms=NOW_MS - ago_ms)
     hour = known(cluster)

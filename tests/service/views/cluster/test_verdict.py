@@ -1,4 +1,4 @@
-"""The first line: unknown, hangs, blocked, nothing hangs, by data of any age; and what it must not say."""
+"""Tests of the verdict on a cluster (unknown, hangs, blocked, nothing hangs) for data of any age, and of its limits."""
 
 from __future__ import annotations
 

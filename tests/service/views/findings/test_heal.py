@@ -1,4 +1,4 @@
-"""Words for recovery, and for the subjects of findings."""
+"""Tests of the texts about recovery, and of the names of findings' subjects."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_silence_ends_at_its_time() -> None:
 
 
 def test_the_page_and_its_script_use_the_same_words() -> None:
-    """Ages are written by the server and go on in the browser."""
+    """The server renders an age, and the script in the browser updates it."""
     script = (ROOT / "service/web/static/time.js").read_text()
     template = (ROOT / "service/web/templates/ui.html").read_text()
     for phrase in ("any moment now", "overdue by ", "a moment"):

@@ -1,4 +1,4 @@
-"""Blockers and the blocked, from the store: names, groups, findings, and the order."""
+"""Tests of blockers and blocked groups as the store has them: names, groups, findings, and their order."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_groups_stand_behind_with_those_that_have_stopped_first(cluster: WithPar
 
 
 def test_the_worst_comes_first(cluster: WithPartitions, chain: Chain) -> None:
-    """Does not heal, then stopped groups, then time left, then age."""
+    """Transactions that do not end by themselves come first; then stopped groups, the time left, and the age decide."""
     ids = [
         ongoing(b"soon", "a", 11, timeout_ms=30_000),
         ongoing(b"later", "b", 12),
