@@ -1,4 +1,4 @@
-"""The directions of imports that keep the rooms apart (docs/architecture.md)."""
+"""The allowed directions of imports between the packages (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FRAMEWORKS = {
 
 
 def imports(folder: str) -> list[tuple[str, str]]:
-    """(file, imported module) of every import below `folder`, also those inside functions."""
+    """Returns (file, imported module) of every import below `folder`, also of those inside functions."""
     found = []
     for file in sorted((ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -93,7 +93,7 @@ def test_spark_jobs_use_the_rooms_they_may() -> None:
 
 
 def test_executors_load_neither_web_framework_nor_database() -> None:
-    """A worker imports the sources, and all below them, to run a task."""
+    """To run a task, an executor imports the sources and everything that they import."""
     heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic', 'httpx2'}"
     sources = "spark_jobs.source.transaction_log, spark_jobs.source.partitions, spark_jobs.source.ledger"
     code = f"import sys, {sources}; print({heavy} & set(sys.modules))"

@@ -24,7 +24,7 @@ from tests.helpers.builders.transaction_log import (
 )
 
 FETCH = 8 << 20
-"""Bytes: what the source asks a broker for at once."""
+"""Bytes that the source requests from a broker at once."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,13 +35,14 @@ TOPICS: tuple[Topics, ...] = (
     [(ORDERS, [3]), (OFFSETS, [12])],
     [(ORDERS, [1, 2]), (OFFSETS, [12])],
 )
-"""What a transaction writes to: one, two or three partitions."""
+"""The partitions that a transaction writes to: one, two or three."""
 
 
 def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
-    """About `records` records of `ids` transactional ids (numbered from `first_id`), one a batch, offsets from 0.
+    """Returns a log of about `records` records of `ids` transactional ids (numbered from `first_id`), one record a
+    batch, at offsets from 0.
 
-    Every id starts with Empty; then transactions of different ids overlap, each Ongoing, PrepareCommit, CompleteCommit
+    Every id starts with Empty. Then transactions of different ids overlap, each Ongoing, PrepareCommit, CompleteCommit
     (value v1 with tags 0 and 2, TV2 epochs).
     """
     rng = np.random.default_rng(20)
@@ -93,11 +94,11 @@ def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints,
 _ID = b"payments-service-eu-west-0000000000"
 _PRODUCER_ID = bytes.fromhex("8877665544332211")
 _UPDATED = bytes.fromhex("1122334455667788")
-"""Stand-ins that are found again in a template."""
+"""Values that mark the position of a varying field in a template."""
 
 
 def _template(status: int, variant: int) -> tuple[bytes, int]:
-    """(batch, position of the last update time in it)."""
+    """Returns (batch, position of the last update time in the batch)."""
     topics = {EMPTY: None, COMPLETE_COMMIT: ()}.get(status, TOPICS[variant])
     data = value(
         status=status,
@@ -135,7 +136,8 @@ def main() -> None:
 
 
 def cut(log: bytes, size: int) -> list[bytes]:
-    """The log as Fetches of `size` bytes give it: each begins with a whole batch and ends anywhere."""
+    """Returns the log in pieces, as Fetches of `size` bytes return it: each piece begins with a whole batch, and may
+    end inside a batch."""
     pieces = []
     position = 0
     while position < len(log):

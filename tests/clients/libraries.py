@@ -1,4 +1,4 @@
-"""The commands that start each application, once what they need is there: packages by their pinned checksums."""
+"""The commands that start each application. Needed packages are installed first, by their pinned checksums."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _LOGGING: Final = f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}"
 
 
 class NotHere(Exception):
-    """The client needs something that this machine lacks; one line for people."""
+    """Raised if this machine lacks something that a client needs. The message is one line for people."""
 
 
 def aiokafka() -> list[str]:
@@ -69,7 +69,7 @@ def aiokafka() -> list[str]:
 
 
 def kafkajs(directory: Path) -> list[str]:
-    """Installed into `directory` as package-lock.json says."""
+    """Installs KafkaJS into `directory`, as package-lock.json pins it, and returns the command."""
     node, npm = (_found(name, "KafkaJS needs it") for name in ("node", "npm"))
     shutil.copytree(KAFKAJS, directory)
     install = [npm, "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]
@@ -80,7 +80,8 @@ def kafkajs(directory: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Streams:
-    """Orders.java, compiled; `directory` has its state as well. `instances`: as it takes them."""
+    """Orders.java, a Kafka Streams application. `directory` holds its classes and its state. `instances`: arguments
+    that name its instances."""
 
     broker: Broker
     directory: Path
@@ -109,7 +110,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Flink:
-    """Readings.java, compiled; `directory` has the checkpoints of its job as well."""
+    """Readings.java, an Apache Flink job. `directory` holds its classes and its checkpoints."""
 
     bootstrap: str
     directory: Path
@@ -129,7 +130,7 @@ class Flink:
 
 @dataclass(frozen=True)
 class Spring:
-    """Relay.java, compiled into `directory`. `prefix`: of its transactional.ids."""
+    """Relay.java, a Spring application, compiled into `directory`. `prefix`: the prefix of its transactional.ids."""
 
     bootstrap: str
     directory: Path
@@ -147,7 +148,7 @@ class Spring:
 
 @dataclass(frozen=True)
 class Connect:
-    """A Kafka Connect worker that writes what its source connectors read exactly once, with Lines.java, compiled; REST
+    """A Kafka Connect worker with the source connector of Lines.java, which reads files exactly once. Its REST listens
     on `port`."""
 
     bootstrap: str
@@ -163,7 +164,7 @@ class Connect:
         return self.directory / "classes"
 
     def command(self) -> list[str]:
-        """Writes the worker's settings down as well."""
+        """Writes the worker's settings, and returns the command."""
         properties = self.directory / "worker.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         return [
@@ -194,7 +195,7 @@ def _java(memory: str, *options: str) -> list[str]:
 
 
 def _compile(source: Path, classes: Path, jars: str) -> None:
-    """Raises NotHere without a JDK."""
+    """Compiles `source`. Raises NotHere without a JDK."""
     java = find_java(os.environ)
     compiler = java.home / "bin" / "javac"
     if not compiler.exists():

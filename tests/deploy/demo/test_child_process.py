@@ -1,4 +1,5 @@
-"""Children end with their parent, however it ends, and at once on request. Real processes, real kill -9."""
+"""Child processes end with their parent, whatever ends it, and at once on request. With real processes and real kill
+-9."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
 
 
 def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
-    """SIGCONT and SIGTERM right after each other, to a keeper that has not had its turn in between."""
+    """A keeper process reacts to SIGTERM, even if SIGCONT came just before, and the keeper did not run in between."""
     with ExitStack() as running, (tmp_path / "busy").open("wb") as nothing:
         children = []
         for number in range(20):

@@ -1,4 +1,4 @@
-"""`make demo` and `make demo-full` as people meet them: what they print, what answers, and that nothing of it stays."""
+"""`make demo` and `make demo-full`: what they print, which addresses answer, and that no process or file remains."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def status(url: str) -> int:
 
 
 def refuse(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Exit code and stderr of a demo that must not even start."""
+    """Returns exit code and stderr of a demo that has to refuse to start."""
     done = subprocess.run(
         [sys.executable, "-m", "deploy.demo", *arguments],
         cwd=ROOT,
