@@ -122,7 +122,8 @@ def test_grafana_asks_this_prometheus_as_often_as_it_scrapes() -> None:
 
 
 def test_dashboards_use_a_data_source_that_is_provisioned() -> None:
-    """Panels name a data source by the uid of a provisioned one, or by a variable whose default is provisioned."""
+    """Panels name a data source by the uid of a provisioned one, or by a variable that offers all data sources of its
+    type, the default one first."""
     (source,) = read_yaml(PROVISIONING / "datasources" / "prometheus.yml")["datasources"]
     for path in dashboards():
         dashboard = json.loads(path.read_text("utf-8"))

@@ -38,7 +38,7 @@ _ABILITIES: Final = {
     "share_groups": "share groups (KIP-932): described, and the feature is on",
     "streams_groups": "streams groups (KIP-1071): described, and the feature is on",
 }
-"""Words for the abilities of a record, in the order of the table."""
+"""The text for each ability, in the order of the table."""
 _SKIPS: Final = "skips_markers"
 _K2: Final = "integration/test_lab_leaders.py::test_k2_a_committed_transaction_loses_a_participant"
 """The scenario that shows whether markers are skipped."""
@@ -160,7 +160,7 @@ def _told_of(name: str, records: Sequence[TriedVersion]) -> str:
 
 
 def _without_numbers(told: Told) -> tuple[str, str]:
-    """Returns the kind and the text without offsets, times and producer ids, which differ from run to run."""
+    """Returns the kind and the text without offsets, times and producer ids, which differ between runs."""
     return told.kind, "".join(char for char in told.text if not char.isdigit())
 
 

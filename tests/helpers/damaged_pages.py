@@ -18,7 +18,7 @@ def file_of(url: str) -> Path:
 
 
 def all_of(file: Path) -> list[Path]:
-    """Returns the file, and those that SQLite keeps beside it."""
+    """Returns the file and the files that SQLite keeps beside it."""
     return list(file.parent.glob(f"{file.name}*"))
 
 

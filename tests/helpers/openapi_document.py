@@ -19,8 +19,8 @@ def main() -> None:
 
 
 def document() -> str:
-    """Returns the document, with paths in the order of the routes and schemas by name: a change of one route or schema
-    is one place in a diff."""
+    """Returns the document, with paths in the order of the routes and schemas by name, so that a change of one route or
+    schema is one place in a diff."""
     with TemporaryDirectory() as directory:  # a store has to have a folder; nothing is read from it
         described = create_app(f"sqlite:///{directory}/store.db", version()).openapi()
     described["components"]["schemas"] = dict(sorted(described["components"]["schemas"].items()))

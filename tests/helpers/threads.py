@@ -1,4 +1,4 @@
-"""Work in a thread of its own while a block runs."""
+"""Runs work in a thread while a block runs."""
 
 from __future__ import annotations
 
