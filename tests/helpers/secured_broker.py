@@ -117,7 +117,7 @@ class SecuredBroker:
         return self
 
     def start(self) -> None:
-        """Starts the broker again after `broker.stop()`, with its data."""
+        """Starts the broker, also again after `broker.stop()`, with its data."""
         # the only way to tell the broker, and Kafka's tools, which URLs of OAuth they may use
         with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": self.java_options}):
             self.broker.start()

@@ -1,4 +1,5 @@
-"""`txnscope doctor` on brokers that deny: it names every gap, and what it prints to grant is what was missing."""
+"""`txnscope doctor` on brokers that deny access: it reports every missing permission, and the printed commands grant
+exactly those."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ Of = Callable[[str], BrokerWithAcls]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
-    """One broker a version, with ids, groups and topics that no test changes; each test has a user of its own."""
+    """Returns a function that starts one broker per version, with ids, groups and topics that no test changes. Each
+    test has a user of its own."""
     with ExitStack() as running:
 
         @cache
@@ -66,7 +68,7 @@ class Said(NamedTuple):
     grants: list[str]
 
     def verdict(self, what: str) -> list[str]:
-        """[trust, but]"""
+        """Returns the columns behind the name: trust, and the restriction."""
         (line,) = (line for line in self.text.splitlines() if line.startswith(what + "  "))
         return [word for word in re.split(r"\s{2,}", line) if word][1:]
 
@@ -93,7 +95,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
-    """Returns every permission that doctor asks for; `but` one kind of resource."""
+    """Returns every permission that doctor asks for, except those on one kind of resource, `but`."""
     if but != "topics":
         guarded.allow(user, acls.topic(), "READ")
     guarded.allow(user, acls.group(), "DESCRIBE")
@@ -102,7 +104,7 @@ def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
 
 
 def granted(said: Said) -> list[str]:
-    """Operations and resources of the printed lines."""
+    """Returns operations and resources of the printed commands."""
     return [line.partition("--allow-principal ")[2].partition(" ")[2] for line in said.grants]
 
 
@@ -264,7 +266,7 @@ def test_a_clock_is_read_from_records_that_are_being_written(guarded: Of, doctor
 
 
 def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Bootstrap answers, and then nothing does: the classic of containers and tunnels."""
+    """The bootstrap address answers, but the advertised one does not, as is common with containers and tunnels."""
     port, behind, nobody = free_ports(3)
     with Broker("3.9.2", port, tmp_path / "kafka", second_listener(port, behind, nobody)):
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{behind}"]) == 3

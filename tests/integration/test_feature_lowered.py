@@ -1,5 +1,5 @@
-"""transaction.version is lowered while a transaction of the new protocol is open: its end is pending in the memory of a
-coordinator that works for all others."""
+"""transaction.version is lowered while a transaction of the new protocol is open. Its end stays pending in the memory
+of its coordinator, which works for all other ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROPERTIES = {
 
 
 def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """Case C4, on the one version of the suite that has the feature."""
+    """Case C4: the advice is that for a single stuck id. 4.3.1 is the only version of the suite with the feature."""
     broker = make_broker("4.3.1", **PROPERTIES)
     create_topic(broker.bootstrap, "orders")
     with running(Ingest(broker.bootstrap, tmp_path)) as app:

@@ -1,4 +1,4 @@
-"""Findings about a real broker's transactions: every trouble is found and named, and nothing else."""
+"""Findings about a real broker's transactions: every problem has its finding, and there are no others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def time_out_together(bootstrap: str, name: str) -> list[str]:
 
 
 def found(app: Ingest, kind: str) -> Any:
-    """The only finding of the kind, or None."""
+    """Returns the only finding of the kind, or None."""
     rows = app.findings(kind)
     assert len(rows) <= 1, rows
     return rows[0] if rows else None

@@ -1,5 +1,5 @@
-"""The abilities of each version of Kafka, for docs/compatibility.md and `txnscope doctor`: tried on a broker with
-default settings, or read from its ApiVersions answer."""
+"""The abilities of each version of Kafka, for docs/compatibility.md and `txnscope doctor`, from trials on a broker with
+default settings or from its ApiVersions response."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _lists(client: KafkaClient, reported: Versions, version: int, **filters: Any
 
 
 def _refuses(write: Callable[[], Hang]) -> bool:
-    """Returns True if the broker refuses the write, False if a transaction hangs after it."""
+    """Returns True if the broker refuses the write, False if the write leaves a hanging transaction."""
     try:
         write()
     except Refused as refused:
@@ -117,7 +117,7 @@ def _has_groups(reported: Versions, kind: str, described_by: str) -> bool:
 
 
 def _joins(bootstrap: str, reported: Versions) -> bool:
-    """Returns whether a member by the new protocol of consumer groups (KIP-848) is assigned a partition."""
+    """Returns whether a member that uses the new protocol of consumer groups (KIP-848) is assigned a partition."""
     if not _has_groups(reported, "consumer", "ConsumerGroupDescribe"):
         return False
     config = {"bootstrap.servers": bootstrap, "group.id": "new", "group.protocol": "consumer", "logger": NULL_LOGGER}

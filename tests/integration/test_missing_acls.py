@@ -1,4 +1,5 @@
-"""The whole application as somebody who may not see everything: what is missing is named, and nothing is made of it."""
+"""The whole application without some permissions: missing permissions are reported, and no conclusion is drawn from
+missing data."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ USER = "scope"
 
 @contextmanager
 def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[BrokerWithAcls]:
-    """A broker on which transactions may hang, and USER may see all there is but other topics."""
+    """Runs a broker on which transactions may hang. USER may read everything except topics that are not in `topics`."""
     with BrokerWithAcls(version, tmp_path, [USER], UNGUARDED) as there:
         for topic in topics:
             there.allow(USER, acls.topic(topic), "READ")
@@ -48,7 +49,7 @@ def guarded(version: str, tmp_path: Path) -> Iterator[BrokerWithAcls]:
 
 @contextmanager
 def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangLab]:
-    """The application logs in as USER; tests come by the door that asks nobody."""
+    """Runs the application as USER. The test itself uses the listener without authentication."""
     with Connection(guarded.admin, threading.Event()) as connection:
         old_producer(connection, "before")  # brokers create the log for the first one
         as_user = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(USER))]
@@ -58,18 +59,18 @@ def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangL
 
 
 def partition(lab: HangLab, topic: str) -> Any:
-    """Returns the partition; None while it was not seen yet."""
+    """Returns the partition; None if the service does not have it yet."""
     answer = lab.rest.get(f"/api/v1/clusters/{CLUSTER}/partitions/{topic}/0")
     return answer.json() if answer.status_code == 200 else None
 
 
 def grants(lab: HangLab) -> list[str]:
-    """Returns the permissions that the cluster's page asks for."""
+    """Returns the permissions that the cluster's page lists as missing."""
     return [one["grant"] for one in lab.get("")["unknown"] if one["grant"]]
 
 
 def not_judged(lab: HangLab, topic: str, because: str) -> Any:
-    """The partition, once it is said to be not judged for that reason."""
+    """Waits until the partition is reported as not judged for that reason, and returns it."""
 
     return wait_until(
         lambda: partition(lab, topic),

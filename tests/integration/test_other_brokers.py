@@ -1,5 +1,5 @@
-"""The whole application before brokers that speak Kafka's protocol and keep no `__transaction_state`: what can be known
-is shown, what cannot is unknown with its reason, and no number that is no time becomes an age."""
+"""The whole application with brokers that speak Kafka's protocol but have no `__transaction_state`: available facts are
+shown, the rest is unknown with a reason, and no invalid timestamp is shown as an age."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ NO_LOG = "the brokers list no topic __transaction_state"
 
 
 class Other(NamedTuple):
-    """`answers`: how the brokers answer at `bootstrap`; workloads use `connection`, past the proxy."""
+    """Brokers behind a proxy. `answers`: the proxy's changes to the answers at `bootstrap`; `connection`: for
+    workloads, without the proxy."""
 
     answers: OtherBrokers
     broker: Broker
@@ -62,7 +63,7 @@ def log_source(lab: HangLab) -> Any:
 
 
 def wait_until_unjudged(lab: HangLab, topic: str) -> Any:
-    """Returns the partition, once it is said to be not judged."""
+    """Waits until the partition is reported as not judged, and returns it."""
     return wait_until(lambda: lab.partition(topic), lambda one: not one["judged"], f"{topic} is not judged")
 
 
@@ -73,7 +74,8 @@ def page(lab: HangLab, path: str = "") -> str:
 
 
 def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
-    """No page, answer or metric has a time from before Kafka had transactions, or an age from then to now."""
+    """Asserts that no page, answer or metric has a time from before Kafka had transactions, or an age since such a
+    time."""
     pages = [f"/partitions/{topic}/0" for topic in topics]
     for path in ("", "/partitions", "/transactions", "/findings", "/pipeline", *pages):
         answer = lab.rest.get(f"/clusters/{CLUSTER}{path}")
@@ -168,7 +170,7 @@ def test_open_transactions_show_what_list_transactions_hides(version: str, other
 
 
 def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
-    """Returns the exit code of doctor, its first lines by label, and all it printed."""
+    """Returns the exit code of doctor, its first lines by label, and its whole output."""
     code = main(["doctor", *more])
     output = capsys.readouterr()
     assert output.err == ""

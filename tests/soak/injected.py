@@ -14,7 +14,7 @@ from tests.lab.hangs import Hang, late_write, never_added, old_producer, orphan_
 from tests.soak.clients import HANGS
 
 MARKED_AFTER: Final = 3
-"""Number of later injections after which an injected transaction is ended by hand."""
+"""Number of later injections after which the marker of an injected transaction is written directly."""
 
 
 class Injected(NamedTuple):
@@ -31,7 +31,8 @@ class Injecting:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """Time, by partition, from which on the transaction there may be gone: its marker is written by hand."""
+        """Time, by partition, from which on the transaction there may be gone because its marker is written
+        directly."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -1,4 +1,4 @@
-"""Runs the healthy clients as a process, which ends when its standard input does, or else is killed."""
+"""Runs the healthy clients as a process, which ends when its standard input does, and otherwise is killed."""
 
 from __future__ import annotations
 
