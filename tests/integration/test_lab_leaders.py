@@ -42,7 +42,7 @@ BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., tuple[Cluster, HangLab]]]:
-    """Starts three brokers with the application, and stops them at the end."""
+    """Yields a function that starts three brokers with the application. All are stopped at the end."""
     with ExitStack() as everything:
 
         def start(version: str, properties: dict[str, str]) -> tuple[Cluster, HangLab]:

@@ -33,8 +33,8 @@ from tests.integration.producers import (
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ASKED_AGAIN_S = 15.0
-"""Seconds after which a client retries a broker that was unavailable. It retries after a second; the library's own
-default is half a minute."""
+"""Time limit within which a client has to retry a broker that was away. It retries after a second; by the library's own
+default, after half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 
 

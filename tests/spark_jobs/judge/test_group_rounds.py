@@ -1,4 +1,5 @@
-"""The groups that are requested, and their intervals: none without a stall, all of them soon with one."""
+"""The schedule of requests about groups: without a stall, no group is requested; after a stall, all groups are
+requested soon."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def rounds(*groups: str, node: int = 1) -> GroupSchedule:
 
 
 def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
-    """Everybody who is due is asked and answers."""
+    """Requests all due groups, as if each had answered, and returns them."""
     due = [group for _, groups in one.due(stalled, now_ms) for group in groups]
     for group in due:
         one.note_asked(group, now_ms, (topics or {}).get(group, set()))

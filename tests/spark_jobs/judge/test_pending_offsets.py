@@ -1,4 +1,4 @@
-"""Reads of the transactions open on `__consumer_offsets`: once, on and on where they write, within bounds."""
+"""Reads of open transactions on `__consumer_offsets`: each is read once, and again if it grows, within limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entry(producer_id: int = PID, start: int = 100, partition: int = HOME, newes
 
 
 class Reading:
-    """Stands in for the brokers: what the next passes find, and what was asked."""
+    """Stands in for the brokers. `found`: results of the next reads; `asked`: the reads so far."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.away = UnresponsiveBrokers()

@@ -1,4 +1,5 @@
-"""The ledger's planner and reader against a real broker, without Spark: growth, retention, a topic created again."""
+"""The ledger's planner and reader with a real broker, without Spark: added partitions, retention, and a topic that is
+created again."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ TOPIC = "ledger-life"
 
 
 class Tailing:
-    """Reads all that is planned, and adds it up."""
+    """Reads everything that is planned, and adds it up."""
 
     def __init__(self, bootstrap: str) -> None:
         self._settings = ClientSettings.load(bootstrap, None)

@@ -1,4 +1,4 @@
-"""Reads of stalled partitions, from a broker that answers as a test says. No network."""
+"""Reads of stalled partitions, from a broker that answers as a test wants. Without network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ FIRST = FirstBatch(10, 1, 0, True, False, 100, 100)
 
 
 class Leader:
-    """A broker with one partition from offset 10 on. `fetches`: (partitions, bytes of each) of every Fetch."""
+    """A broker with one partition, whose log begins at offset 10. `fetches`: (partitions, bytes of each) of every
+    Fetch."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = str(kept)
