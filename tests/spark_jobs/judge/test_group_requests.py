@@ -29,8 +29,8 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 
 
 class Coordinator:
-    """Stands in for a coordinator. OffsetFetch for unstable offsets returns the previous commits, as in Kafka; for
-    stable offsets of named partitions, it returns `named`."""
+    """Stands in for a coordinator. OffsetFetch of all partitions returns `stable`. OffsetFetch of named partitions
+    returns `named` if only stable offsets are requested, and otherwise the earlier commits in `before`."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}

@@ -259,8 +259,8 @@ def test_an_entry_at_the_lso_was_there_when_the_lso_was_first_seen_stalled(
 
 
 def test_a_finding_waits_until_its_facts_are_read_or_refused() -> None:
-    """A slow machine needs more than two seconds to read the facts. A finding that was reported earlier once named the
-    wrong owner."""
+    """A slow machine may need two seconds to read the facts. After that time a finding once named the owner of the
+    producer id, without the facts."""
     case = unowned()
     assert not case.is_reportable(NOW_MS + FACTS_TAKE_MS - 1)
     assert case.is_reportable(NOW_MS + FACTS_TAKE_MS)

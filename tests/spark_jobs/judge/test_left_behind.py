@@ -25,8 +25,8 @@ START_MS = NOW_MS - 120_000
 
 
 class Coordinators:
-    """Answers as brokers that have restarted since partitions were added. `knows`: one of them still knows the ids that
-    were left behind."""
+    """Answers as brokers that have restarted since partitions were added. `knows`: a broker that has not restarted
+    still knows the ids that were left behind."""
 
     def __init__(self, knows: bool = False) -> None:
         self.knows = knows

@@ -23,7 +23,7 @@ FACTS: Any = object()
 
 
 class Bracket:
-    """Stands in for `LeaderCheck`: the partition of each entry is open, and led by its broker."""
+    """Stands in for `LeaderCheck`: each partition has an open entry and its leader in `leaders`."""
 
     unanswered_at_ms = None
 

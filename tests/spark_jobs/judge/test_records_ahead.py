@@ -102,8 +102,8 @@ def test_where_the_answer_changes_nothing_nothing_is_read(log: Log, row: dict[st
 
 
 def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
-    """A share group's coordinator reports the lag up to the high watermark, so the log is not read. 50 of these offsets
-    are behind the LSO."""
+    """A share group's coordinator reports the lag up to the high watermark, so the log is read only with an older
+    broker. The LSO is 50 offsets below the high watermark."""
     assert log.see(0, 0, lag=HW - LSO, isolation=IsolationLevel.READ_COMMITTED) is False
     assert log.see(0, KEPT_MS, lag=HW - LSO + 1, isolation=IsolationLevel.READ_COMMITTED) is True
     assert log.reads == []

@@ -25,8 +25,8 @@ class Plan:
 
 @dataclass
 class Plans:
-    """A planner whose plan number `data_at` is the first with data. `taken`: what the driver took of earlier plans.
-    `advanced`: numbers of the plans that became micro-batches."""
+    """A planner whose plan number `data_at` is the first with data. `taken`: the troubles in batches that went directly
+    to the driver. `advanced`: the numbers of the plans that `advance` was called with."""
 
     data_at: int
     driver: DirectBatches
