@@ -21,7 +21,7 @@ from tests.helpers.postgres import Postgres
 from tests.helpers.progress import ProgressPlugin
 from tests.helpers.waiting import LIMIT_S
 
-# helpers that assert say what they saw, as tests do
+# makes failed assertions of helpers show their values, as in tests
 pytest.register_assert_rewrite("tests.deploy.demo", "tests.harm", "tests.integration", "tests.lab")
 
 _GUARD = pytest.StashKey[Guard]()
@@ -30,7 +30,7 @@ MakeBroker = Callable[..., Broker]
 
 broker_module.START_TIMEOUT_S = LIMIT_S
 
-# the time of one example says how fast the machine is, not whether the code is right
+# the time of one example depends on the machine, not on the correctness of the code
 settings.register_profile("without_deadline", settings.default, deadline=None)
 settings.load_profile("without_deadline")
 

@@ -86,7 +86,7 @@ def test_pages_and_commands_use_no_route() -> None:
 
 
 def test_spark_jobs_use_the_rooms_they_may() -> None:
-    judged = "service.views.partitions.judged"  # the application judges partitions as pages do
+    judged = "service.views.partitions.judged"  # the application judges partitions with the pages' code
     rooms = [f"service.{room}" for room in ("wire", "kafka", "domain", "store", "processes", "clock", "settings")]
     used = [i for i in imports("spark_jobs") if within(i[1], "service") and i[1] != "service"]
     assert [i for i in used if not within(i[1], *rooms, judged) and i[1] not in judged] == []

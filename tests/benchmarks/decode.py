@@ -1,4 +1,5 @@
-"""Rate of decoding transaction-log bytes on one core: `python -m tests.benchmarks.decode [--records N]`."""
+"""Measures the rate of decoding transaction-log bytes on one core: `python -m tests.benchmarks.decode [--records
+N]`."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
 
 
 def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints, epoch: Ints) -> bytes:
-    """Stamps the varying fields into copies of one template for each (status, variant)."""
+    """Writes the batches: copies one template for each (status, variant), and fills in the fields that vary."""
     kind = status * len(TOPICS) + variant
     templates = {int(k): _template(*divmod(int(k), len(TOPICS))) for k in np.unique(kind)}
     size = np.array([len(templates.get(k, (b"",))[0]) for k in range(kind.max() + 1)])[kind]
@@ -120,7 +121,7 @@ def _with_checksums(log: npt.NDArray[np.uint8], start: list[int], end: list[int]
 
 
 def main() -> None:
-    """Prints one table."""
+    """Runs the benchmark, and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=9)
@@ -147,7 +148,7 @@ def cut(log: bytes, size: int) -> list[bytes]:
 
 
 def _report(name: str, calls: list[list[Chunk]], runs: int) -> None:
-    """Prints one line: the median run, and the spread of all."""
+    """Prints one line with the median run and the spread of all runs."""
     rows = sum(len(decode(chunks)) for chunks in calls)
     seconds = []
     for _ in range(runs):

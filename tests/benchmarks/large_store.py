@@ -47,7 +47,7 @@ BUSY_IDS: Final = 5
 """Ids with commits in every minute of a week, and an abort every hour."""
 
 _LAST_OFFSET: Final = 10_000_000
-_HISTORY_EVERY: Final = 5  # one id in so many has rows of history, one in so many has minutes
+_HISTORY_EVERY: Final = 5  # one id out of this number has rows of history, another one has minutes
 _ROWS_EACH: Final = 3
 
 
@@ -94,7 +94,7 @@ def fill(url: str, ids: int) -> LargeStore:
 
 @contextmanager
 def changing(url: str) -> Iterator[Callable[[], None]]:
-    """Yields a function that commits a change to the store, the smallest that there is."""
+    """Yields a function that commits the smallest possible change to the store."""
     engine = open_engine(url)
 
     def commit() -> None:

@@ -27,7 +27,7 @@ PARTITIONS = 50
 SEGMENT_BYTES = 100 << 20  # Kafka's transaction.state.log.segment.bytes
 PROPERTIES = {
     "transaction.state.log.num.partitions": str(PARTITIONS),
-    # the records are of the past: neither expiry nor compaction may change the log while it is measured
+    # the records are old, and neither expiry nor compaction may change the log during the measurement
     "transactional.id.expiration.ms": "2147483647",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "2147483647",
     "log.cleaner.enable": "false",
@@ -43,7 +43,7 @@ class BenchmarkBroker(Broker):
     """The demo's broker with the heap that a coordinator of a million ids needs."""
 
     def _java(self, *options: str) -> list[str]:
-        return super()._java(*options, "-Xmx3g")  # the last one counts
+        return super()._java(*options, "-Xmx3g")  # the last option of a name counts
 
     def console_consumer(self, records: int) -> Spent:
         """Measures the time of Kafka's console consumer from its start until it has formatted the first `records`

@@ -99,7 +99,7 @@ class CpuMeter:
 
 
 def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict[str, float]:
-    """Returns the cores by kind of process, measured over `measured_s` after `settle_s`."""
+    """Waits `settle_s`, then measures for `measured_s`, and returns the cores by kind of process."""
     time.sleep(settle_s)
     meter = CpuMeter(tree)
     time.sleep(measured_s)
@@ -119,7 +119,7 @@ def shown(parts: dict[str, float], unit: str) -> str:
 
 
 def _cpu_s(pid: int) -> float:
-    """Returns the CPU of a process, and of its children that ended and were waited for."""
+    """Returns the CPU seconds of a process and of its ended children."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:  # ended meanwhile

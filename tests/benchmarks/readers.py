@@ -50,7 +50,7 @@ def _measure(
 ) -> Iterator[Figure]:
     """Yields the figures of one set of services. Raises RuntimeError if an answer is not a page."""
     for service in services:
-        service.close()  # the service has, if this connection was idle for long
+        service.close()  # after a long pause, the service has closed the connection, too
         for page in PAGES:
             service.get(page)
     processes = [psutil.Process(service.pid) for service in services]
@@ -85,7 +85,7 @@ async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
         due_s = time.monotonic() + first_s
         while due_s < end_s:
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-            # the service keeps an idle connection for 5 s: some browsers' are gone by then, here all are
+            # the service closes idle connections after 5 s; here, unlike with browsers, every request needs a new one
             port, turn = services[turn % len(services)].port, turn + 1
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(f"GET {page} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Refresh: 1\r\n\r\n".encode())

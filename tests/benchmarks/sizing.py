@@ -59,7 +59,7 @@ class Line(NamedTuple):
 
 
 def fit(points: Iterable[tuple[float, float]]) -> Line:
-    """Returns the line through (x, y), at least three of them."""
+    """Returns the line that fits the points (x, y). Needs at least three points."""
     x, y = np.array(sorted(points)).T
     design = np.stack((np.ones_like(x), x), axis=1)
     (at_zero, slope), *_ = np.linalg.lstsq(design, y, rcond=None)
@@ -98,7 +98,7 @@ def run() -> list[Figure]:
 def _transitions() -> tuple[Idle, Costs]:
     with _application({"transaction.state.log.num.partitions": str(PARTITIONS)}) as (bootstrap, watched):
         idle = Idle(_cores(watched), sum(watched.tree.pss_mb().values()))
-        costs = []  # without the one at rest: the first batches a second cost more than what is in them
+        costs = []  # without the run at rest: the first batches per second cost more than their content
         for rate in RATES:
             with loading("tests.benchmarks.log_load", bootstrap, rate, IDS) as load:
                 cores = _cores(watched)

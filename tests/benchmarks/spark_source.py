@@ -42,7 +42,7 @@ def main(bootstrap: str, tasks: int) -> None:
     with KafkaClient(client) as kafka:
         layout = topic_layout(kafka, TOPIC)
     assert layout is not None
-    # as at the very first start: all of the log is history, and read in whole partitions
+    # as at the first start: the whole log is history, and partitions are read whole
     positions = {p: LogPosition(layout.topic_id, 0, 0, -1, end) for p, end in ends.items()}
     batches: list[tuple[float, int, int, dict[str, float]]] = []
     tree = ProcessTree(os.environ[MARK])
@@ -71,7 +71,7 @@ def main(bootstrap: str, tasks: int) -> None:
             .start()
         )
         complete = done.wait(TIMEOUT_S)
-        time.sleep(0.5)  # stopped between two batches, Spark is quiet
+        time.sleep(0.5)  # Spark logs no error if it is stopped between two batches
         query.stop()
         spark.stop()
     print(json.dumps(batches))

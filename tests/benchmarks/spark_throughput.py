@@ -23,9 +23,9 @@ CORES = 2
 
 
 class Rate(NamedTuple):
-    """The rate of `tasks` tasks that read at the same time. The first batch, which contains Spark's start, is only in
-    `first_s` and `all_s` (s since the start). `a_second`: millions of records. `cpu_s`: s for a million records, by
-    kind of process."""
+    """The rate of `tasks` parallel tasks. The first batch, which includes Spark's start, counts only in `first_s` and
+    `all_s` (seconds since the start). `a_second`: millions of records per second. `cpu_s`: CPU seconds for a million
+    records, by kind of process."""
 
     tasks: int
     records: int

@@ -1,4 +1,4 @@
-"""An application with aiokafka; the commands it takes are in `tests.clients.client`."""
+"""An application with aiokafka. `tests.clients.client` has the commands that it accepts."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ STREAMS_VERSION: Final = "4.3.1"
 STREAMS_JARS: Final = Jars(
     f"Kafka Streams {STREAMS_VERSION}",
     (
-        # its other dependencies are among the broker's jars
+        # the other dependencies are among the broker's jars
         Module("org.apache.kafka", "kafka-streams", STREAMS_VERSION, alone=True),
         Module("org.rocksdb", "rocksdbjni", "10.1.3", alone=True),
     ),
@@ -93,7 +93,7 @@ class Streams:
 
     def command(self, topic: str, pause_ms: int) -> list[str]:
         logging = f"-Dlog4j.configuration=file:{self.broker.directory}/log4j.properties"
-        scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its library there
+        scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its native library there
         return [
             *_java("384m", scratch, logging, "-cp", f"{self._classes}:{_streams_jars()}", "Orders"),
             *(self.broker.bootstrap, topic, str(self.directory / "state"), str(pause_ms), *self.instances),
@@ -184,7 +184,7 @@ class Connect:
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
-            "session.timeout.ms": "6000",  # a worker that was killed is missed after 6 s instead of 10 s
+            "session.timeout.ms": "6000",  # a killed worker is noticed after 6 s instead of 10 s
             **topics,
             **replication,
         }
@@ -216,6 +216,6 @@ def _found(name: str, why: str) -> str:
     return path
 
 
-if __name__ == "__main__":  # writes the checksums of these jars down, for another version
+if __name__ == "__main__":  # records the checksums of the jars of another version
     for jars in (STREAMS_JARS, FLINK_JARS, CONNECT_JARS, SPRING_JARS):
         pin(jars)

@@ -48,7 +48,7 @@ TIMEOUT_MS: Final = 30_000
 """Transaction timeout of KafkaJS and aiokafka. It is longer than the time that they need to start again."""
 
 PROPERTIES: Final = {
-    # a member that was killed is missed after 10 s instead of 45 s
+    # a killed member is noticed after 10 s instead of 45 s
     "group.streams.min.session.timeout.ms": "10000",
     "group.streams.session.timeout.ms": "10000",
 }

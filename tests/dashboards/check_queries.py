@@ -74,7 +74,7 @@ def labels_of(legend: str) -> list[str]:
 
 
 def substituted(expr: str, values: Mapping[str, str]) -> str:
-    """Returns the query as Grafana sends it; unknown variables stay, and Prometheus refuses them."""
+    """Returns the query as Grafana sends it. Unknown variables are not replaced, and Prometheus refuses them."""
     return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), expr)
 
 

@@ -127,7 +127,7 @@ def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
     for package in chosen:
         try:
             required = importlib.metadata.requires(package) or []
-        except importlib.metadata.PackageNotFoundError:  # for another system
+        except importlib.metadata.PackageNotFoundError:  # a package for another system
             continue
         for line in required:
             requirement, _, marker = line.partition(";")

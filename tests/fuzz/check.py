@@ -81,7 +81,7 @@ def _tried(inputs: Sequence[Input]) -> tuple[Counter[str], str | None]:
     try:
         with _no_longer_than(PATIENCE_S):
             outcomes.update(_outcomes(inputs))
-    except Exception:  # whatever it is: that is the question
+    except Exception:  # any exception is a failed check
         return Counter(), traceback.format_exc(limit=-6)
     return outcomes, None
 
@@ -113,10 +113,10 @@ def _outcomes(inputs: Sequence[Input]) -> list[str]:
         one = inputs[reject.partition]
         assert reject.reason in REASONS, reject
         is_there = one.bad[0] <= reject.offset < one.bad[1] or _is_lost(one, reject.offset)
-        is_there |= reject.offset == one.bad[1] and one.claimed_end < one.end_of_bad  # what is left of it
+        is_there |= reject.offset == one.bad[1] and one.claimed_end < one.end_of_bad  # the rest of the mutated batch
         claims = _base(one, one.position_of_bad), claimed_end(one.log, one.position_of_bad)
         is_there |= claims[0] <= reject.offset < claims[1] and one.claimed_end != one.end_of_bad
-        is_there |= reject.offset == claims[0] <= one.bad[0] < claims[1]  # it begins where it says
+        is_there |= reject.offset == claims[0] <= one.bad[0] < claims[1]  # the batch begins where its header claims
         assert is_there, f"{reject}; {_place(one)}"
         rejected[reject.partition][reject.offset] = reject.reason
     return [_outcome(*of_input) for of_input in zip(inputs, runs, rejected, strict=True)]

@@ -186,7 +186,7 @@ def _mutate_fields(rng: Random, one: Batch) -> dict[str, bytes]:
 def _mutate_header(rng: Random, one: Batch) -> dict[str, bytes]:
     name = rng.choice(HEADER)[0]
     if name in ("length", "crc") and rng.random() < 0.7:
-        name = "attributes"  # a wrong length ends all; keep most of the damage deeper
+        name = "attributes"  # a wrong length stops decoding, so most damage should be deeper
     piece = one.header[name]
     if name in COMPUTED:
         return {name: _changed(rng, piece)}

@@ -163,7 +163,7 @@ def _key(data: bytes) -> list[Piece]:
 
 
 def _value(data: bytes) -> list[Piece]:
-    """Returns the pieces of a value of version 0 or 1; a value of another version is one piece."""
+    """Returns the pieces of a value of version 0 or 1. A value of another version is a single piece."""
     reader = _Reader(data)
     version = int.from_bytes(data[:2], "big")
     pieces = [reader.fixed("version", 2)]

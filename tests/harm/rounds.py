@@ -103,7 +103,7 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
         look,
         lambda seen: min(seen[1].values()) > 0,
         f"sources that move (s since the end of {' and '.join(kinds)}, {how}) and a service that answers; {app.log}",
-        retry_on=(StoreUnavailable,),  # a frozen process may hold the lock of the store: it is not read meanwhile
+        retry_on=(StoreUnavailable,),  # a frozen process may hold the store's lock, and blocks all reads then
     )
     send(signal.SIGKILL, victims)
     return Round(how, tuple(kinds), gone_s, standstill.longest_s)

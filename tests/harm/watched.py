@@ -46,7 +46,7 @@ _RESTART_S: Final = 1.0
 
 
 class Watch(Ingest):
-    """`txnscope watch`: the supervisor with the application and the service below it."""
+    """`txnscope watch`: the supervisor, and below it the application and the service."""
 
     def start(self, module: str = "service.cli") -> Watch:
         self.port = getattr(self, "port", None) or free_port()
@@ -63,7 +63,7 @@ class Watch(Ingest):
         least one."""
         if kind == SUPERVISOR:
             return psutil.Process(self.process.pid)
-        # the oldest of its kind is the daemon or the fork server, the others were forked by it
+        # the oldest process of its kind is the daemon or the fork server, which forked the others
         least = 2 if kind == WORKER else 1
         found = wait_until(lambda: self._of_kind(kind), lambda found: len(found) >= least, f"a {kind}")
         return found[0] if kind in (DAEMON, FORK_SERVER) else found[-1]

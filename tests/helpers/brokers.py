@@ -58,13 +58,13 @@ _PORTS = range(20_000, 32_000)
 _PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
 _NODES = (1, 2, 3)
 _PREFERRED = 0
-_NOT_YET: Final = (14, 15, 16)  # the coordinator loads its log, is not known, or is another: it just started
+_NOT_YET: Final = (14, 15, 16)  # the coordinator is loading its log, unknown, or another broker, as after a start
 _REPLICATED = {
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "min.insync.replicas": "2",
-    # a dead broker is missed after 3 s instead of 9 s
+    # the controller notices a dead broker after 3 s instead of 9 s
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }

@@ -44,7 +44,7 @@ class Authority:
         key, request, certificate, both = (self._directory / f"{name}.{end}" for end in ("key", "csr", "crt", "pem"))
         unlocked = [] if key_password is None else ["-passin", f"pass:{key_password}"]
         _openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", key)
-        if key_password is not None:  # of OpenSSL's ciphers, Kafka on Java 17 knows those of PKCS 12
+        if key_password is not None:  # Kafka on Java 17 knows only OpenSSL's ciphers for PKCS 12
             locked = ["-v1", "PBE-SHA1-3DES", "-passout", f"pass:{key_password}"]
             _openssl("pkcs8", "-topk8", "-in", key, *locked, "-out", key.with_suffix(".new"))
             key.with_suffix(".new").replace(key)

@@ -1,5 +1,5 @@
 """Writes docs/compatibility.md from the records of runs on each version of Kafka: `python -m
-tests.helpers.compatibility_document`. `make matrix` makes the records, and calls this."""
+tests.helpers.compatibility_document`. `make matrix` makes the records, and then runs this module."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def document(records: Sequence[TriedVersion]) -> str:
-    """Returns the whole document. `records`: newest version first."""
+    """Returns the whole document. `records`: of each version, the newest first."""
     oldest_first = records[::-1]
     parts = (_INTRODUCTION, _abilities(oldest_first), _scenarios(oldest_first), _told(records))
     return "\n".join(parts)

@@ -17,7 +17,7 @@ from uuid import uuid4
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import command_of, send, still_running, with_environment
 
-# no TXNSCOPE_ at its start: tests take variables with that prefix out of the environment of commands
+# not prefixed with TXNSCOPE_, because tests remove such variables from the environment of commands
 MARK = "MARK_OF_TEST_RUN"
 _LIMIT_S = 20
 

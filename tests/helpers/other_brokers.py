@@ -21,7 +21,7 @@ from tests.helpers.proxies import Proxies
 
 SINCE_START_MS: Final = 469_473_334
 """A time since the start of a broker that was returned in place of a timestamp. As a timestamp it means 1970-01-06."""
-_CORRELATION_ID: Final = 4  # its length, in the header of a response
+_CORRELATION_ID: Final = 4  # bytes of the correlation id in the header of a response
 _UNKNOWN_TOPIC: Final = 3
 _UNKNOWN_SERVER_ERROR: Final = -1
 _NOT_SPOKEN: Final = frozenset({27, 55, 60, 69, 75, 76, 77, 78, 79, 90})
@@ -60,9 +60,9 @@ class OtherBrokers:
         header = _CORRELATION_ID + (1 if has_tags else 0)
         answer = kind.decode(response[header:], version=version)
         if kind is ApiVersionsResponse and answer.error_code:
-            return response  # in version 0, whatever was asked for
+            return response  # the answer is in version 0, whatever the requested version
         change(self, answer)
-        answer._header = None  # encode() expects one, and decode() of a body sets none
+        answer._header = None  # encode() expects the attribute, and decode() of a body does not set it
         return response[:header] + bytes(answer.encode(version=version))
 
     def _versions(self, answer: Any) -> None:

@@ -39,12 +39,12 @@ _THROWAWAY: Final = {
     "shared_buffers": "32MB",
     "autovacuum": "off",  # a worker inside the template would keep it from being copied
 }
-# the collation of a language, as most servers have it: a query that needs the order of bytes has to ask for it
+# a language's collation, as on most servers, shows queries that rely on the order of bytes without asking for it
 _INITDB: Final = ("--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
 
 
 class PostgresError(Exception):
-    """The server is not installed or does not start. The message names a remedy if there is one."""
+    """Raised if the server is not installed or does not start. The message names a remedy if there is one."""
 
 
 class Postgres:

@@ -47,12 +47,12 @@ def command_of(process: psutil.Process) -> str:
 
 
 def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Returns those of `processes` that have not ended. A zombie counts as ended."""
+    """Returns the processes that have not ended. A zombie counts as ended."""
     return [one for one in processes if one.is_running() and is_alive(one.pid)]
 
 
 def send(number: signal.Signals, processes: Iterable[psutil.Process]) -> None:
-    """Sends the signal to those of `processes` that have not ended."""
+    """Sends the signal to the processes that have not ended."""
     for one in still_running(processes):
         with suppress(psutil.NoSuchProcess):
             one.send_signal(number)

@@ -132,7 +132,8 @@ def resolve_api(
 
 
 class _Connected(Kafka):
-    """A connection that serves one request at a time and reports failures as the real one does, but has no client."""
+    """A connection without a client. It serves one request at a time, and reports failures as the real connection
+    does."""
 
     def __init__(self) -> None:
         super().__init__(settings=object())  # type: ignore[arg-type]

@@ -181,6 +181,6 @@ def mixed_ids(count: int = 500) -> Sequence[Id]:
 @contextmanager
 def client_of(url: str) -> Iterator[TestClient]:
     """Yields a client of the service over the store, at NOW_MS. An exception in the service becomes an answer with
-    status 500, as users get it."""
+    status 500, as for users."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS), raise_server_exceptions=False) as client:
         yield client

@@ -138,7 +138,7 @@ def test_a_number_that_was_found_before_is_looked_at_anew(another: subprocess.Po
 def test_the_line_has_tests_done_and_the_files_that_run_longest_first() -> None:
     progress = Progress()
     progress.collect(TESTS)
-    progress.collect(TESTS)  # of another worker
+    progress.collect(TESTS)  # the call of another worker
     assert progress.line(0) == "0 of 4 tests done, 3 files not started; running: none"
     progress.start(TESTS[2], 10)
     progress.start(TESTS[0], 0)

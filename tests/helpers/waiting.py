@@ -30,7 +30,7 @@ def wait_for(
 ) -> T:
     """Returns the first truthy answer of `probe`. `what` names the event.
 
-    An exception of `probe` ends the wait, unless it is one of `retry_on`: then `probe` is called again.
+    An exception of `probe` ends the wait. After an exception of a type in `retry_on`, `probe` is called again instead.
     """
     found = wait_until(probe, bool, what, timeout_s, retry_on=retry_on)
     assert found is not None

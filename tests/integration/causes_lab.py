@@ -27,7 +27,7 @@ from tests.matrix.recorder import CAUSE, tell
 
 INIT = "Empty initialized certain"
 CLIENT = "PrepareAbort client_abort likely"
-TV2_CLIENT = CLIENT  # another shape of the log, as sure
+TV2_CLIENT = CLIENT  # other records in the log, but equally certain
 NO_WITNESS = "PrepareAbort client_abort ambiguous"
 TIMEOUT = "PrepareAbort timeout likely"
 FENCED = "PrepareAbort fenced likely"
@@ -138,7 +138,7 @@ def ended_by_a_late_copy(producer: OldProducer, topic: str, *, commit: bool) -> 
     (KAFKA-17754). The client's own end of the next transaction is refused. A third transaction commits."""
     producer.end(commit=commit)
     write(producer, topic, 1)
-    producer.end(commit=commit)  # byte for byte the same request
+    producer.end(commit=commit)  # the same request, byte for byte
     with pytest.raises(Refused) as refused:
         producer.end(commit=not commit, wait=False)
     assert refused.value.code == INVALID_TXN_STATE

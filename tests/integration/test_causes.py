@@ -94,7 +94,7 @@ def test_g_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
     transact(second, "g-shared")
     with pytest.raises(KafkaException):
         first.commit_transaction(ANSWER_S)
-    for _ in range(3):  # then idle, in turns
+    for _ in range(3):  # then both instances are idle, and restart in turn
         open_producer(here.bootstrap, "g-shared")
     here.expect({"g-shared": id_history(1, INIT, FENCED, *[INIT] * 4)})
 
@@ -173,7 +173,7 @@ def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(here: Lab) -> None:
     now = late.producer_epoch
     late.producer_epoch = epoch
     with pytest.raises(Refused) as refused:
-        late.end(commit=False)  # the copy
+        late.end(commit=False)  # the late copy of the request
     assert refused.value.code == PRODUCER_FENCED
     late.producer_epoch = now
     late.end(commit=True)
@@ -217,7 +217,7 @@ def test_tv2_clients(here: Lab) -> None:
     aborts_twice, restarts = (here.raw(f"tv2-{name}") for name in ("aborts-twice", "restarts"))
     aborts_twice.produce(topic, 0, [b"x"])
     aborts_twice.end(commit=False)
-    aborts_twice.end(commit=False)  # nothing this time
+    aborts_twice.end(commit=False)  # this transaction is empty
     restarts.produce(topic, 0, [b"x"])
     restarts.end(commit=False)
     here.raw("tv2-restarts")
@@ -239,7 +239,7 @@ def test_tv2_clients(here: Lab) -> None:
             "tv2-lives-on": id_history(2, INIT, TV2_CLIENT),
             "tv2-nothing": id_history(0, INIT, EMPTY_ABORT),
             "tv2-aborts-twice": id_history(0, INIT, TV2_CLIENT, EMPTY_ABORT),
-            "tv2-restarts": id_history(0, INIT, TV2_FENCED, INIT),  # not so: hence ambiguous
+            "tv2-restarts": id_history(0, INIT, TV2_FENCED, INIT),  # not a fence, hence ambiguous
             "tv2-late": id_history(1, INIT, TIMEOUT),
             "tv2-fenced": id_history(1, INIT, TV2_FENCED, INIT),
         }

@@ -78,7 +78,7 @@ def _start(version: str, directory: Path, running: ExitStack) -> Pair:
     port, other_port = free_ports(2)
     first = _running(Broker(version, port, directory / "1", EXPIRE_SOON), running)
     create_topic(first.bootstrap, "before")
-    transact(open_producer(first.bootstrap, "before"), "before")  # the transaction log is created while it is alone
+    transact(open_producer(first.bootstrap, "before"), "before")  # creates the log on the first broker
     properties = {
         "process.roles": "broker",
         "node.id": "2",

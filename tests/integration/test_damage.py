@@ -88,7 +88,7 @@ def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: 
     healthy = [name for name in names if name.encode() in segments[1 - bad].read_bytes()]
     assert healthy
     _, second, *_ = [batch for batch in read_batches(segments[bad].read_bytes()) if isinstance(batch, Batch)]
-    with segments[bad].open("r+b") as file:  # while the broker runs: it does not start from such a file
+    with segments[bad].open("r+b") as file:  # while the broker runs, because it would not start with such a file
         file.seek(second.position + 8)
         file.write(bytes(4))
     with ingesting(broker.bootstrap, tmp_path) as app:

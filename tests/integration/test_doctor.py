@@ -56,7 +56,7 @@ def _furnish(bootstrap: str) -> None:
         create_topic(bootstrap, topic)
     for transactional_id, topic in {"shop-1": "orders", "shop-2": "payments"}.items():
         transact(open_producer(bootstrap, transactional_id), topic)
-    begin(bootstrap, "keeper", "vault", timeout_ms=600_000)  # the log says what an open transaction is on
+    begin(bootstrap, "keeper", "vault", timeout_ms=600_000)  # the log contains the partitions of an open transaction
     for group in ("readers", "auditors"):
         commit_idle(bootstrap, group, {("orders", 0): 1})
 
@@ -121,7 +121,7 @@ def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guar
     assert f"transaction.version {2 if version in WITH_TV2 else 0}" in said.text
     assert re.search(rf"^tried on +Kafka {re.escape(version)} on ", said.text, re.MULTILINE)
     assert re.search(r"clock: controller 1: .* ms (ahead of|behind) this machine's", said.text)
-    # markers are another matter, and said to be
+    # the output states that markers need other permissions
     assert "only for `txnscope resolve --execute`, which writes; it is not granted:\nkafka-acls.sh" in said.text
     assert said.text.rstrip().endswith("--operation Alter --cluster")
 
@@ -205,7 +205,7 @@ def test_a_share_group_whose_level_may_not_be_read_is_named(tmp_path: Path, doct
 
 
 def share_heartbeat(client: KafkaClient, group: str, topic: str) -> int:
-    """Joins a share group (ShareGroupHeartbeat v1). Returns the error."""
+    """Joins a share group (ShareGroupHeartbeat v1). Returns the error code."""
     member = str(uuid4())
     names = text_bytes(group) + text_bytes(member)
     body = names + struct.pack(">i", 0) + b"\0" + b"\2" + text_bytes(topic) + b"\0"
@@ -221,7 +221,7 @@ def test_an_id_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Doctor)
     said = doctor(there, "id")
     assert (said.code, list(said.gaps)) == (1, ["ListTransactions"])
     assert said.gaps["ListTransactions"].startswith("lists 2 ids and silently hides 1 id of the log: shop-2.")
-    assert said.verdict("hanging transactions") == ["certain"]  # it does not rest on ListTransactions
+    assert said.verdict("hanging transactions") == ["certain"]  # the verdict does not depend on ListTransactions
     assert said.verdict("coordinators' answers") == ["certain", "not at all about shop-2 (DESCRIBE is denied)"]
     assert granted(said) == ["--operation Describe --transactional-id shop-2"]
 
@@ -274,7 +274,7 @@ def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys
         assert output.out == ""
         assert output.err.count("\n") == 1
         assert f"broker 1 advertises 127.0.0.1:{nobody}" in output.err
-        # before anybody has used a transaction, and without an authorizer
+        # before the first transaction, and without an authorizer
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{port}"]) == 0
         output = capsys.readouterr()
         assert "__transaction_state: does not exist yet: no transactional id has been used" in output.out

@@ -40,7 +40,7 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
             broker.tool(
                 "org.apache.kafka.tools.FeatureCommand", *where, "downgrade", "--feature", "transaction.version=0"
             )
-            stop.set()  # one attempt
+            stop.set()  # limits the client to one attempt
             with suppress(Refused, Stopped):
                 held_up.end(commit=True)
         with load(broker.bootstrap, "orders", ["neighbour"], 0.5):
@@ -56,7 +56,7 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
             wait_for(lambda: "transaction.version 2, and 0 is finalized now" in advice(), "the lowered feature")
             for blamed in ("min.insync.replicas", "clock", "Causes"):
                 assert blamed not in advice()
-        broker.stop()  # as a move of the leadership: the partition of the log is loaded anew
+        broker.stop()  # like a move of the leadership, a restart makes the coordinator reload the log
         broker.start()
         wait_until_equal(lambda: app.state("held-up"), "CompleteAbort", "the remedy", ANSWER_S)
         wait_for(lambda: app.findings(Kind.OVERDUE, status=Status.RESOLVED), "the end of the finding")

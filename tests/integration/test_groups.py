@@ -51,12 +51,12 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         eos = stack.enter_context(member(broker.bootstrap, names["eos"], calm))
         commit(eos, calm, 1)
         one = stack.enter_context(watched(broker, tmp_path, topic, calm))
-        assert one.stand_and_round() == {}  # everything is decided: nobody waits, whatever the lags are
+        assert one.stand_and_round() == {}  # every transaction is decided, so no group waits, whatever the lags are
 
         producer.begin_transaction()
         write(producer, topic, 2)
         producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), ANSWER_S)
-        # the LSO was looked at before the group was asked, and may be there by now
+        # the LSO was sampled before the request about the group, and may have reached its offset since
         assert names["beyond"] not in relations(one.stand_and_round(), topic)
         found = one.looked()
         assert relations(found, topic) == {
@@ -71,7 +71,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         assert found[names["idle"], topic, 0].offset.members == 0
         assert relations(found, calm) == {names["eos"]: GroupRelation.UNSTABLE_OFFSETS}
         pending = found[names["eos"], calm, 0]
-        assert pending.offset.committed_offset == 1  # the one before
+        assert pending.offset.committed_offset == 1  # the offset committed before
         assert pending.ends is not None
         assert pending.ends.last_stable_offset == pending.ends.high_watermark
         home = one.home_of(names["eos"])

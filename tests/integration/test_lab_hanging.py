@@ -80,7 +80,7 @@ def test_c2_records_on_a_partition_that_was_never_added(here: HangLab) -> None:
     here.create_topic("c2-never")
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
     here.wait_until_confirmed(hang)
-    mark(here.connection, "c2-never", 0, hang.open, commit=True)  # a marker by hand, whoever wrote it
+    mark(here.connection, "c2-never", 0, hang.open, commit=True)  # a manual marker, written without txnscope
     here.wait_until_resolved(hang, Resolution.FOREIGN_COMMIT)
     here.wait_until_free("c2-never")
 

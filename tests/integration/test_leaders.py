@@ -76,7 +76,7 @@ def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) ->
             app.wait_for_counts(completed(cluster.nodes[1], cluster.bootstrap))
             assert app.gaps() == []
             assert app.rejects() == []
-            assert "reading stopped" not in app.log.read_text()  # it healed inside, without beginning again
+            assert "reading stopped" not in app.log.read_text()  # the source recovered without a restart of its job
 
 
 def all_answer(client: KafkaClient) -> bool:
@@ -107,7 +107,7 @@ def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
 
 
 def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
-    """Makes these brokers the leaders, by partition."""
+    """Makes the given broker the leader of each partition."""
     order = {p: [node, *sorted({1, 2, 3} - {node})] for p, node in chosen.items()}
 
     def elected() -> dict[int, int]:

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 HOUR_S = 3_600
 IDS = ["leased-0", "leased-1"]
-PLANNER = "python_streamin"  # the name that it gives itself, as Linux cuts it
+PLANNER = "python_streamin"  # the name that a planner gives itself, truncated by Linux
 STANDS_BY = "another instance writes this cluster: standing by"
 
 
@@ -89,7 +89,7 @@ def test_a_killed_frozen_or_stuck_holder_is_replaced_and_writes_no_more(
         with load(broker.bootstrap, "leased", IDS):
             ahead.wait_for_more_commits(IDS)
 
-            for ahead_s in (-HOUR_S, HOUR_S):  # the holder's clock jumps, and two renewals are by the new time
+            for ahead_s in (-HOUR_S, HOUR_S):  # the holder's clock jumps, and two renewals follow
                 assert ahead.host is not None
                 ahead.host.set_clock(ahead_s)
                 before = apps.renewed_at_ms()

@@ -51,7 +51,7 @@ def guarded(version: str, tmp_path: Path) -> Iterator[BrokerWithAcls]:
 def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangLab]:
     """Runs the application as USER. The test itself uses the listener without authentication."""
     with Connection(guarded.admin, threading.Event()) as connection:
-        old_producer(connection, "before")  # brokers create the log for the first one
+        old_producer(connection, "before")  # brokers create the log for the first producer
         as_user = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(USER))]
         app = Ingest(guarded.admin, directory, *as_user, name=CLUSTER)
         with watching(app, guarded.broker, connection) as lab:
@@ -93,7 +93,7 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
         shop = old_producer(lab.connection, "shop-0")
         for topic in ("orders", "open"):  # at the start of a log nobody is named
             commit_one(shop, topic, 0)
-        # healthy, and hidden by ListTransactions: where Kafka's find-hanging cries wolf
+        # a healthy transaction that ListTransactions hides: Kafka's find-hanging would call it hanging
         secret = old_producer(lab.connection, "secret", timeout_ms=600_000)
         secret.add("open", 0)
         secret.produce("open", 0, [b"still at it"])
@@ -131,7 +131,7 @@ def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tm
             keeper.add("open", 0)
             keeper.produce("open", 0, [b"still at it"])
             hang = late_write(old_producer(lab.connection, "shop-1"), "orders", 0)
-            old_producer(lab.connection, "shop-1")  # it goes on with another epoch
+            old_producer(lab.connection, "shop-1")  # the id continues with another epoch
             late_write(old_producer(lab.connection, "secret"), "hidden", 0)
 
             row = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="orders")
@@ -144,7 +144,7 @@ def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tm
                 assert LOG in why
                 assert lab.partition(topic)["blocker"]["relation"] == "unknown"
             assert f"READ on topic {LOG}" in grants(lab)
-            # the finding comes after half a minute: brokers restart
+            # the finding comes after half a minute, because brokers may be restarting
             (gap,) = wait_for(lambda: lab.app.findings(Kind.COVERAGE_GAP), f"the gap; {lab.app.log}")
             assert (gap.topic, "grant READ on it" in gap.title) == (LOG, True)
             lab.assert_nothing_hung("open")

@@ -95,7 +95,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
     topics = ("orders", "open", "prepared")
     for topic in topics:
         create_topic(other.broker.bootstrap, topic)
-    answers.list_fails = True  # as before the first use
+    answers.list_fails = True  # as before the first transaction
     with watched(other, tmp_path) as lab:
         assert log_source(lab)["error"] is None
         assert NO_LOG in lab.app.log.read_text()
@@ -103,7 +103,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         assert "No transactions seen yet." in page(lab)
         assert "its brokers list no topic __transaction_state and no transactional.id" in page(lab)
 
-        # a healthy workload: nothing is known of it, and nothing is wrong with it
+        # a healthy workload, whose state is unknown, and for which nothing is reported
         keeper = old_producer(connection, "keeper", timeout_ms=OPEN_MS)
         for topic in topics:  # at the start of a log nobody is named
             commit_one(keeper, topic, 0)
@@ -118,12 +118,12 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         assert "Nothing hangs. Nothing is blocked." in page(lab)
         assert "Names, causes, timeouts and history of transactions are not known" in page(lab)
 
-        # one that hangs, one that ListTransactions leaves out, one that stays in PrepareCommit
+        # one transaction hangs, one is missing in ListTransactions, one stays in PrepareCommit
         answers.unlisted.add("keeper")
         keeper.add("open", 0)
         keeper.produce("open", 0, [b"still at it"])
         hang = late_write(old_producer(connection, "shop-1"), "orders", 0)
-        old_producer(connection, "shop-1")  # it goes on with another epoch
+        old_producer(connection, "shop-1")  # the id continues with another epoch
         answers.described_as["shop-2"] = "PrepareCommit"
         late_write(old_producer(connection, "shop-2"), "prepared", 0)
 
@@ -136,7 +136,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
             blocker = lab.wait_for_blocker(topic, 0, "unknown")
             assert NO_LOG in blocker["why"]
             assert (blocker["last_write_at"], blocker["last_write_raw_ms"]) == (None, SINCE_START_MS)
-            assert blocker["first_record_timestamp"] is not None  # of the batch itself
+            assert blocker["first_record_timestamp"] is not None  # the timestamp of the batch itself
             unjudged = wait_until_unjudged(lab, topic)
             assert NO_LOG in unjudged["why"]
             lab.assert_nothing_hung(topic)
@@ -163,7 +163,7 @@ def test_open_transactions_show_what_list_transactions_hides(version: str, other
         keeper.end(commit=True)
         lab.wait_until_free("open")
         lab.assert_nothing_hung("open")
-        # once the topic is there, it is read as ever
+        # once the topic exists, it is read as usual
         other.answers.has_log = True
         wait_until(lambda: log_source(lab), lambda one: one["error"] is None and one["caught_up"], "the log is read")
         assert lab.app.state("keeper") == "CompleteCommit"

@@ -172,8 +172,8 @@ def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
         assert (answer.status_code, "is not read to its end" in answer.json()["detail"]) == (409, True)
     assert open_on(lab.connection, "r-behind", 0) == [hang.open]
     assert here.audited(hang) == []
-    here.until_accepted(finding)  # the log is read to its end again
-    with ThreadPoolExecutor(2) as both:  # two replicas of the service, and neither knows of the other
+    here.until_accepted(finding)  # accepted once the log is read to its end again
+    with ThreadPoolExecutor(2) as both:  # two replicas of the service, which do not know about each other
         answers = list(both.map(lambda one: one.post(finding, {"dry_run": False}), (here, here.other())))
     assert sorted({answer.status_code for answer in answers}) in ([200], [200, 409]), [a.text for a in answers]
     lab.wait_until_resolved(hang, Resolution.OUR_MARKER)
@@ -209,7 +209,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         )
         with frozen(brokers, torn.victim):
             answer = here.post(finding, {"dry_run": False})
-            # the frozen broker leads the partition, and may be the one that is asked who leads it
+            # the frozen broker leads the partition, and may also be the broker asked for the leader
             refusals = {409: "cannot be read now", 503: "does not answer"}
             assert refusals[answer.status_code] in answer.json()["detail"]
         here.until_accepted(finding)

@@ -43,7 +43,7 @@ def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
             apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}", url=url))
         calm, troubled = apps
         try:
-            for app in apps:  # neither finds a table of ours
+            for app in apps:  # neither application finds our tables
                 app.start()
             for app in apps:
                 app.wait_until_counting()

@@ -70,7 +70,7 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
     create_topics(broker.bootstrap, NewTopic(a, 1, 1), NewTopic(b, 1, 1))
     connection = Connection(broker.bootstrap, threading.Event())
 
-    producer = producer_of(connection, protocol, name)  # before us, so that there is a transaction log
+    producer = producer_of(connection, protocol, name)  # before txnscope starts, so that the transaction log exists
     with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"torn-{protocol}-*")) as app:
         wait_for(lambda: len(app.rows(audited_partitions)) == 2, f"the audit to begin ({app.log})")
         for n in range(20):

@@ -46,7 +46,7 @@ def old_producer(connection: Connection, name: str, timeout_ms: int = 60_000) ->
 
 
 def orphan_producer(connection: Connection, as_id: str) -> OldProducer:
-    """Returns a producer with a producer id that never had an owner. Its requests name the id `as_id`."""
+    """Returns a producer whose producer id never had an owner. Its requests name the id `as_id`."""
     producer = OldProducer(connection, None, as_id)
     producer.init()
     return producer
@@ -58,7 +58,7 @@ def an_hour_ago() -> int:
 
 
 def commit_one(producer: OldProducer, topic: str, partition: int, values: list[bytes] | None = None) -> None:
-    """Commits an ordinary transaction. Its marker is written when this function returns."""
+    """Commits an ordinary transaction. Its marker is written before this function returns."""
     producer.add(topic, partition)
     producer.produce(topic, partition, values or [b"committed"])
     producer.end(commit=True)

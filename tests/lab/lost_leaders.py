@@ -31,7 +31,7 @@ PROPERTIES: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "min.insync.replicas": "1",
-    # a frozen broker stays the leader of its partitions for so long
+    # a frozen broker stays the leader of its partitions for this time
     "broker.session.timeout.ms": "60000",
 }
 LOST, LIVING = 0, 1
@@ -147,13 +147,14 @@ def goes_on(connection: Connection, torn: Torn) -> OldProducer:
     """Begins the producer's next transaction, and writes to LOST behind the open entry there. Returns the producer."""
     producer = _continued(connection, torn)
     producer.add(torn.topic, LOST)
-    producer._sequences[torn.topic, LOST] = 2  # behind the two records of `begin`
+    producer._sequences[torn.topic, LOST] = 2  # follows the two records of `begin`
     producer.produce(torn.topic, LOST, [b"of the next"])
     return producer
 
 
 def still_hangs(cluster: Cluster, torn: Torn) -> bool:
-    """Returns whether the victim, once it is back, reports the transaction as open on LOST, with the LSO at it."""
+    """Returns whether the victim, after its return, reports the transaction as open on LOST, with the LSO at its
+    start."""
     with _to(cluster.nodes[torn.victim]) as connection:
         now = ends(connection, torn.topic, LOST)
         return torn.hang().open in open_on(connection, torn.topic, LOST) and now.last_stable_offset == torn.start_offset

@@ -113,11 +113,12 @@ class Clients:
             self._on_failure(e)
 
     def _connection(self) -> Connection:
-        """Returns a connection that `_stop` does not interrupt: a client finishes its transaction before it stops."""
+        """Returns a connection that `_stop` does not interrupt, because a client finishes its transaction before it
+        stops."""
         return Connection(self._bootstrap, self._never)
 
     def _classic(self, name: str) -> None:
-        """Works with librdkafka, which adds each partition before it writes to it."""
+        """Runs a client of librdkafka, which adds each partition before it writes to it."""
         producer: Producer | None = None
         turn = 0
         while not self._stop.wait(0.05):
@@ -126,11 +127,11 @@ class Clients:
                 producer = producer or open_producer(self._bootstrap, name, _TIMEOUT_MS)
                 transact(producer, CLASSIC, commit=turn % 4 != 0)
                 self.done["classic"] += 1
-            except KafkaException:  # fatal for this instance: applications begin again with a new one
+            except KafkaException:  # fatal for this instance: as applications do, begin again with a new one
                 producer = None
 
     def _modern(self, name: str) -> None:
-        """Works with TV2: leaders add the partitions, and every end of a transaction raises the epoch."""
+        """Runs a TV2 client: leaders add the partitions, and every end of a transaction raises the epoch."""
         chance = random.Random(name)
         with self._connection() as connection:
             producer = RawProducer(connection, name)
@@ -146,7 +147,7 @@ class Clients:
                     producer.init(_TIMEOUT_MS)
 
     def _early(self, name: str, topic: str, partitions: Sequence[int]) -> None:
-        """Works with the old protocol, and writes a moment before it sends AddPartitionsToTxn."""
+        """Runs a client of the old protocol that writes a moment before it sends AddPartitionsToTxn."""
         chance = random.Random(name)
         with self._connection() as connection:
             producer = old_producer(connection, name, _TIMEOUT_MS)
@@ -173,7 +174,7 @@ class Clients:
         producer.end(commit=chance.random() < 0.7)
 
     def _long(self) -> None:
-        """Works like Flink's sink: its transaction is open from one checkpoint to the next."""
+        """Runs a client like Flink's sink, whose transaction is open from one checkpoint to the next."""
         with self._connection() as connection:
             producer = RawProducer(connection, LONG) if self._is_modern else OldProducer(connection, LONG)
             producer.init(900_000)

@@ -1,4 +1,4 @@
-"""Injects transactions that hang, one after the other, each on a partition of its own."""
+"""Makes transactions hang, one after the other, each on a partition of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Injected(NamedTuple):
 
 
 class Injecting:
-    """Injects `count` hanging transactions in `seconds`. The end of the block waits for the last one."""
+    """Makes `count` transactions hang within `seconds`. The end of the block waits for the last one."""
 
     def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count

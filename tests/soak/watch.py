@@ -51,7 +51,8 @@ class Seen:
     dropped: dict[Key, float] = field(default_factory=dict)
 
     def share(self) -> float:
-        """Returns the share of judged partition-seconds among those with a leader that was up."""
+        """Returns, for partitions with a leader that was up, the share of partition-seconds in which they were
+        judged."""
         lit = sum(sample.lit for sample in self.samples)
         return lit / max(lit + sum(len(sample.dark) for sample in self.samples), 1)
 

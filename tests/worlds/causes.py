@@ -83,7 +83,7 @@ def _refuse(seed: int, row: Transition, truth: str, rare: dict[str, frozenset[st
 
 
 def draw_causes_block(first_seed: int) -> tuple[Tally, list[str]]:
-    """Draws CAUSES_BLOCK lives. Returns their tally, and a line for each wrong one."""
+    """Draws CAUSES_BLOCK lives of an id. Returns their tally, and a line for each wrong cause."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + CAUSES_BLOCK):
         try:

@@ -126,7 +126,7 @@ class Cluster:
     def wait(self, ms: int) -> None:
         self.now_ms += ms
 
-    # high watermarks: everything is acknowledged as soon as it is written, but a new leader does not know at once
+    # high watermarks: every write is acknowledged at once, but a new leader does not know that at first
 
     @property
     def high_watermark(self) -> int:
@@ -181,7 +181,7 @@ class Cluster:
         if not self.has_leader or any(epoch < one.epoch for one in seen):
             return False
         if any(one.is_foreign and one.epoch == epoch for one in seen):
-            return False  # its sequence number is out of order
+            return False  # the sequence number is out of order
         self._append_data(producer_id, epoch, self.now_ms + self.client_skew_ms, txn=txn)
         return True
 
@@ -215,7 +215,7 @@ class Cluster:
         )
 
     def _append_data(self, producer_id: int, epoch: int, at_ms: int, *, txn: Txn | None) -> None:
-        self._watermark_lags = 0  # an acknowledged write: the followers have reported how far they are
+        self._watermark_lags = 0  # for the acknowledged write, the followers have reported their positions
         earlier = [one for one in self.data if (one.producer_id, one.epoch) == (producer_id, epoch)]
         self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
         self.data[-1].sequence = sum(not one.is_marker for one in earlier)
@@ -257,7 +257,8 @@ class Cluster:
     # the coordinator
 
     def init_producer(self) -> bool:
-        """Handles InitProducerId. Returns False if the client has to ask again: its last transaction has not ended."""
+        """Handles InitProducerId. Returns False if the client has to retry, because its last transaction has not
+        ended."""
         if self.state == ONGOING:
             self._prepare(is_commit=False, epoch=self.epoch + 1)
             return False
@@ -284,8 +285,9 @@ class Cluster:
     def add(self, partition: str) -> bool:
         """Handles AddPartitionsToTxn. Returns False if the coordinator refuses it.
 
-        Under TV2 the partition's leader sends it, and only where nothing of the producer id and epoch is open there
-        (`UnifiedLog.hasOngoingTransaction`): else the transaction writes to a partition that it does not list.
+        Under TV2 the partition's leader sends the request, but only if no entry of the producer id and epoch is open
+        there (`UnifiedLog.hasOngoingTransaction`). With an open entry, the transaction writes to a partition that it
+        does not list.
         """
         txn = self.txn
         if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
@@ -310,7 +312,7 @@ class Cluster:
 
     def end(self, *, is_commit: bool, by_old_request: bool = False) -> bool:
         """Handles EndTxn. Returns False if no transaction is open. `by_old_request`: EndTxn v4, which does not raise
-        the epoch; the recovery of Flink's sink sends it for transactions of TV2, too."""
+        the epoch. The recovery of Flink's sink also sends it for transactions of TV2."""
         if self.state != ONGOING:
             return False
         raises = self.protocol is Protocol.TV2 and not by_old_request
@@ -332,7 +334,7 @@ class Cluster:
         self._append_txn(self.state)
         self.unmarked = set(txn.listed)
         for one in self.data:
-            is_its = self.protocol is Protocol.TV2 and one.txn is txn  # else it was never added, and is of nothing
+            is_its = self.protocol is Protocol.TV2 and one.txn is txn  # else the partition was not added
             is_due = is_its or (JUDGED in txn.listed and one.producer_id == txn.producer_id)
             if is_due and not one.is_marker and one.fate is None:
                 one.fate = is_commit
@@ -351,7 +353,8 @@ class Cluster:
         )
 
     def send_markers(self) -> None:
-        """Sends the marker once to each partition that has not acknowledged it. Appends CompleteX once all have."""
+        """Sends the marker once to each partition that has not acknowledged it. Appends CompleteX once all partitions
+        have."""
         if self.state not in (PREPARE_COMMIT, PREPARE_ABORT):
             return
         txn = self.txn
@@ -360,7 +363,7 @@ class Cluster:
         if JUDGED in self.unmarked:
             if self.has_leader:
                 self._append_marker(txn.producer_id, self.epoch, is_commit=bool(txn.is_commit))
-                if self.random.random() < 0.9:  # else the answer is lost, and the marker will be written again
+                if self.random.random() < 0.9:  # otherwise the answer is lost, and the marker is written again
                     self.unmarked.discard(JUDGED)
             elif self.can_skip:
                 self.unmarked.discard(JUDGED)

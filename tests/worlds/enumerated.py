@@ -94,7 +94,7 @@ class _Play:
         self._first: Txn | None = None
 
     def steps(self) -> tuple[Callable[[], object], ...]:
-        """Returns the steps, in order: STEPS of them."""
+        """Returns the STEPS steps, in order."""
         world = self._world
         return (
             self._cluster.init_producer,
@@ -162,7 +162,7 @@ class _Play:
         if self._world.protocol is Protocol.TV2 and txn.epoch == cluster.epoch:
             return
         if any(one.producer_id == txn.producer_id and one.txn not in (None, txn) for one in cluster.data):
-            return  # its sequence number is out of order
+            return  # the sequence number is out of order
         cluster.write(txn.producer_id, txn.epoch, txn)
 
 

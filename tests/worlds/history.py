@@ -109,8 +109,8 @@ class Run:
         self.judge()
 
     def wait(self, ms: int) -> None:
-        """Lets `ms` pass. A pause of SAMPLED_WITHIN_MS or more ends with samples of both logs, unless the machine is
-        busy."""
+        """Advances the clock by `ms`. After SAMPLED_WITHIN_MS or more, takes samples of both logs, unless the machine
+        is busy."""
         self.cluster.wait(ms)
         if ms >= SAMPLED_WITHIN_MS and self.random.random() > BUSY:
             self.observer.sample_log()
@@ -122,8 +122,8 @@ class Run:
             self._write()
 
     def _write(self) -> None:
-        """Writes as an ordinary client: adds the partition, then writes. The client knows which partitions it wrote to
-        (`Txn.written`)."""
+        """Writes as an ordinary client, which adds the partition before it writes. The client knows to which partitions
+        it wrote (`Txn.written`)."""
         txn = self.cluster.txn
         if txn is None:
             return
@@ -166,7 +166,7 @@ class Run:
                 return
             mine = [one for one in self.cluster.data if one.producer_id == txn.producer_id and not one.is_marker]
             if all(one.txn is txn for one in mine if one.epoch == txn.epoch and one.txn not in self._before(txn)):
-                self.cluster.write(txn.producer_id, txn.epoch, txn)  # else its sequence number is out of order
+                self.cluster.write(txn.producer_id, txn.epoch, txn)  # otherwise the sequence is out of order
 
     def _before(self, txn: Txn) -> list[Txn | None]:
         return [*self.cluster.txns[: txn.number]]
@@ -203,7 +203,7 @@ class Run:
     def judge(self) -> None:
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
-                self.decided.pop((producer_id, batches[0].offset), None)  # what hangs afterwards is another story
+                self.decided.pop((producer_id, batches[0].offset), None)  # a later hang has a decision of its own
                 continue
             if not self.observer.is_running or not self.cluster.has_leader or self._is_early(batches):
                 continue
@@ -299,7 +299,7 @@ def draw(seed: int, tally: Tally) -> Run:
 
 
 def draw_block(first_seed: int) -> tuple[int, Tally, list[str]]:
-    """Plays BLOCK histories. Returns how many, their tally, and a line for each wrong one."""
+    """Plays BLOCK histories. Returns their number, their tally, and a line for each wrong one."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + BLOCK):
         try:

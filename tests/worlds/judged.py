@@ -62,7 +62,7 @@ class Store(NamedTuple):
 
 @contextmanager
 def opened_store(folder: Path) -> Iterator[Store]:
-    """Yields a new store. Until the block ends, judges make no pauses to spare the processor."""
+    """Yields a new store. Until the block ends, judges do not pause to save CPU."""
     url = f"sqlite:///{folder / 'worlds.db'}"
     engine, reader = open_engine(url), open_reader(url)
     migrate.upgrade(engine)

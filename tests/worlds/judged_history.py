@@ -100,7 +100,7 @@ class JudgedRun(Run):
             raise Wrong(f"confirmed to hang, and its transaction goes on: {batches} {finding}")
         self.confirmed.add(key)
         if self.cluster.is_foreign(batches) and key in self.decided and not self.is_over:
-            return  # an orphan so far: its producer id was assigned a moment ago, and is being read
+            return  # still an orphan: the record that assigned its producer id a moment ago is not read yet
         if not (self.will_be_closed(key[0], batches) or self._is_being_added(batches)):
             self.check(batches, finding.observation.decision or Decided.UNKNOWN, finding)
 

@@ -43,7 +43,7 @@ def share_unknown(tally: Tally, kind: str) -> float:
 
 
 def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: Path) -> None:
-    """The real judge and store judge the histories; `make worlds` draws 2,000."""
+    """The real judge and store judge the histories. `make worlds` draws 2,000."""
     tally, confirmed = Tally(), 0
     with opened_store(tmp_path) as store:
         for seed in range(JUDGED_HISTORIES):

@@ -90,7 +90,8 @@ class Story:
 
 
 def _skipped_commit(protocol: Protocol, *, is_watched: bool) -> Story:
-    """Returns a story with a commit while the partition has no leader: the marker is skipped."""
+    """Returns a story with a transaction that commits while the partition has no leader, so that its marker is
+    skipped."""
     story = Story(protocol).init()
     if is_watched:
         story.watch()
@@ -125,7 +126,7 @@ def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol
     story.cluster.send_markers()
     story.cluster.elect_leader()
     found = story.look().judged()
-    # under TV2 the epoch is a proof; in the old protocol only a sample from before the outage is one
+    # under TV2 the epoch is a proof; under the old protocol only a sample from before the outage is a proof
     is_known = is_watched or protocol is Protocol.TV2
     assert found.decision == (World.COMMIT if is_known else Decided.UNKNOWN)
 
@@ -237,8 +238,8 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
 
 
 def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
-    """The newest sample without the record lies behind the marker, but its log end lies below PrepareCommit. That
-    sample proves nothing."""
+    """The newest sample without the record lies behind the marker, but its end of the transaction log lies below
+    PrepareCommit. That sample proves nothing."""
     story = Story(Protocol.OLD).watch().init()
     for _ in range(2):
         story.look()
@@ -271,8 +272,8 @@ def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
 
 
 def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
-    """Returns a story of TV2: an old EndTxn ends the first transaction, and its marker is skipped. The epoch stays, so
-    the second one writes to the partition without listing it, and ends by a new EndTxn."""
+    """Returns a story of TV2. An old EndTxn ends the first transaction, its marker is skipped, and the epoch stays. So
+    the second transaction writes to the partition without listing it, and ends by a new EndTxn."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
     story.end_by_old_request(is_commit=first_commits)

@@ -33,7 +33,7 @@ EXPRESSIONS: Final[list[str]] = [rule["expr"] for group in COMMITTED["groups"] f
 
 
 class Expected(NamedTuple):
-    """The state of an alert that a promtool test expects at one moment."""
+    """The alerts that a test of promtool expects at one moment."""
 
     file: str
     name: str

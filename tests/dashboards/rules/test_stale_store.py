@@ -118,7 +118,7 @@ def scraped(cluster: WithPartitions, minute: Minute) -> Series:
         if number:
             minute(cluster, now_ms)
         for (name, source), value in exported(metrics, now_ms).items():
-            # promtool's clock begins at 0, which is no success: here the last read is at 1 minute
+            # promtool's clock begins at 0, which means "never read": so the last read is at 1 minute
             shown = value - NOW_MS / 1000 + 60 if name == METRICS[0] else value
             series.setdefault((name, source), []).append(round(shown, 3))
     reader.dispose()

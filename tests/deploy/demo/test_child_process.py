@@ -65,7 +65,7 @@ def running_child(output: Path) -> Iterator[ChildProcess]:
 
 @pytest.mark.parametrize(
     ("script", "state", "within_s"),
-    # whoever listens ends before anybody would be killed
+    # processes that handle SIGTERM end before the kill
     [
         (SLEEPER, "running", child_process.GRACE_S),
         (SLEEPER, "paused", child_process.GRACE_S),
@@ -100,7 +100,7 @@ def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
         for _ in range(2 * (os.cpu_count() or 1)):
             running.callback(ChildProcess(["sh", "-c", "while :; do :; done"], nothing).kill)
         time.sleep(0.5)
-        # one that is not heard is killed in the end, which is another code
+        # a child whose stop goes unheard is finally killed, with another exit code
         assert {child.stop() for child in children} == {128 + signal.SIGTERM}
 
 
@@ -135,6 +135,6 @@ def test_a_child_outlives_the_thread_that_started_it(output: Path) -> None:
     thread.join()
     pid = wait_for_pid(output)
     wait_until_equal(Path(f"/proc/self/task/{thread.native_id}").exists, False, "the thread in the kernel")
-    started[0].pause()  # answered by the process that keeps the child
+    started[0].pause()  # the keeper of the child answers
     assert state_of(pid) == "T"
     assert started[0].stop() == 128 + signal.SIGTERM

@@ -105,7 +105,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(browse: Browse, s
         assert now["name"], f"no name: {now['html']}"
         assert now["seen"], f"focus does not show: {now['html']}"
         if now["name"] == "Pause":
-            page.keyboard.press("Space")  # what is counted stays as it is
+            page.keyboard.press("Space")  # the counts stop changing
         reached.append(now["html"])
     assert len(reached) == page.locator(REACHABLE).count(), reached
     page.locator("#chain tbody a").first.focus()
@@ -134,7 +134,7 @@ def test_what_hangs_is_ended_while_somebody_looks_on(browse: Browse, service: st
     expect(page.locator("#content")).to_contain_text("Resolved")
     assert overview.evaluate("window.same"), "the page was never loaded anew"
     expect(paused.get_by_role("status")).to_contain_text(re.compile("Paused at .*, [1-9][0-9]* changes? since"))
-    expect(paused.locator("h1")).to_contain_text(before)  # in the end as "Last known: …"
+    expect(paused.locator("h1")).to_contain_text(before)  # at the end of the heading, as "Last known: …"
     paused.get_by_role("button", name="Go on").click()
     expect(paused.locator("h1")).not_to_contain_text(before)
 

@@ -109,7 +109,7 @@ def test_stops_amid_work_and_waits_for_no_transaction(broker_431: Broker) -> Non
     assert 0 < time.monotonic() - stopped_after < 30, "a report is in its transaction for a minute"
     assert record.commits > 0
     report = next(account for i, account in record.accounts.items() if i.endswith("nightly-report"))
-    assert report.state is None  # in the middle of its transaction: nobody may rely on a state
+    assert report.state is None  # in the middle of a transaction, tests must not rely on a state
 
 
 @pytest.mark.broker
@@ -134,7 +134,7 @@ def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_43
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)
-    configure_topic(bootstrap, topic, {"max.message.bytes": "200"})  # a marker has 78
+    configure_topic(bootstrap, topic, {"max.message.bytes": "200"})  # a marker has 78 bytes
     refused = producer(bootstrap, name)
     refused.init_transactions(LIMIT_S)
     app.book.initialised(name)

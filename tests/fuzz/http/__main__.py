@@ -103,7 +103,7 @@ def serving() -> Iterator[Service]:
 def ask(port: int, seed: int, number: int) -> Answer:
     request = make(seed, number)
     outcome = status(port, request)
-    if outcome == "503" and request.startswith(b"HEAD "):  # answered without the body that says why
+    if outcome == "503" and request.startswith(b"HEAD "):  # the answer has no body with the reason
         outcome = status(port, request.replace(b"HEAD", b"GET", 1))
     return Answer(number, outcome)
 

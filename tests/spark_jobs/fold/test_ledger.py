@@ -15,7 +15,7 @@ from spark_jobs.fold.ledger import OLDEST_MS, Tail
 from tests.helpers.builders.batches import ABORT, COMMIT, TRANSACTIONAL, ZSTD, Rec, batch, control_batch
 
 MINUTE_MS = 60_000
-NOW_MS = 1_700_000_040_000  # on the minute
+NOW_MS = 1_700_000_040_000  # a whole minute
 
 
 def records(base: int, count: int, *, at_ms: int = NOW_MS - 1, attributes: int = 0) -> bytes:
@@ -96,7 +96,7 @@ def test_it_makes_no_difference_where_a_log_is_cut(seed: int) -> None:
     markers: list[Marker] = []
     unended: dict[tuple[int, int], int] = {}
     for lo, hi in pairwise(borders):
-        # a fetch begins with the batch that holds the offset, and knows nothing of where the range ends
+        # a fetch begins with the batch that contains the offset, and may go beyond the range
         tail, reached = tailed((lo, hi, b"".join(data for behind, data in log if behind > lo)))
         assert reached[0][0] == hi
         volumes += tail.volumes

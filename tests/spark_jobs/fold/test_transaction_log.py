@@ -115,7 +115,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
         at_ms += draw(st.sampled_from([0, 3, 900, 61_000, -5]))
         key = draw(st.integers(0, 1)), draw(st.sampled_from([b"a", b"b", b"\xff\x00"]))
         before = newest.get(key)
-        if before is not None and draw(st.integers(0, 2)):  # its transaction goes on
+        if before is not None and draw(st.integers(0, 2)):  # the id's transaction continues
             state = draw(st.sampled_from([before.state, *FOLLOW.get(before.state, [states.ONGOING])]))
             newest[key] = before._replace(offset=offset, timestamp_ms=at_ms, state=state)
             log.append((*key, newest[key]))

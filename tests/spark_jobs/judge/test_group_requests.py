@@ -107,7 +107,7 @@ def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinat
         GroupOffset("denied", *ORDERS, -1, None, True, PID),
     ]
     assert answered.denied == {"denied"}
-    coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another one knows
+    coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another broker has the group
     assert coordinator.ask({"billing": {ORDERS: PID}}) == GroupsAnswer([], {}, frozenset(), True)
 
 

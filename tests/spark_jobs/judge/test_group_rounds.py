@@ -78,11 +78,11 @@ def test_batches_are_bounded_have_one_coordinator_and_forget_no_group() -> None:
     assert all(int(group[-3:]) % 2 == node for node, groups in batches for group in groups)
     assert sum(len(groups) for _, groups in batches) == 3 * GROUPS_AT_ONCE
     (node, first), *_ = batches
-    for group in first:  # a round that had no time for more
+    for group in first:  # the round had no time for more groups
         one.note_asked(group, NOW_MS, {"orders"})
     later = one.due(ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS)
     here = [group for at, groups in later for group in groups if at == node]
-    assert here[-len(first) :] == first  # behind those that were never asked
+    assert here[-len(first) :] == first  # after the groups that were never requested
     assert sum(len(groups) for _, groups in later) == 3 * GROUPS_AT_ONCE
 
 

@@ -66,7 +66,7 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
 
 
 def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(cluster: WithPartitions) -> None:
-    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: this one is nobody's
+    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: an orphan
     cluster.see(hanging_finding(name=b"p\x00y"))
     seen = (
         GroupOffset("billing", "orders", 0, LSO, 2, False),

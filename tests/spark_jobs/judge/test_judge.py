@@ -123,7 +123,7 @@ def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> No
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS, behind=1)
     assert judged.judge.round(NOW_MS) == 0
     assert judged.at(NOW_MS + 1_000) == 1
-    gone_ms = NOW_MS + 20_000  # no view since: Kafka does not answer
+    gone_ms = NOW_MS + 20_000  # nothing was read since, because Kafka does not answer
     assert judged.judge.round(gone_ms) == 0
     assert judged.found()[Kind.OVERDUE].is_open
 
@@ -286,7 +286,7 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
     ]
     with judged.cluster.engine.begin() as connection:
         connection.execute(schema.finding_events.insert(), crowd)
-    judged.at(NOW_MS + 90_000)  # critical by now
+    judged.at(NOW_MS + 90_000)  # the finding is critical by now
     with judged.reader.connect() as connection:
         oldest, newest = known_sequences(connection)
         assert (newest, newest - oldest + 1) == (EVENTS_KEPT + 2, EVENTS_KEPT)

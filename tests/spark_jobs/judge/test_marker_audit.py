@@ -291,7 +291,7 @@ def test_a_topic_that_goes_with_its_marker_unread_tears_nothing(audited: Audited
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0))
     audited.delete("b")
-    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)  # perhaps decided before the topic went
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)  # perhaps decided before the topic was deleted
     audited.read("a", ("commit", 0))
     assert audited.beat(without=("b",)) == {UNSEEN: 1}
     assert (audited.judged(), audited.waiting()) == ([], 0)

@@ -216,7 +216,7 @@ def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
         counted = connection.execute(
             select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
         ).all()
-    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO stood there since NOW_MS
+    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO has been there since NOW_MS
 
 
 def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -> None:
@@ -285,7 +285,7 @@ def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
     lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
     assert lab.round(NOW_MS + 2_000) is None
     lab.log(NOW_MS + 2_500, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 2_000, at_ms=NOW_MS - 2_000))
-    assert lab.round(NOW_MS + 3_000) is None  # it lists orders-0: its marker will close the entry
+    assert lab.round(NOW_MS + 3_000) is None  # the transaction lists orders-0, so its marker will end the entry
 
 
 def test_a_sample_from_before_the_second_step_does_not_confirm(lab: Lab) -> None:
@@ -462,7 +462,7 @@ def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert (found.status, found.life.resolution) == ("resolved", "not_hanging")
-    again = lab.round(NOW_MS + 4_000)  # the store still shows what was seen before that
+    again = lab.round(NOW_MS + 4_000)  # the store still has the earlier sample
     assert again is not None
     assert (again.status, again.life.reopened) == ("resolved", False)
 

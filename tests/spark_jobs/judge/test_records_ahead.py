@@ -64,7 +64,7 @@ def test_a_group_that_stays_below_the_lso_costs_one_read_for_each_lso(log: Log) 
     log.answer = True
     assert [log.see(90, (n + 4) * KEPT_MS, lso=LSO + 5) for n in range(3)] == [None, True, True]
     assert len(log.reads) == 2
-    log.answer = None  # a bound ended it: so it would again
+    log.answer = None  # a limit ended the read, and would end it again
     assert [log.see(50, (n + 8) * KEPT_MS) for n in range(4)] == [None] * 4
     assert len(log.reads) == 3
 

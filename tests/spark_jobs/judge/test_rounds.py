@@ -122,7 +122,7 @@ OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay
 
 
 def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
-    """Returns the findings if all of the log is read in one piece."""
+    """Returns the findings after the whole log is read in one piece."""
     whole = watch()
     now_s = max(one.at_s for one in ended) + 1
     whole.round(now_s, *ended)
@@ -204,7 +204,7 @@ def test_the_driver_was_away_for_minutes_in_the_midst_of_an_outage(watch: Watch)
     slow = watch()
     slow.round(0.5, *OUTAGE[:3])
     slow.restart()
-    slow.judge.round(NOW_MS + 7 * MINUTE_MS)  # nothing was read since
+    slow.judge.round(NOW_MS + 7 * MINUTE_MS)  # nothing was read in between
     assert slow.reported() == set()
     slow.round(7 * 60 + 5, *OUTAGE[3:])
     slow.wait(7 * 60 + 6)

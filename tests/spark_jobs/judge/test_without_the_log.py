@@ -321,7 +321,7 @@ def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
     lab.told_likely()
     before = lab.found(NOW_MS)
     now_ms = NOW_MS + 20 * S
-    ended_ms = NOW_MS - 60 * S  # the epoch is another one since, and the record at the LSO is younger
+    ended_ms = NOW_MS - 60 * S  # the epoch has changed since, and the record at the LSO is younger
     lab.log(now_ms, entry(0, states.COMPLETE_ABORT, start_ms=ended_ms, at_ms=ended_ms, epoch=1))
     lab.watched.see(look(now_ms), described(now_ms, open_entry()), now_ms=now_ms)
     lab.judge.round(now_ms)

@@ -141,7 +141,7 @@ def test_a_direct_batch_is_stored_before_the_micro_batch_planned_after_it(direct
     store.sink.take_from(direct)
     store.give("one")
     assert store.is_asked.wait(LIMIT_S)
-    direct.put(a_batch("two"))  # nobody takes it: "one" is being stored
+    direct.put(a_batch("two"))  # the batch is not taken, because "one" is being stored
     third = threading.Thread(target=store.give, args=("three",))
     third.start()
     store.may_go_on.set()

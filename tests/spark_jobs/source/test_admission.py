@@ -1,4 +1,4 @@
-"""The part of a log that one micro-batch reads."""
+"""Admission: the part of each log partition that one micro-batch reads."""
 
 from __future__ import annotations
 

@@ -68,12 +68,12 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
     create_topic(broker_431.bootstrap, TOPIC, 2)
 
     def write(partition: int, records: int) -> None:
-        producer = open_producer(broker_431.bootstrap, TOPIC, codec="zstd")  # one that knows of all partitions
+        producer = open_producer(broker_431.bootstrap, TOPIC, codec="zstd")  # a producer that knows all partitions
         producer.begin_transaction()
         for _ in range(records):
             producer.produce(TOPIC, b"payload" * 20, partition=partition)
         producer.commit_transaction(ANSWER_S)
-        # a commit returns before its marker is written: the log's end is known when the transaction is complete
+        # a commit returns before its marker is written, so wait until the transaction is complete
         wait_until_equal(
             lambda: describe_transaction(broker_431.bootstrap, TOPIC).state, "CompleteCommit", "the state of the writer"
         )

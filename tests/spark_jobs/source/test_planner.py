@@ -109,7 +109,7 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
 
     with monkeypatch.context() as patched:
         patched.setattr(planning, "divergence", asked)
-        # a broker is slow to learn that the topic is there again: partition 0 may answer first, and alone
+        # a broker learns late that the topic exists again: partition 0 may answer first, and alone
         before = planned.plan(until=ErrorText("broker 1 does not answer"))
     reported = gaps(before) | gaps(planned.plan())
     assert {p: gap.reason for p, gap in reported.items()} == {0: "recreated", 1: "recreated"}

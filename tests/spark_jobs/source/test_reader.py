@@ -48,7 +48,7 @@ def answering(
 
     monkeypatch.setattr(reader, "fetch", fetch)
     monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # the client is never used
     monkeypatch.setattr(reader, "PATIENCE_S", patience_s)
     monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
     return asked

@@ -248,7 +248,7 @@ def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) ->
     cluster.look(2)
     cluster.stand("orders", 22, 30)
     (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    # the record at 22 came between the last two; a marker before it, behind one of the first
+    # the record at 22 came between the last two samples, and a marker before it came after one of the first
     assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
 
 

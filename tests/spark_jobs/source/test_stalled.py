@@ -83,7 +83,7 @@ def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
     monkeypatch.setattr(stalled, "describe_producers", found.describe)
     monkeypatch.setattr(stalled, "_fetchers", {})
     monkeypatch.setattr(stalled, "close_client", lambda _: None)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # the client is never used
     return found
 
 
@@ -166,7 +166,7 @@ def test_an_lso_below_the_log_start_has_no_batch_and_no_error(leader: Leader) ->
     (reported,) = leader.read(ask(log_start=11))
     assert leader.fetches == []
     assert (reported.first, reported.why, [e.start_offset for e in reported.entries]) == (None, None, [10])
-    leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # it passed between look and read
+    leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # the log start passed the offset between sample and read
     (reported,) = leader.read()
     assert (reported.first, reported.why, reported.described) == (None, None, True)
 
