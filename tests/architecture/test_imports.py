@@ -112,7 +112,7 @@ def test_every_package_says_what_it_is_for() -> None:
 
 
 DIRECTION: Final = ("reasons", "transaction_log", "partitions", "worlds", "findings", "doctor")
-"""The packages of the domain: each knows only those before it."""
+"""The packages of the domain. Each may import only packages before it."""
 
 
 def test_the_domain_has_one_direction() -> None:

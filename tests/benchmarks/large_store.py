@@ -41,10 +41,10 @@ TOPICS: Final = ("orders", "payments", "audit")
 NOW_MS: Final = 1_790_000_000_000
 DAY_MS: Final = 86_400_000
 AT_REST: Final = ((states.COMPLETE_COMMIT, 79), (states.COMPLETE_ABORT, 5), (states.EMPTY, 6), (states.EXPIRED, 10))
-"""The states of ids without an open transaction, and how many of a hundred are in each."""
+"""The states of ids without an open transaction, each with its percentage."""
 
 BUSY_IDS: Final = 5
-"""Ids with commits in every minute of a week, and an abort every hour."""
+"""Number of ids with commits in every minute of a week, and an abort every hour."""
 
 _LAST_OFFSET: Final = 10_000_000
 _HISTORY_EVERY: Final = 5  # one id out of this number has rows of history, another one has minutes

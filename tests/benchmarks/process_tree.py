@@ -16,7 +16,7 @@ import psutil
 from tests.helpers.processes import send, with_environment
 
 MARK = "TXNSCOPE_BENCHMARK"
-"""The variable that every process of a tree inherits from the first one, whatever its session."""
+"""Environment variable that all processes of a tree inherit from the first one, whatever their session."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

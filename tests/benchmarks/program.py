@@ -20,7 +20,7 @@ from tests.helpers.waiting import LIMIT_S, wait_until
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
 """Parts of log lines of `ingest`: the first read of the log has begun; the process waits for the lease."""
 PLANNER = "python_streamin"
-"""The name that a planner gives itself, as Linux cuts it."""
+"""The name that a planner gives itself, truncated by Linux."""
 
 
 class Program:

@@ -76,7 +76,7 @@ class Idle(NamedTuple):
 
 
 Costs = Sequence[tuple[float, Mapping[str, float]]]
-"""(size, cores by kind of process)."""
+"""Measured costs: for each size, the cores by kind of process."""
 
 
 def run() -> list[Figure]:

@@ -136,7 +136,7 @@ class Scenario:
 
     def _churn(self, rolled_out: threading.Event) -> None:
         """Starts an application with a new random id each time. The last start follows the rolling start of Kafka
-        Streams: a wrong rule that calls the last start churn may also have hit the rolling start."""
+        Streams: when the finding of churn appears, a wrong finding about the rolling start would have appeared, too."""
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()
             time.sleep(PAUSE_MS / 1_000)

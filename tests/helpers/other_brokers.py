@@ -25,10 +25,10 @@ _CORRELATION_ID: Final = 4  # bytes of the correlation id in the header of a res
 _UNKNOWN_TOPIC: Final = 3
 _UNKNOWN_SERVER_ERROR: Final = -1
 _NOT_SPOKEN: Final = frozenset({27, 55, 60, 69, 75, 76, 77, 78, 79, 90})
-"""WriteTxnMarkers, DescribeQuorum, DescribeCluster, ConsumerGroupDescribe, DescribeTopicPartitions, and those of share
-groups."""
+"""API keys that these brokers do not support: WriteTxnMarkers, DescribeQuorum, DescribeCluster, ConsumerGroupDescribe,
+DescribeTopicPartitions, and those of share groups."""
 _NEWEST: Final = {1: 11, 2: 4, 3: 7, 9: 4, 10: 3, 15: 4, 16: 4}
-"""The newest version by API key: Fetch, ListOffsets, Metadata, OffsetFetch, FindCoordinator, DescribeGroups,
+"""The newest supported version by API key: Fetch, ListOffsets, Metadata, OffsetFetch, FindCoordinator, DescribeGroups,
 ListGroups."""
 
 

@@ -41,7 +41,7 @@ APIS: Final = {
     "StreamsGroupDescribe": 89,
     "DescribeShareGroupOffsets": 90,
 }
-"""API keys of the requests that abilities rest on."""
+"""API keys of the requests on which abilities depend."""
 FEATURES: Final = ("metadata.version", "transaction.version", "group.version", "share.version", "streams.version")
 NODE: Final = 1
 JOINS_WITHIN_S: Final = 30.0

@@ -39,7 +39,7 @@ HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
 JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
-"""Greatest age of the data with which counting may begin."""
+"""Maximum age of the data when counting begins."""
 _SLACK_S: Final = 6.0
 _AUDITED: Final = select(counters.c.label, counters.c.value).where(counters.c.name == AUDITED)
 

@@ -21,7 +21,7 @@ from tests.soak.clients import Key
 
 EVERY_S: Final = 0.5
 FRESH_S: Final = 10.0
-"""Greatest age of an answer's data that counts as a verdict."""
+"""Maximum age of data that count as a verdict."""
 
 Place = tuple[str, int]
 

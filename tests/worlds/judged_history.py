@@ -20,7 +20,7 @@ from tests.worlds.observer import Observer, open_entries
 BEGINS_MS: Final = 1_790_000_000_000
 JUDGED_BLOCK: Final = 50
 HASHED_AMONG: Final = 4
-"""Number of partitions of the transaction log among which `id` hashes to the one that has it."""
+"""Number of partitions of the transaction log with which `id` hashes to the partition that has its records."""
 GROWN_TO: Final = 5
 """Number of partitions after some were added. The records of `id` are then left behind, and its coordinator has not
 restarted."""

@@ -16,7 +16,7 @@ from spark_jobs.source.watched import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
 
 LOG_PARTITION: Final = 3
-"""The partition of four in which the coordinator of `id` looks for it."""
+"""The partition, out of four, to which `id` hashes, and which its coordinator leads."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Observer:
     cluster: Cluster
     is_running: bool = False
     began_at: int = 0
-    """End of the partition when the observer was started."""
+    """End offset of the partition when the observer was started."""
     _rounds: Rounds = field(default_factory=Rounds)
     _samples: Samples = field(default_factory=Samples)
     _log_end: LogEnd | None = None
