@@ -131,7 +131,8 @@ def _joins(bootstrap: str, reported: Versions) -> bool:
 
 
 def _tool_finds_and_aborts(broker: Broker, connection: Connection) -> bool:
-    """Returns whether Kafka's own tool finds a hanging transaction, and whether the command in our findings ends it."""
+    """Returns True once Kafka's own tool has found a hanging transaction, and ended it with the command that findings
+    advise. Raises AssertionError if the tool does not."""
     producer = old_producer(connection, "found")
     producer.add("tried", 2)
     producer.produce("tried", 2, [b"in time"])
