@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share: real servers, started once a session and only when a test asks."""
+"""Fixtures that several packages share: real servers, started once a session, and only if a test needs them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.helpers.postgres import Postgres
 from tests.helpers.progress import ProgressPlugin
 from tests.helpers.waiting import LIMIT_S
 
-# helpers that assert say what they saw, as tests do
+# makes failed assertions of helpers show their values, as in tests
 pytest.register_assert_rewrite("tests.deploy.demo", "tests.harm", "tests.integration", "tests.lab")
 
 _GUARD = pytest.StashKey[Guard]()
@@ -30,14 +30,14 @@ MakeBroker = Callable[..., Broker]
 
 broker_module.START_TIMEOUT_S = LIMIT_S
 
-# the time of one example says how fast the machine is, not whether the code is right
+# the time of one example depends on the machine, not on the correctness of the code
 settings.register_profile("without_deadline", settings.default, deadline=None)
 settings.load_profile("without_deadline")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell that starts the tests in the background has them, and every process below them, ignore Ctrl-C. Progress
-    and the end of all processes are the business of the process that workers of pytest-xdist report to."""
+    """Restores Ctrl-C: a shell that starts the tests in the background makes them, and every process below them, ignore
+    it. Under pytest-xdist, only the main process reports progress and ends leftover processes."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
@@ -52,13 +52,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest first, so that workers end together: files with Spark, then with brokers."""
+    """Puts the longest test files first (with Spark, then with brokers), so that workers end at the same time."""
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("spark", "broker")])
 
 
 @pytest.fixture(scope="session")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
-    """One shared broker a version: tests use ids and topics of their own, and never stop it."""
+    """Returns a function that starts one shared broker per version. Tests use ids and topics of their own, and never
+    stop the broker."""
     with ExitStack() as running:
 
         @cache
@@ -80,14 +81,14 @@ def broker_392(brokers: Callable[[str], Broker]) -> Broker:
 
 @pytest.fixture(params=VERSIONS)
 def broker(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> Broker:
-    """A test that asks for this runs on every version."""
+    """The shared broker. A test that uses this fixture runs on every version."""
     return brokers(request.param)
 
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Throw-away brokers: `make_broker("4.3.1", **{"some.property": "value"})`, discarded when the test ends. Each is a
-    Kafka cluster of its own."""
+    """Starts brokers for one test: `make_broker("4.3.1", **{"some.property": "value"})`. Each is a Kafka cluster of its
+    own, and is discarded when the test ends."""
     with ExitStack() as running:
 
         def make(version: str = "4.3.1", **properties: Any) -> Broker:
@@ -101,21 +102,22 @@ def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """One shared PostgreSQL server: tests use databases of their own (`postgres.database()`), and never stop it."""
+    """Starts one shared PostgreSQL server. Tests use databases of their own (`postgres.database()`), and never stop the
+    server."""
     with Postgres() as server:
         yield server
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """The URL of a SQLite store in the test's own directory. The tests of the store run on every kind of database."""
+    """The URL of a SQLite store in the test's own directory. The store's own tests run on every kind of database."""
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, url: str) -> Iterator[WithPartitions]:
-    """A cluster of a store of its own. Parameters are in the mark `cluster`, mostly of a whole file: `of` makes the
-    cluster from the URL and all other arguments; `stored` stores what the tests begin with."""
+    """A cluster in a store of its own. The mark `cluster`, mostly set for a whole file, has the parameters: `of` makes
+    the cluster from the URL and all other arguments; `stored` stores the initial data."""
     mark = request.node.get_closest_marker("cluster")
     arguments = {"of": WithPartitions, "stored": lambda _: None} | (mark.kwargs if mark else {})
     make, store = arguments.pop("of"), arguments.pop("stored")

@@ -1,4 +1,5 @@
-"""Only service/store/backends knows the databases: a third one is a module there, and a line for its URL."""
+"""Only service/store/backends knows the databases: to support a third one, add a module there, and a line for its
+URL."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.helpers.paths import ROOT
 
 BACKENDS = ROOT / "service" / "store" / "backends"
 OWN_FILE = ROOT / "spark_jobs" / "source" / "window.py"
-"""Keeps what Spark's workers share in a small SQLite file. It is no store."""
+"""A module that keeps the data shared by Spark's workers in a small SQLite file, which is no store."""
 DATABASE = re.compile(r"(?i)sqlite|postgres|psycopg|libpq|dialect\.name")
 
 

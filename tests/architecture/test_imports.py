@@ -1,4 +1,4 @@
-"""The directions of imports that keep the rooms apart (docs/architecture.md)."""
+"""The allowed directions of imports between the packages (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FRAMEWORKS = {
 
 
 def imports(folder: str) -> list[tuple[str, str]]:
-    """(file, imported module) of every import below `folder`, also those inside functions."""
+    """Returns (file, imported module) of every import below `folder`, also of those inside functions."""
     found = []
     for file in sorted((ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -86,14 +86,14 @@ def test_pages_and_commands_use_no_route() -> None:
 
 
 def test_spark_jobs_use_the_rooms_they_may() -> None:
-    judged = "service.views.partitions.judged"  # the application judges partitions as pages do
+    judged = "service.views.partitions.judged"  # the application judges partitions with the pages' code
     rooms = [f"service.{room}" for room in ("wire", "kafka", "domain", "store", "processes", "clock", "settings")]
     used = [i for i in imports("spark_jobs") if within(i[1], "service") and i[1] != "service"]
     assert [i for i in used if not within(i[1], *rooms, judged) and i[1] not in judged] == []
 
 
 def test_executors_load_neither_web_framework_nor_database() -> None:
-    """A worker imports the sources, and all below them, to run a task."""
+    """To run a task, an executor imports the sources and everything that they import."""
     heavy = "{'fastapi', 'sqlalchemy', 'uvicorn', 'alembic', 'httpx2'}"
     sources = "spark_jobs.source.transaction_log, spark_jobs.source.partitions, spark_jobs.source.ledger"
     code = f"import sys, {sources}; print({heavy} & set(sys.modules))"
@@ -112,7 +112,7 @@ def test_every_package_says_what_it_is_for() -> None:
 
 
 DIRECTION: Final = ("reasons", "transaction_log", "partitions", "worlds", "findings", "doctor")
-"""The packages of the domain: each knows only those before it."""
+"""The packages of the domain. Each may import only packages before it."""
 
 
 def test_the_domain_has_one_direction() -> None:

@@ -1,4 +1,5 @@
-"""No code reads what was written for people: it asks facts, reasons and kinds (docs/adr/0013, docs/adr/0024)."""
+"""No code parses text that was written for people: code reads facts, reasons and kinds (docs/adr/0013,
+docs/adr/0024)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from service.domain.worlds.verdict import Proof
 from tests.helpers.paths import ROOT
 
 MADE_FOR_PEOPLE = re.compile(r"\b(Sentence|Reason)\b")
-"""The types of words that are made of facts, and of reasons, whose text is."""
+"""Types whose text is made from facts or from reasons."""
 
 SEARCHES = {"startswith", "endswith", "partition", "rpartition", "split", "find", "index", "contains", "like"}
 MATCHES = {"search", "match", "fullmatch", "findall", "sub"}
@@ -21,7 +22,7 @@ MAKERS = {"formatting.py"}
 """Modules that put sentences together."""
 
 ALSO_CODES = {"reason"}
-"""Attributes that are a Reason in one class and a code in another: that of a data gap."""
+"""Attributes that are a `Reason` in one class and a code in another, such as the reason of a data gap."""
 
 
 @cache
@@ -32,7 +33,8 @@ def files() -> tuple[tuple[Path, ast.Module], ...]:
 
 @cache
 def sentences() -> frozenset[str]:
-    """Attributes that hold sentences: those declared with a type of words, and the text of evidence and proofs."""
+    """Returns the names of attributes that hold sentences: those declared with a type of words, and the text of
+    evidence and proofs."""
     found = {name for kind in (Words, Evidence, Proof) for name in kind._fields if name in (*Words._fields, "text")}
     for _, tree in files():
         for cls in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
@@ -49,8 +51,8 @@ def sentences() -> frozenset[str]:
 
 
 def read_by_code(tree: ast.AST) -> Iterator[int]:
-    """Lines where a sentence, or a name that was given to one, is searched, split, cut, matched, or compared with
-    text."""
+    """Returns the lines where a sentence, or a name that was given to a sentence, is searched, split, cut, matched, or
+    compared with text."""
     scopes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]
     for scope in scopes:
         named = {

@@ -1,5 +1,5 @@
-"""The walk in docs/architecture.md leads to files and functions that are there, and every page names files and modules
-that are."""
+"""The files and functions of the walk in docs/architecture.md exist, and so do the files and modules that any page
+names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED = re.compile(r"`([\w/.]+\.py)`(?:: ((?:`[\w.]+`(?:, then | → |, )?)+))?"
 
 
 def files(path: str) -> list[str]:
-    """Texts of the files that may be meant: below the root, below a room, or anywhere by their name."""
+    """Returns the texts of the files that `path` may mean: below the root, below a package, or anywhere by name."""
     below = [ROOT / path, ROOT / "spark_jobs" / path, ROOT / "service" / path]
     found = [file for file in below if file.exists()] or [
         file for room in ("service", "spark_jobs") for file in (ROOT / room).rglob(path)

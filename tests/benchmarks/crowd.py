@@ -1,7 +1,7 @@
-"""Measures the service that is left for its users under a crowd of hostile and clumsy clients; and whether hanging
+"""Measures how well a service answers its users under a crowd of hostile and clumsy clients, and whether hanging
 transactions are found meanwhile: `python -m tests.benchmarks crowd`.
 
-The attacked service has brokers that accept connections and say nothing; the application beside it has real ones.
+The attacked service has brokers that accept connections and never answer; the application beside it has real brokers.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from tests.lab.hangs import UNGUARDED
 
 HEALTHY_MS, METRICS_MS, LOG_BYTES, FOUND_S = 100.0, 500.0, 1_000_000, 5.0
 GROWTH_MB: Final = 20.0
-"""What counts as flat: the crowd comes and goes, and Python's allocator keeps some of it."""
+"""Growth of memory that passes as none: clients come and go, and Python's allocator keeps some of their memory."""
 CASES: Final = 20
 SETTLING_S: Final = 60.0
 
 
 class Attacked(NamedTuple):
-    """`log`: the file of its stderr."""
+    """The service under attack. `log`: the file of its stderr."""
 
     port: int
     process: psutil.Process
     log: Path
 
     def took_ms(self, path: str) -> float:
-        """Raises RuntimeError if the answer is not 200."""
+        """Returns the milliseconds until the answer to a GET is read. Raises RuntimeError if its status is not 200."""
         began = time.monotonic()
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)) as connection:
             connection.request("GET", path, headers={"Host": "localhost"})
@@ -63,7 +63,7 @@ class Attacked(NamedTuple):
 
 
 def run(seconds: float = 600, share: float = 1.0) -> list[Figure]:
-    """`share`: of the crowd."""
+    """Runs the benchmark for `seconds`, with `share` (1: all) of the crowd."""
     with (
         TemporaryDirectory(prefix="txnscope-bench-") as directory,
         bench_broker(UNGUARDED) as broker,
@@ -135,7 +135,7 @@ def _serving(store: str, bootstrap: str, log: Path) -> Iterator[Attacked]:
 
 
 class _Watch(Polling):
-    """The times (monotonic) at which the attacked service first showed each partition's finding as confirmed."""
+    """Notes the times (monotonic) at which the attacked service first showed each partition's finding as confirmed."""
 
     def __init__(self, attacked: Attacked) -> None:
         super().__init__(Rest(attacked.port), 0.2)

@@ -1,4 +1,5 @@
-"""Rate of decoding transaction-log bytes on one core: `python -m tests.benchmarks.decode [--records N]`."""
+"""Measures the rate of decoding transaction-log bytes on one core: `python -m tests.benchmarks.decode [--records
+N]`."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tests.helpers.builders.transaction_log import (
 )
 
 FETCH = 8 << 20
-"""Bytes: what the source asks a broker for at once."""
+"""Bytes that the source requests from a broker at once."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,13 +36,14 @@ TOPICS: tuple[Topics, ...] = (
     [(ORDERS, [3]), (OFFSETS, [12])],
     [(ORDERS, [1, 2]), (OFFSETS, [12])],
 )
-"""What a transaction writes to: one, two or three partitions."""
+"""The partitions that a transaction writes to: one, two or three."""
 
 
 def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
-    """About `records` records of `ids` transactional ids (numbered from `first_id`), one a batch, offsets from 0.
+    """Returns a log of about `records` records of `ids` transactional ids (numbered from `first_id`), one record a
+    batch, at offsets from 0.
 
-    Every id starts with Empty; then transactions of different ids overlap, each Ongoing, PrepareCommit, CompleteCommit
+    Every id starts with Empty. Then transactions of different ids overlap, each Ongoing, PrepareCommit, CompleteCommit
     (value v1 with tags 0 and 2, TV2 epochs).
     """
     rng = np.random.default_rng(20)
@@ -61,7 +63,7 @@ def make_log(records: int, ids: int, first_id: int = 0) -> bytes:
 
 
 def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints, epoch: Ints) -> bytes:
-    """Stamps the varying fields into copies of one template for each (status, variant)."""
+    """Writes the batches: copies one template for each (status, variant), and fills in the fields that vary."""
     kind = status * len(TOPICS) + variant
     templates = {int(k): _template(*divmod(int(k), len(TOPICS))) for k in np.unique(kind)}
     size = np.array([len(templates.get(k, (b"",))[0]) for k in range(kind.max() + 1)])[kind]
@@ -93,11 +95,11 @@ def _write(who: Ints, status: Ints, variant: Ints, started: Ints, written: Ints,
 _ID = b"payments-service-eu-west-0000000000"
 _PRODUCER_ID = bytes.fromhex("8877665544332211")
 _UPDATED = bytes.fromhex("1122334455667788")
-"""Stand-ins that are found again in a template."""
+"""Values that mark the position of a varying field in a template."""
 
 
 def _template(status: int, variant: int) -> tuple[bytes, int]:
-    """(batch, position of the last update time in it)."""
+    """Returns (batch, position of the last update time in the batch)."""
     topics = {EMPTY: None, COMPLETE_COMMIT: ()}.get(status, TOPICS[variant])
     data = value(
         status=status,
@@ -119,7 +121,7 @@ def _with_checksums(log: npt.NDArray[np.uint8], start: list[int], end: list[int]
 
 
 def main() -> None:
-    """Prints one table."""
+    """Runs the benchmark, and prints one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=9)
@@ -135,7 +137,8 @@ def main() -> None:
 
 
 def cut(log: bytes, size: int) -> list[bytes]:
-    """The log as Fetches of `size` bytes give it: each begins with a whole batch and ends anywhere."""
+    """Returns the log in pieces, as Fetches of `size` bytes return it: each piece begins with a whole batch, and may
+    end inside a batch."""
     pieces = []
     position = 0
     while position < len(log):
@@ -145,7 +148,7 @@ def cut(log: bytes, size: int) -> list[bytes]:
 
 
 def _report(name: str, calls: list[list[Chunk]], runs: int) -> None:
-    """Prints one line: the median run, and the spread of all."""
+    """Prints one line with the median run and the spread of all runs."""
     rows = sum(len(decode(chunks)) for chunks in calls)
     seconds = []
     for _ in range(runs):

@@ -1,4 +1,5 @@
-"""Bytes of the transaction log to runs on one core: decode and fold as the reader does it, no Kafka, no Spark."""
+"""Measures the rate from bytes of the transaction log to runs on one core: the reader's decode and fold, without Kafka
+and Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Fetch = list[Chunk]
 
 
 def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[Figure]:
-    """Partitions as large as those of 5 M records in 50, three to a task, as the first read's batches are cut.
+    """Measures partitions as large as those of a log of 5 M records in 50 partitions. A task reads three of them, in
+    batches cut as at the first read.
 
     Each record is a batch of its own, as coordinators write them.
     """
@@ -58,7 +60,7 @@ def run(records: int = 1_200_000, ids: int = 240_000, repeats: int = 7) -> list[
 
 
 def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
-    """Yields the answers to the reader's Fetches: as many partitions at once as fit, each in its turn."""
+    """Returns the answers to the reader's Fetches. Each answer covers as many partitions as fit, in turn."""
     pieces = [[Chunk(p, 0, 2**62, piece) for piece in cut(log, PARTITION_BYTES)] for p, log in enumerate(logs)]
     turns = [chunk for turn in zip_longest(*pieces) for chunk in turn if chunk is not None]
     at_once = FETCH_BYTES // PARTITION_BYTES if len(logs) > 1 else 1
@@ -66,7 +68,8 @@ def _fetches(logs: Sequence[bytes]) -> list[Fetch]:
 
 
 def _decode_and_fold(task: Sequence[Fetch]) -> float:
-    """Seconds of it that decoding took. Pieces are merged when they outweigh what is merged already (source.reader)."""
+    """Decodes and folds a task, and returns the seconds that decoding took. Merges the pieces once they have as many
+    runs as the merged part (as source.reader does)."""
     seconds = 0.0
     folded: list[Folded] = []
     scope = Scope(frozenset(chunk.partition for fetch in task for chunk in fetch))

@@ -1,7 +1,9 @@
-"""Measures the time until a hanging transaction is named, and until its end is known; beside them, Kafka's own tool.
+"""Measures the time until a hanging transaction is found, and until its end is known, in comparison with Kafka's own
+tool.
 
-Side by side in one run: late writes beside healthy transactions (short ones at a rate, and a long legal one). A verdict
-of `kafka-transactions.sh find-hanging` about a healthy one is a false alarm; so is a confirmed finding of ours.
+Late writes and healthy transactions (short ones at a steady rate, and one that is legally open for long) share one run.
+A healthy transaction is a false alarm if `kafka-transactions.sh find-hanging` prints it, or if we confirm a finding
+about it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ TOOL_RUNS = 5
 
 
 class Injected(NamedTuple):
-    """A late write: where, and when it was acknowledged (monotonic, and by the clock)."""
+    """A late write: its entry, and the time at which it was acknowledged (monotonic, and by the clock)."""
 
     partition: int
     open: Open
@@ -85,7 +87,8 @@ def _measure(broker: Broker, watched: Watched, connection: Connection, cases: in
 
 
 def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
-    """Yields the decisions of findings at their confirmation. No late write is committed: an ABORT loses nothing."""
+    """Yields the share of findings with a decision at their confirmation, and the number of wrong decisions. No late
+    write was committed, so an ABORT loses nothing."""
     decisions = Counter(finding["decision"] for finding in watch.findings.values())
     right, wrong = decisions["none"] + decisions["abort"], decisions["commit"]
     yield Figure("decision known with the confirmation", 100 * right / cases, "%", DECIDED, at_least=True)
@@ -93,7 +96,8 @@ def _decisions(watch: _Watch, cases: int) -> Iterator[Figure]:
 
 
 def _stages(watch: _Watch, injected: list[Injected]) -> Iterator[Figure]:
-    """Yields the time until each sample was made, of the median case, from the findings themselves."""
+    """Yields the median time from the late write to each sample, and to the opening and the confirmation, as the
+    findings report them."""
     stages: dict[str, list[float]] = {"seen open": [], "end of the log asked for": [], "opened": [], "confirmed": []}
     for one in injected:
         if (finding := watch.findings.get(one.partition)) is None:
@@ -113,7 +117,8 @@ def _paced(cases: int) -> Iterator[int]:
 
 
 def late_write(connection: Connection, partition: int) -> Injected:
-    """Writes after the end of a transaction: a commit on every other partition, else an abort."""
+    """Writes a record after the end of its transaction, which is a commit on odd partitions, and an abort on even
+    ones."""
     producer: OldProducer = old_producer(connection, f"late-{partition}")
     producer.add(HANGS, partition)
     producer.produce(HANGS, partition, [b"in time"])
@@ -129,7 +134,7 @@ def _mark(connection: Connection, one: Injected) -> tuple[int, float]:
 
 
 def _find_hanging(broker: Broker, hanging: set[int]) -> Iterator[Figure]:
-    """Returns the output of Kafka's tool at its default (15 minutes) and at 0, some runs each."""
+    """Yields the times and the errors of Kafka's tool at its default age (15 minutes) and at 0, for some runs each."""
     for name, more in (("at its default", ()), ("at 0 minutes", ("--max-transaction-timeout", "0"))):
         seconds, false, right = [], 0, 0
         for _ in range(TOOL_RUNS):
@@ -150,7 +155,7 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
 
 
 class _Watch(Polling):
-    """Asks REST all the time; when each partition's finding was seen first in either status (monotonic)."""
+    """Polls REST, and notes when each partition's finding was first seen as confirmed and as resolved (monotonic)."""
 
     def __init__(self, watched: Watched) -> None:
         super().__init__(watched.rest(), POLL_S)

@@ -1,4 +1,4 @@
-"""Measures how long commits go unseen when an executor, then a worker, of a Spark cluster is killed under load."""
+"""Measures how long commits stay invisible when an executor, then a worker, of a Spark cluster is killed under load."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.helpers.spark_cluster import SparkCluster, spark_cluster
 
 PAUSE_S = 15.0
 WATCHED_S = 40.0
-"""After each kill: longer than Spark needs to miss an executor and to start another one."""
+"""Seconds to watch after each kill: longer than Spark needs to miss an executor and to start another one."""
 CALM_PROBES = 50
 
 
 def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
-    """A standalone cluster of two workers, and PostgreSQL. Executors are killed `times` times in turn, a worker once:
-    it does not come back, so the other one goes on alone."""
+    """Runs a standalone cluster of two workers over PostgreSQL. Kills executors `times` times in turn, then one worker
+    for good: the other worker has to go on alone."""
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database("postgresql"))
@@ -56,7 +56,7 @@ def _pause_after_an_executor(spark: SparkCluster, probe: Probe) -> float:
 
 
 def _longest(probe: Probe) -> float:
-    """Returns how long the slowest of the commits from now on went unseen."""
+    """Commits again and again, and returns the longest time until a commit was visible."""
     end_s = time.monotonic() + WATCHED_S
     longest = 0.0
     while time.monotonic() < end_s:

@@ -1,4 +1,4 @@
-"""Measured figures beside their bars: one line a figure, and the table of all."""
+"""Measured figures and their bars: prints a line for each figure, and the table of all bars."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """`bar` None: only reported. `at_least`: the bar is a floor (a rate), otherwise a ceiling (a time, a size)."""
+    """A measured figure. `bar`: None if the figure is only reported. `at_least`: the bar is a minimum (of a rate),
+    otherwise a maximum (of a time, a size)."""
 
     name: str
     value: float
@@ -23,7 +24,7 @@ class Figure(NamedTuple):
 
 
 def show(title: str, figures: Iterable[Figure]) -> None:
-    """`ratio` is value : bar, whichever way is better."""
+    """Prints a table of the figures. Column `ratio`: value divided by bar, for minimum and maximum bars alike."""
     print(f"\n{title}\n{'figure':58} {'measured':>12} {'bar':>12} {'ratio':>6}", flush=True)
     for figure in figures:
         line = f"{figure.name:58} {_amount(figure.value):>12} "
@@ -41,6 +42,6 @@ def _amount(value: float) -> str:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value that at least `share` of all do not exceed."""
+    """Returns the smallest value that is not exceeded by at least `share` of all values."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(len(ordered) * share * 1000) // 1000) - 1)]

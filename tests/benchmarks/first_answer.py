@@ -1,4 +1,5 @@
-"""From an empty store to the first complete answer over a long log: `txnscope watch` from its start on."""
+"""Measures the time from the start of `txnscope watch` on an empty store to the first complete answer over a long
+log."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ TIMEOUT_S = 400
 
 
 def run(records: int = 5_000_000, ids: int = 1_000_000) -> list[Figure]:
-    """On a broker of its own."""
+    """Runs the benchmark on a broker of its own."""
     with prepared_broker(records, ids) as broker:
         return measure(broker, ids)
 
 
 class FirstAnswer(NamedTuple):
-    """One start on an empty store. `page_s`: of that the first page of transactions; CPU and memory are by kind of
-    process, memory at its peak."""
+    """The figures of one start on an empty store. `page_s`: the part of `answered_s` that the first page of
+    transactions took. CPU and memory are by kind of process; memory is the peak."""
 
     answered_s: float
     page_s: float
@@ -40,14 +41,16 @@ class FirstAnswer(NamedTuple):
 
 
 def measure(broker: BenchmarkBroker, ids: int) -> list[Figure]:
-    """The broker's log holds exactly `ids` ids, all of them must be in the answer."""
+    """Measures with SQLite, then with PostgreSQL. The broker's log holds exactly `ids` ids, and the answer must have
+    all of them."""
     figures = _figures(answer_first(broker, ids, None), ids, "SQLite")
     with database("postgresql") as url:
         return figures + _figures(answer_first(broker, ids, url), ids, "PostgreSQL")
 
 
 def answer_first(broker: BenchmarkBroker, ids: int, store: str | None) -> FirstAnswer:
-    """`store`: its URL; None: SQLite. What a PostgreSQL server needs of its own is in none of the figures."""
+    """Measures one start. `store`: URL of the store; None: SQLite. The figures exclude the CPU and memory of a
+    PostgreSQL server."""
     with watching(broker.bootstrap, store) as watched, PeakMemory(watched.tree) as peak:
         meter = CpuMeter(watched.tree)
         read_s = watched.wait_until_read(ids, TIMEOUT_S)
@@ -79,7 +82,7 @@ def _figures(first: FirstAnswer, ids: int, database: str) -> list[Figure]:
 
 
 def _stages(watched: Watched) -> list[Figure]:
-    """Returns the parts of the time, as far as the application's log has them."""
+    """Yields the parts of the time, as far as the application's log shows them."""
     reads = [second for second, line in watched.said if "first read of the transaction log" in line]
     bound = next((second for second, line in watched.said if " cluster " in line), 0.0)
     if not reads:

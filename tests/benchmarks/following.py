@@ -1,4 +1,5 @@
-"""Measures how soon each of 5,000 to 40,000 transitions a second is seen. The log is written without coordinators."""
+"""Measures the delay until each of 5,000 to 40,000 transitions a second is visible. The log is written without
+coordinators."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tests.benchmarks.watched import Watched, watching
 from tests.integration.producers import open_producer
 
 RATES: Final[Mapping[int, float | None]] = {5_000: 1.0, 10_000: 1.0, 20_000: 2.0, 40_000: None}
-"""Transitions/s, each with the bar for the p99 (s); None: shows only where it saturates."""
+"""Transitions/s, each with the bar for the p99 (s). None: no bar, the rate only shows where the application
+saturates."""
 IDS = 2_000
 PROBES = ("probe-a", "probe-b", "probe-c", "probe-d", "probe-e")
 PROPERTIES = {"transaction.state.log.num.partitions": str(PARTITIONS), "log.cleaner.enable": "false"}
@@ -29,8 +31,8 @@ TIMEOUT_S = 120
 
 
 def run(rates: Mapping[int, float | None] = RATES, ids: int = IDS, probes: int = 200) -> list[Figure]:
-    """Each of `rates` on a broker and a store of its own, by `ids` ids; `probes` commits of a few more ids are awaited
-    one after the other."""
+    """Measures each of `rates` with `ids` ids, on a broker and a store of its own. Meanwhile, awaits `probes` commits
+    of a few more ids, one after the other."""
     return [figure for rate, p99_s in rates.items() for figure in _at(rate, p99_s, ids, probes)]
 
 
@@ -68,7 +70,7 @@ def _measure(
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
-    """Seconds from the acknowledgement of each CompleteCommit until its count shows in the answer."""
+    """Yields the seconds from the acknowledgement of each CompleteCommit until the answer has counted it."""
     with closing(LogWriter(bootstrap)) as writer, closing(watched.rest()) as rest:
         for number in range(probes):
             turn, which = divmod(number, len(PROBES))
@@ -88,7 +90,8 @@ def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
 
 
 def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
-    """Seconds until the totals are exactly these; an abort may wait for its cause, and counts as unattributed then."""
+    """Waits until the totals are exactly these, and returns the seconds. An abort whose cause is not known yet counts
+    as unattributed."""
     began = time.monotonic()
     with closing(watched.rest()) as rest:
         while True:
@@ -101,7 +104,7 @@ def _wait_until_counted(watched: Watched, commits: int, aborts: int) -> float:
 
 
 def _totals(cluster: Any) -> tuple[int, int] | None:
-    """(commits, aborts)."""
+    """Returns the total (commits, aborts) in the answer about the cluster; None without an answer."""
     if cluster is None:
         return None
     return cluster["totals"]["commits"], sum(cluster["totals"]["aborts"].values())

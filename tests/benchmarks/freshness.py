@@ -1,5 +1,5 @@
-"""Measures the time until a commit is seen, and the cost of the application: under 500 transactions/s, and with nothing
-to do."""
+"""Measures the time until a commit is visible, and the CPU and memory of the application: under 500 transactions/s, and
+idle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ TIMEOUT_S = 120
 
 
 def run(rate: int = 500, ids: int = 20, probes: int = 200, idle_s: float = 30.0) -> list[Figure]:
-    """`rate` transactions/s by `ids` ids; `probes` commits of one more id are awaited one after the other."""
+    """Runs a load of `rate` transactions/s by `ids` ids. Meanwhile, awaits `probes` commits of one more id, one after
+    the other."""
     log = {"transaction.state.log.num.partitions": "50", "offsets.topic.num.partitions": "50"}
     with (
         payments_broker(log) as broker,
@@ -67,7 +68,7 @@ def _measure(
 
 
 def _probe(bootstrap: str, watched: Watched, probes: int) -> Iterator[float]:
-    """Seconds from the return of each commit until its count shows in the answer."""
+    """Yields the seconds from the return of each commit until the answer has counted it."""
     with closing(Probe(bootstrap, watched.rest())) as probe:
         for _ in range(probes):
             yield probe.commit()

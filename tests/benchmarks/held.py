@@ -1,4 +1,4 @@
-"""Counts the reads of 1,000 partitions that a long legal transaction holds for minutes, counted on the wire."""
+"""Counts, on the wire, the reads of 1,000 partitions whose LSO a long legal transaction holds back for minutes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.integration.producers import create_topic, open_producer
 
 HELD, PARTITIONS, OF_A_TRANSACTION = "held", 1_000, 100
 GROWING = 100
-"""So many of them get one more batch every GROWS_EVERY_S."""
+"""Number of these partitions that get one more batch every GROWS_EVERY_S."""
 GROWS_EVERY_S = 10.0
 LEGAL_MS = 900_000
 TIMEOUT_S = 120
 
 
 class BatchCounter:
-    """Counts the batches of the topic in Fetch answers; called by threads of the proxy."""
+    """Counts the batches of the topic in Fetch responses. Threads of the proxy call it."""
 
     def __init__(self) -> None:
         self.reads: Counter[tuple[int, int, int]] = Counter()  # (partition, LSO, base offset of a batch)
@@ -93,6 +93,6 @@ def _measure(producers: Sequence[Producer], watched: Watched, counter: BatchCoun
 
 
 def _blocked(watched: Watched) -> int:
-    """Partitions whose LSO stands, as the cluster's page says."""
+    """Returns the number of blocked partitions in the answer about the cluster."""
     with closing(watched.rest()) as rest:
         return int(rest.get("")["partitions"]["blocked"])

@@ -1,4 +1,5 @@
-"""A store of a million ids: written by the real writer as a first read is, its history and findings added in bulk."""
+"""A store of a million ids. The real writer stores the ids as at a first read; history and findings are inserted in
+bulk."""
 
 from __future__ import annotations
 
@@ -40,18 +41,18 @@ TOPICS: Final = ("orders", "payments", "audit")
 NOW_MS: Final = 1_790_000_000_000
 DAY_MS: Final = 86_400_000
 AT_REST: Final = ((states.COMPLETE_COMMIT, 79), (states.COMPLETE_ABORT, 5), (states.EMPTY, 6), (states.EXPIRED, 10))
-"""The states of ids without an open transaction, and how many of a hundred are in each."""
+"""The states of ids without an open transaction, each with its percentage."""
 
 BUSY_IDS: Final = 5
-"""Ids with commits in every minute of a week, and an abort every hour."""
+"""Number of ids with commits in every minute of a week, and an abort every hour."""
 
 _LAST_OFFSET: Final = 10_000_000
-_HISTORY_EVERY: Final = 5  # one id in so many has rows of history, one in so many has minutes
+_HISTORY_EVERY: Final = 5  # one id out of this number has rows of history, another one has minutes
 _ROWS_EACH: Final = 3
 
 
 class LargeStore(NamedTuple):
-    """The ids and places of the store that requests name. `producer_ids` belongs to the ids beside it."""
+    """The ids of the store that requests name. `producer_ids`: the producer id of each of `ids`, in the same order."""
 
     ids: list[bytes]
     producer_ids: list[int]
@@ -59,7 +60,7 @@ class LargeStore(NamedTuple):
 
 
 def fill(url: str, ids: int) -> LargeStore:
-    """Into an empty database, or one at head."""
+    """Fills an empty database, or a database without data at the newest revision."""
     engine = open_engine(url)
     try:
         began = time.perf_counter()
@@ -93,7 +94,7 @@ def fill(url: str, ids: int) -> LargeStore:
 
 @contextmanager
 def changing(url: str) -> Iterator[Callable[[], None]]:
-    """Yields a function that commits a change to the store, the smallest that there is."""
+    """Yields a function that commits the smallest possible change to the store."""
     engine = open_engine(url)
 
     def commit() -> None:
@@ -107,7 +108,7 @@ def changing(url: str) -> Iterator[Callable[[], None]]:
 
 
 def _log(ids: int) -> list[list[Run]]:
-    """Returns the runs of a first read by partition: every id once; producer ids, ages and states are scattered."""
+    """Returns the runs of a first read by partition: every id once, with scattered producer ids, ages and states."""
     rng = random.Random(11)
     open_ids = set(rng.sample(range(ids), min(OPEN_IDS, ids)))
     at_rest = [state for state, share in AT_REST for _ in range(share)]
@@ -145,7 +146,7 @@ def _write_ids(engine: Engine, held: lease.Lease, log: list[list[Run]]) -> None:
 
 
 def _add_history(connection: Connection) -> None:
-    """Some aborts and some minutes for one id in _HISTORY_EVERY each, of its last hours."""
+    """Adds aborts, and minutes with commits, of the last hours, each for one id in _HISTORY_EVERY."""
     t = transactional_ids.c
     for number in range(_ROWS_EACH):
         back_ms = t.last_update_ms - number * 3_600_000
@@ -219,7 +220,7 @@ def _findings(store: LargeStore) -> Iterator[Finding]:
 
 
 def settle(engine: Engine) -> None:
-    """PostgreSQL: what autovacuum has done a minute later."""
+    """Runs VACUUM ANALYZE on PostgreSQL, which autovacuum would do a minute later."""
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM ANALYZE")

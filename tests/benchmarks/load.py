@@ -1,6 +1,6 @@
-"""Transactions at a steady rate, in a process of its own: `… BOOTSTRAP TOPIC RATE IDS`, until its input ends.
+"""Commits transactions at a steady rate, in a process of its own: `… BOOTSTRAP TOPIC RATE IDS`, until its input ends.
 
-Prints, in the end, how many were committed and in how many seconds.
+At the end, prints the number of commits and the seconds they took.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def main(bootstrap: str, topic: str, rate: float, ids: int) -> None:
     began = time.monotonic()
 
     def work(number: int) -> None:
-        """A worker that falls behind catches up: the rate is the sum's, not the slowest one's."""
+        """Commits at this worker's share of the rate. A worker that falls behind catches up, so that the total rate
+        does not depend on the slowest worker."""
         every = ids / rate
         due = began + every * number / ids
         while not stop.wait(max(0.0, due - time.monotonic())):

@@ -1,4 +1,4 @@
-"""A load in a process of its own, as long as a block lasts."""
+"""Runs a load in a process of its own until a block ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ TIMEOUT_S = LIMIT_S
 
 class Load:
     said: tuple[str, ...] = ()
-    """The words of its last line, known when the load has ended."""
+    """The words of the last line that the load printed; filled when the load has ended."""
 
 
 @contextmanager
 def loading(module: str, *arguments: object) -> Iterator[Load]:
-    """`python -m module …`: prints a line once it has started, ends when its input does, and then says how it went."""
+    """Runs `python -m module …` during the block. The module prints a line once it has started, ends when its input
+    does, and then prints its result."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,

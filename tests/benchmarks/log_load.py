@@ -1,8 +1,8 @@
-"""Transitions at a steady rate, written into `__transaction_state` as coordinators do: one record a batch.
+"""Writes transitions at a steady rate into `__transaction_state`, one record a batch, as coordinators do.
 
-A process of its own: `… BOOTSTRAP RATE IDS`, until its input ends. Prints, in the end, how many records, commits and
+A process of its own: `… BOOTSTRAP RATE IDS`, until its input ends. At the end, prints how many records, commits and
 aborts were acknowledged, and in how many seconds. Clients that commit 1,700 times a second take more than two cores,
-and so do coordinators; a log that is written directly is the same to whoever reads it.
+and so do coordinators. Readers cannot distinguish a log that is written directly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.helpers.builders.transaction_log import (
 
 PARTITIONS: Final = 50
 ABORTS_EVERY: Final = 50
-"""One transaction in so many is aborted."""
+"""One transaction out of this number is aborted."""
 
 _CLIENT: Final = b"__admin_client"  # brokers let a client of this name write to internal topics
 _PRODUCE, _VERSION = 0, 7
@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 
 def transaction(transactional_id: str, producer_id: int, epoch: int, *, aborts: bool = False) -> Iterator[Record]:
-    """Yields its three records; each is taken when it is to be written."""
+    """Yields the three records of a transaction. The caller takes each record when it is due."""
     prepare, complete = (PREPARE_ABORT, COMPLETE_ABORT) if aborts else (PREPARE_COMMIT, COMPLETE_COMMIT)
     start_ms = now()
     yield Record(transactional_id, ONGOING, producer_id, epoch, start_ms)
@@ -72,7 +72,7 @@ def transaction(transactional_id: str, producer_id: int, epoch: int, *, aborts: 
 
 
 def partition_of(transactional_id: str) -> int:
-    """The coordinator's."""
+    """Returns the partition to which the coordinator hashes the id."""
     return (java_hash(transactional_id) & 0x7FFFFFFF) % PARTITIONS
 
 
@@ -81,7 +81,7 @@ def now() -> int:
 
 
 class LogWriter:
-    """One connection to the only broker. Requests may be sent by one thread, and answers taken by another."""
+    """A connection to the only broker. One thread may send requests while another one receives responses."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -90,7 +90,7 @@ class LogWriter:
         self._answers = self._socket.makefile("rb")
 
     def send(self, batches: Mapping[int, bytes]) -> None:
-        """ProduceRequest 7, acks=all: one batch each for some partitions."""
+        """Sends a ProduceRequest v7 with acks=all and one batch for each of these partitions."""
         head = struct.pack(f">hhih{len(_CLIENT)}s", _PRODUCE, _VERSION, 0, len(_CLIENT), _CLIENT)
         head += struct.pack(f">hhiih{len(TOPIC)}si", -1, -1, 30_000, 1, len(TOPIC), TOPIC.encode(), len(batches))
         parts = [struct.pack(">ii", partition, len(data)) + data for partition, data in batches.items()]
@@ -98,7 +98,8 @@ class LogWriter:
         self._socket.sendall(struct.pack(">i", len(body)) + body)
 
     def wait(self) -> None:
-        """Waits until the next request that was sent is acknowledged. Raises RuntimeError if it is refused."""
+        """Waits until the oldest unacknowledged request is acknowledged. Raises RuntimeError if the broker refuses
+        it."""
         (size,) = struct.unpack(">i", self._answers.read(4))
         answer = self._answers.read(size)
         at = 4 + 4 + 2 + len(TOPIC)
@@ -109,7 +110,7 @@ class LogWriter:
                 raise RuntimeError(f"{TOPIC}-{partition}: the broker answers error {error}")
 
     def write(self, record: Record) -> None:
-        """Returns when it is acknowledged."""
+        """Writes a record, and returns when it is acknowledged."""
         self.send({partition_of(record.transactional_id): record.batch(now())})
         self.wait()
 
@@ -119,7 +120,7 @@ class LogWriter:
 
 
 def ids_by_partition(ids: int) -> list[list[str]]:
-    """Names that hash to each partition, as many to one as to the others."""
+    """Returns names that hash to each partition, the same number for all partitions."""
     names: list[list[str]] = [[] for _ in range(PARTITIONS)]
     wanted, number = max(ids // PARTITIONS, _LANES), 0
     while any(len(some) < wanted for some in names):
@@ -131,7 +132,8 @@ def ids_by_partition(ids: int) -> list[list[str]]:
 
 
 def history(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
-    """Yields the records of one partition, without end: lanes of ids in turn, whose transactions overlap."""
+    """Yields the records of one partition, without end: the ids form lanes that take turns, so that transactions
+    overlap."""
     lanes = [_lane(names[lane::_LANES], first_producer_id + lane * len(names)) for lane in range(_LANES)]
     while True:
         for lane in lanes:
@@ -148,7 +150,7 @@ def _lane(names: Sequence[str], first_producer_id: int) -> Iterator[Record]:
 
 
 def main(bootstrap: str, rate: float, ids: int) -> None:
-    """Writers that fall behind catch up, as far as the broker takes it."""
+    """Writes until the input ends. Writers that fall behind catch up as far as the broker allows."""
     writer, stop = LogWriter(bootstrap), threading.Event()
     room = threading.Semaphore(_IN_FLIGHT)
     sent: deque[list[int]] = deque()

@@ -1,4 +1,4 @@
-"""Measures one sample of the ends of many partitions: LSO and high watermark of each, asked of a real broker."""
+"""Measures one sample of many partitions: the LSO and the high watermark of each, requested from a real broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 120
 
 
 def run() -> list[Figure]:
-    """One broker leads them all; nothing is written meanwhile."""
+    """Runs the benchmark on one broker that leads all partitions. Nothing is written meanwhile."""
     with bench_broker(heap_mb=HEAP_MB) as broker:
         create(broker.bootstrap, max(WATCHED) // OF_A_TOPIC)
         with connect(broker.bootstrap) as client:
@@ -60,7 +60,7 @@ def _measure(client: KafkaClient, layouts: dict[str, TopicLayout], count: int) -
 
 
 def create(bootstrap: str, topics: int, there: int = 0) -> None:
-    """Creates `topics` more topics of OF_A_TOPIC partitions; `there` of them exist already."""
+    """Creates `topics` more topics of OF_A_TOPIC partitions each. `there`: the number of topics that exist already."""
     admin = admin_of(bootstrap)
     for number in range(there, there + topics):
         wanted = NewTopic(f"look-{number}", OF_A_TOPIC, 1)
@@ -68,7 +68,7 @@ def create(bootstrap: str, topics: int, there: int = 0) -> None:
 
 
 def _layouts(client: KafkaClient) -> dict[str, TopicLayout]:
-    """Once every partition answers."""
+    """Returns the layouts of the topics, once every partition answers."""
     watcher = EndsWatcher(client)
 
     def those_that_answer() -> dict[str, TopicLayout]:
@@ -81,7 +81,7 @@ def _layouts(client: KafkaClient) -> dict[str, TopicLayout]:
 
 
 def _first(layouts: dict[str, TopicLayout], count: int) -> dict[str, TopicLayout]:
-    """The first `count` partitions."""
+    """Returns the layouts of the first `count` partitions."""
     watched = {}
     for topic, layout in sorted(layouts.items())[: -(-count // OF_A_TOPIC)]:
         leaders = {p: leader for p, leader in layout.leaders.items() if p < count}

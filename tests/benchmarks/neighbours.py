@@ -1,5 +1,5 @@
-"""Measures whether commits are seen as soon when the application of another cluster in the same store is starved, then
-killed."""
+"""Measures whether commits stay visible as soon as before when the application of another cluster in the same store is
+starved, then killed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.harm.starved import starved
 
 TROUBLED = "troubled"
 UNMOVED = 1.5
-"""The calm cluster's p99 may grow by this factor, or by a quarter of a second if that is more: that much is noise."""
+"""Factor by which the calm cluster's p99 may grow, unless a quarter of a second is more: such differences are noise."""
 
 
 def run(rate: int = 100, ids: int = 10, probes: int = 150) -> list[Figure]:
-    """Two clusters under the same load in one PostgreSQL, each with a broker and an application of its own."""
+    """Runs two clusters under the same load in one PostgreSQL, each with a broker and an application of its own."""
     with ExitStack() as running:
         store = running.enter_context(database("postgresql"))
         brokers = [running.enter_context(payments_broker()) for _ in (CLUSTER, TROUBLED)]
@@ -51,7 +51,7 @@ def run(rate: int = 100, ids: int = 10, probes: int = 150) -> list[Figure]:
 
 
 def _seen_after(probe: Probe, probes: int) -> tuple[float, float]:
-    """Returns p50 and p99 of the seconds until commits are seen."""
+    """Returns p50 and p99 of the seconds until commits are visible."""
     seconds = []
     for _ in range(probes):
         seconds.append(probe.commit())

@@ -25,7 +25,7 @@ NOW_MS = 1_790_000_000_000
 
 
 def main(kind: str = "sqlite") -> None:
-    """`kind`: of the database to make."""
+    """Runs the benchmark on a new database of this kind."""
     with opened(kind) as engine:
         _measure(engine)
 
@@ -62,7 +62,8 @@ def _measure(engine: Engine) -> None:
 
 
 def _looks(at_ms: int, count: int, stalled: int = 0) -> tuple[PartitionObservation, ...]:
-    """The first `stalled` of them stand at 100; the others have moved."""
+    """Returns one sample of each of `count` partitions: the first `stalled` partitions are stalled at offset 100, the
+    others have moved."""
     moved = at_ms - NOW_MS + 200
     return tuple(
         PartitionObservation(*_place(n), "T", 1, 3, 0, 100, moved, at_ms, NOW_MS)

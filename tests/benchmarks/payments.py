@@ -1,4 +1,4 @@
-"""Transactions of a real broker: a load of them, and a commit whose way into REST is timed."""
+"""Transactions on a real broker: a load of them, and a commit whose delay until REST counts it is measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_S = 0.02
 
 @contextmanager
 def payments_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """Runs a broker that has the topic and a transaction log, a Kafka cluster of its own."""
+    """Runs a broker that is a Kafka cluster of its own, with the topic and a transaction log."""
     with bench_broker(properties) as broker:
         create_topic(broker.bootstrap, TOPIC, partitions=10)
         open_producer(broker.bootstrap, "creates-the-log")
@@ -32,7 +32,7 @@ def paying(bootstrap: str, rate: int, ids: int) -> AbstractContextManager[Load]:
 
 
 class Probe:
-    """A transactional id of its own, whose commits are awaited one by one."""
+    """A producer with a transactional.id of its own, whose commits are awaited one by one."""
 
     def __init__(self, bootstrap: str, rest: Rest) -> None:
         self._name, self._rest = f"probe-{time.time_ns()}", rest
@@ -40,8 +40,8 @@ class Probe:
         self._commits = 0
 
     def commit(self) -> float:
-        """Commits once. Returns the seconds from the return of the commit until REST counts it; RuntimeError if that
-        does not come."""
+        """Commits once. Returns the seconds from the return of the commit until REST counts it. Raises RuntimeError if
+        REST never counts it."""
         transact(self._producer, TOPIC)
         committed = time.monotonic()
         self._commits += 1

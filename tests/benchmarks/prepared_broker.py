@@ -1,5 +1,5 @@
-"""A real broker whose `__transaction_state` holds millions of records: written as segments, not transaction by
-transaction, which would take hours."""
+"""A real broker whose `__transaction_state` holds millions of records. The records are written as segments, because
+real transactions would take hours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTITIONS = 50
 SEGMENT_BYTES = 100 << 20  # Kafka's transaction.state.log.segment.bytes
 PROPERTIES = {
     "transaction.state.log.num.partitions": str(PARTITIONS),
-    # the records are of the past: neither expiry nor compaction may change the log while it is measured
+    # the records are old, and neither expiry nor compaction may change the log during the measurement
     "transactional.id.expiration.ms": "2147483647",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "2147483647",
     "log.cleaner.enable": "false",
@@ -40,16 +40,17 @@ class Spent(NamedTuple):
 
 
 class BenchmarkBroker(Broker):
-    """With the heap that a coordinator of a million ids needs; its other settings are the demo's."""
+    """The demo's broker with the heap that a coordinator of a million ids needs."""
 
     def _java(self, *options: str) -> list[str]:
-        return super()._java(*options, "-Xmx3g")  # the last one counts
+        return super()._java(*options, "-Xmx3g")  # the last option of a name counts
 
     def console_consumer(self, records: int) -> Spent:
         """Measures the time of Kafka's console consumer from its start until it has formatted the first `records`
         records.
 
-        Java options are those of Kafka's own start scripts, not the short-lived ones of `tool`."""
+        Java options are those of Kafka's own start scripts, not the options that `tool` uses for short runs.
+        """
         java, *_ = super()._java()
         began, cpu_before = time.monotonic(), _children_cpu_s()
         subprocess.run(
@@ -70,14 +71,14 @@ class BenchmarkBroker(Broker):
 
 
 def _children_cpu_s() -> float:
-    """Returns the CPU of the child processes that ended."""
+    """Returns the CPU seconds of the child processes that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
 
 
 @contextmanager
 def bench_broker(properties: Mapping[str, str] | None = None, heap_mb: int | None = None) -> Iterator[Broker]:
-    """Runs a broker, a Kafka cluster of its own, whose data are gone in the end."""
+    """Runs a broker that is a Kafka cluster of its own. Its data are removed at the end."""
     more = {} if heap_mb is None else {"heap_mb": heap_mb}
     with (
         TemporaryDirectory(prefix="txnscope-bench-") as directory,
@@ -88,7 +89,7 @@ def bench_broker(properties: Mapping[str, str] | None = None, heap_mb: int | Non
 
 @contextmanager
 def prepared_broker(records: int, ids: int) -> Iterator[BenchmarkBroker]:
-    """A running broker whose log holds about `records` records of exactly `ids` ids; gone with its data in the end."""
+    """Runs a broker whose log holds about `records` records of exactly `ids` ids. Its data are removed at the end."""
     began = time.monotonic()
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
         broker = BenchmarkBroker(VERSION, free_port(), Path(directory) / "kafka", PROPERTIES)
@@ -107,7 +108,8 @@ def prepared_broker(records: int, ids: int) -> Iterator[BenchmarkBroker]:
 
 
 def _write_log(data: Path, records: int, ids: int) -> int:
-    """Bytes written. The broker finds the records when it recovers the log, and builds its indexes anew."""
+    """Writes the log of every partition, and returns the bytes. The broker recovers the log at its start, and rebuilds
+    the indexes."""
     shares = [(p, records // PARTITIONS, ids // PARTITIONS, str(data / f"{TOPIC}-{p}")) for p in range(PARTITIONS)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         return sum(pool.map(_write_partition, *zip(*shares, strict=True)))
@@ -125,7 +127,8 @@ def _write_partition(partition: int, records: int, ids: int, directory: str) -> 
 
 
 def _wait_until_loaded(broker: BenchmarkBroker) -> int:
-    """The coordinator reads its log too: not while we measure. Answers how many records lie there."""
+    """Waits until the coordinator has loaded its log, so that it does not do so during the measurement. Returns the
+    number of records."""
     log = broker.directory / "broker.log"
 
     def loaded() -> bool:

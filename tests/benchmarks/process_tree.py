@@ -1,4 +1,4 @@
-"""CPU and memory of an application, all its processes together: Linux' own accounts, no sampling of ours in between."""
+"""CPU and memory of all processes of an application, from Linux' own accounting."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import psutil
 from tests.helpers.processes import send, with_environment
 
 MARK = "TXNSCOPE_BENCHMARK"
-"""The variable that every process of a tree inherits from the first one, whatever its session."""
+"""Environment variable that all processes of a tree inherit from the first one, whatever their session."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessTree:
-    """The process that was started with `environment`, and whatever it started, also what was orphaned since."""
+    """The process that was started with `environment`, and all its descendants, including orphaned ones."""
 
     def __init__(self, mark: str | None = None) -> None:
-        """`mark`: the value of MARK; None: a new one."""
+        """Makes a tree with the value `mark` of the variable MARK; None: a new value."""
         self._mark = mark or uuid4().hex
 
     @property
@@ -34,30 +34,31 @@ class ProcessTree:
         return os.environ | {MARK: self._mark}
 
     def cpu_s(self) -> dict[str, float]:
-        """Seconds of CPU so far, by kind of process."""
+        """Returns the seconds of CPU so far, by kind of process."""
         spent: dict[str, float] = defaultdict(float)
         for process in self.processes():
             spent[_kind(process.pid)] += _cpu_s(process.pid)
         return dict(spent)
 
     def pss_mb(self) -> dict[str, float]:
-        """Proportional set size (shared pages divided among those who share them), MB of 10^6 bytes, by kind."""
+        """Returns the proportional set size (shared pages are divided among the processes that share them) in MB of
+        10^6 bytes, by kind of process."""
         sizes: dict[str, float] = defaultdict(float)
         for process in self.processes():
             sizes[_kind(process.pid)] += _pss_kb(process.pid) * 1024 / 1e6
         return dict(sizes)
 
     def processes(self) -> list[psutil.Process]:
-        """Returns those that run, oldest first."""
+        """Returns the running processes, oldest first."""
         return with_environment(MARK, self._mark)
 
     def kill(self) -> None:
-        """Kills all of them at once, as a host that dies does."""
+        """Kills all processes at once, as the failure of a host does."""
         send(signal.SIGKILL, self.processes())
 
 
 class PeakMemory:
-    """The largest `pss_mb` while the block runs: `with PeakMemory(tree) as peak: …; peak.mb`."""
+    """Measures the largest `pss_mb` while the block runs: `with PeakMemory(tree) as peak: …; peak.mb`."""
 
     def __init__(self, tree: ProcessTree, every_s: float = 0.5) -> None:
         self.mb = 0.0
@@ -84,7 +85,7 @@ class PeakMemory:
 
 
 class CpuMeter:
-    """Cores used between two moments: `meter = CpuMeter(tree); …; meter.cores()`."""
+    """Measures the cores used between two moments: `meter = CpuMeter(tree); …; meter.cores()`."""
 
     def __init__(self, tree: ProcessTree) -> None:
         self._tree = tree
@@ -98,7 +99,7 @@ class CpuMeter:
 
 
 def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict[str, float]:
-    """Returns the cores by kind of process, measured over `measured_s` after `settle_s`."""
+    """Waits `settle_s`, then measures for `measured_s`, and returns the cores by kind of process."""
     time.sleep(settle_s)
     meter = CpuMeter(tree)
     time.sleep(measured_s)
@@ -106,7 +107,8 @@ def cores_at_rest(tree: ProcessTree, settle_s: float, measured_s: float) -> dict
 
 
 def _check_whole(parts: dict[str, float]) -> None:
-    """Raises ValueError where the driver or its JVM is not among the processes: the figure would be too good."""
+    """Raises ValueError if the driver or its JVM is missing among the processes, because the figure would be too
+    low."""
     if lacking := {"driver", "JVM"} - parts.keys():
         raise ValueError(f"no {' and no '.join(sorted(lacking))} among the processes: {', '.join(sorted(parts))}")
 
@@ -117,7 +119,7 @@ def shown(parts: dict[str, float], unit: str) -> str:
 
 
 def _cpu_s(pid: int) -> float:
-    """Returns the CPU of a process, and of its children that ended and were waited for."""
+    """Returns the CPU seconds of a process and of its ended children."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:  # ended meanwhile
@@ -154,4 +156,4 @@ _KINDS = (
     ("spark_jobs.runtime.fork_server\0", "Python workers and planner"),
     ("pyspark", "Python workers and planner"),
 )
-"""By what the command line holds."""
+"""Kinds of processes, by a part of their command line."""

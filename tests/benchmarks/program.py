@@ -1,4 +1,4 @@
-"""A `txnscope` command as a process of its own, and all that it starts."""
+"""A `txnscope` command as a process, with all processes that it starts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.helpers.processes import send
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 FIRST_READ, STANDS_BY = "first read of the transaction log", "standing by"
-"""Parts of log lines of `ingest`: it reads the log; it waits for the lease."""
+"""Parts of log lines of `ingest`: the first read of the log has begun; the process waits for the lease."""
 PLANNER = "python_streamin"
-"""The name that a planner gives itself, as Linux cuts it."""
+"""The name that a planner gives itself, truncated by Linux."""
 
 
 class Program:
-    """A running command; `said` has (seconds since its start, line) of what it printed on stderr."""
+    """A running command. `said`: (seconds since its start, line) for each line that it printed on stderr."""
 
     def __init__(self, command: str, *arguments: str, host: Host | None = None) -> None:
         self.said: list[tuple[float, str]] = []
@@ -56,7 +56,7 @@ class Program:
         return "\n".join(line for _, line in self.said[-20:])
 
     def stop(self) -> None:
-        """Ends it by SIGTERM, and kills what that does not end."""
+        """Ends the command by SIGTERM, and kills processes that remain."""
         self._process.terminate()
         try:
             self._process.wait(LIMIT_S)
@@ -65,16 +65,16 @@ class Program:
         self._listener.join(5)
 
     def kill(self) -> None:
-        """Kills all of its processes at once, as a host that dies does."""
+        """Kills all its processes at once, as the failure of a host does."""
         self.tree.kill()
         self._process.wait(LIMIT_S)
 
     def freeze(self) -> None:
-        """Stops all that its supervisor has started. The supervisor kills it 15 s later."""
+        """Freezes all processes that its supervisor has started. The supervisor kills them 15 s later."""
         send(signal.SIGSTOP, self.tree.processes()[1:])
 
     def freeze_planners(self) -> None:
-        """Stops the processes that plan what is read."""
+        """Freezes the processes that plan the reads."""
         send(signal.SIGSTOP, [one for one in self.tree.processes() if one.name() == PLANNER])
 
     def _all_said(self) -> str:
@@ -89,7 +89,7 @@ class Program:
 
 @contextmanager
 def ingesting(bootstrap: str, store: str, cluster: str, *more: str, host: Host | None = None) -> Iterator[Program]:
-    """`txnscope ingest` with `more` arguments, on `host` (default: here). It is killed in the end."""
+    """Runs `txnscope ingest` with `more` arguments, on `host` (default: this one). Kills it at the end."""
     with TemporaryDirectory(prefix="txnscope-bench-", ignore_cleanup_errors=True) as folder:
         where = ["--bootstrap-servers", bootstrap, "--cluster", cluster, "--store", store]
         program = Program("ingest", *where, "--checkpoint", folder, *more, host=host)

@@ -1,4 +1,4 @@
-"""Measures how long a page takes while many people look at pages: `python -m tests.benchmarks readers`."""
+"""Measures the time to load a page while many people load pages: `python -m tests.benchmarks readers`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ IDS, CLIENTS = 120_000, 200
 MANY_CLIENTS, SERVICES = 1_000, 2
 POLL_S, SECONDS = 5.0, 60.0
 CHANGES_A_SECOND = 2.0
-"""As much as an application at rest commits: one report of each source a second."""
+"""Commits per second of an application at rest: each source reports once a second."""
 
 BAR_MS, BAR_CORES = 250.0, 0.25
 PAGES = tuple(f"/clusters/{CLUSTER}{page}" for page in ("", "/findings", "/partitions", "/transactions", "/pipeline"))
 
 
 def run(stores: tuple[str, ...] = STORES, ids: int = IDS) -> list[Figure]:
-    """Measures each database in turn, on a store that is made anew."""
+    """Measures each database in turn, on a new store."""
     figures = [figure for store in stores for figure in _on(store, ids)]
     show(f"readers: each client asks for a page every {POLL_S:.0f} s, {ids:,} ids", figures)
     return figures
@@ -48,9 +48,9 @@ def _on(kind: str, ids: int) -> Iterator[Figure]:
 def _measure(
     what: str, services: Sequence[Client], clients: int, bar_ms: float | None = None, bar_cores: float | None = None
 ) -> Iterator[Figure]:
-    """Raises RuntimeError if an answer is not a page."""
+    """Yields the figures of one set of services. Raises RuntimeError if an answer is not a page."""
     for service in services:
-        service.close()  # the service has, if this connection was idle for long
+        service.close()  # after a long pause, the service has closed the connection, too
         for page in PAGES:
             service.get(page)
     processes = [psutil.Process(service.pid) for service in services]
@@ -69,14 +69,14 @@ def _cpu_s(processes: Sequence[psutil.Process]) -> float:
 
 @contextmanager
 def changed_now_and_then(url: str) -> Iterator[None]:
-    """Commits to the store meanwhile, so that answers do not stay the same."""
+    """Commits to the store during the block, so that answers change."""
     with changing(url) as commit, repeated(commit, 1 / CHANGES_A_SECOND):
         yield
 
 
 async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
-    """The milliseconds of each answer, from the moment at which it was due to be asked for. The services take turns, as
-    behind a balancer."""
+    """Returns the milliseconds of each answer, from the moment at which its request was due. The services take turns,
+    as behind a load balancer."""
     rng = random.Random(5)
     took_ms: list[float] = []
     end_s = time.monotonic() + SECONDS
@@ -85,7 +85,7 @@ async def _poll(services: Sequence[Client], clients: int) -> Sequence[float]:
         due_s = time.monotonic() + first_s
         while due_s < end_s:
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-            # the service keeps an idle connection for 5 s: some browsers' are gone by then, here all are
+            # the service closes idle connections after 5 s; here, unlike with browsers, every request needs a new one
             port, turn = services[turn % len(services)].port, turn + 1
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(f"GET {page} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Refresh: 1\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""Measures the answers over HTTP of a store of a million ids, on both databases: `python -m tests.benchmarks reads`."""
+"""Measures the HTTP answers over a store of a million ids, on both databases: `python -m tests.benchmarks reads`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAR_MS, METRICS_BAR_MS, SERIES_BAR = 20.0, 50.0, 2_000
 ASKED = 200
 WARM_UP = 5
 SLOW_S = 5.0
-"""A query gets no more than that: a slow one is asked fewer times."""
+"""Time limit for a query: a slow query is repeated fewer times."""
 
 SORTS = ("age", "transactional_id", "last_updated")
 LIVE = sorted(frozenset(CODES.values()) - {EXPIRED})
@@ -30,7 +30,8 @@ _TEXT = ", q of "
 
 
 class Query(NamedTuple):
-    """`path`: of one request, another one every time. `fewest`: items that an answer has at least."""
+    """A request. `path`: makes the path, a different one each time. `fewest`: the minimum number of items in the
+    answer."""
 
     name: str
     path: Callable[[random.Random], str]
@@ -38,14 +39,14 @@ class Query(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Milliseconds."""
+    """The percentiles of answer times, in milliseconds."""
 
     p50: float
     p99: float
 
 
 def run(ids: int = 1_000_000, stores: tuple[str, ...] = STORES) -> list[Figure]:
-    """Each database in turn, made anew."""
+    """Measures each database in turn, on a new store."""
     return [figure for store in stores for figure in _on(store, ids)]
 
 
@@ -72,7 +73,7 @@ def _slowest(kind: str, pages: dict[str, Times]) -> Figure:
 
 
 def queries(store: LargeStore) -> Iterator[Query]:
-    """Yields everything that people and their tools ask for, as a page shows it: 50 items."""
+    """Yields every request that people and their tools send, with pages of 50 items."""
     ids, producer_ids = store.ids, store.producer_ids
 
     def one(path: str) -> Callable[[random.Random], str]:
@@ -122,7 +123,7 @@ def _application(rng: random.Random) -> str:
 
 
 def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
-    """Pages as they are behind some 100,000 others: the cursor is the one that such a page would give."""
+    """Returns requests for pages behind some 100,000 others, with the cursor that the preceding page would have."""
     filters = (CLUSTER, sort, LIVE, b"", None, None, None, b"")
 
     def path(rng: random.Random) -> str:
@@ -134,7 +135,7 @@ def _deep(sort: str, ids: list[bytes]) -> Callable[[random.Random], str]:
 
 
 def _ask(client: Client, query: Query, change: Callable[[], None]) -> Times:
-    """Every answer is made anew, since the store has changed."""
+    """Measures the query. Commits to the store before each request, so that no answer comes from a cache."""
     rng = random.Random(3)
     for _ in range(WARM_UP):
         client.get(query.path(rng))
@@ -154,7 +155,8 @@ def _ask(client: Client, query: Query, change: Callable[[], None]) -> Times:
 
 
 def _metrics(client: Client, kind: str) -> Iterator[Figure]:
-    """A page is kept for a second: made by the first request of each second, given out again to the others."""
+    """Measures /metrics. The service keeps its page for a second: the first request of each second renders the page,
+    and the others get the same one."""
     made: list[float] = []
     given: list[float] = []
     for _ in range(ASKED // 10):

@@ -1,6 +1,7 @@
-"""Measures the wait of Prometheus for /metrics of a store with as much of everything as a page may have.
+"""Measures how long Prometheus waits for /metrics of a store that has as many series of each kind as a page may have.
 
-`python -m tests.benchmarks scrape`; a page is made at most once a second: here every scrape has it made anew.
+Command: `python -m tests.benchmarks scrape`. The service renders the page at most once a second; here every scrape
+renders it again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BAR_MS = 250.0
 
 
 def run(stores: tuple[str, ...] = STORES, ids: int = IDS) -> list[Figure]:
-    """Each database in turn, made anew."""
+    """Measures each database in turn, on a new store."""
     figures = [figure for store in stores for figure in _on(store, ids)]
     show(f"scrape: {ids:,} ids, {LAGGING:,} lagging partitions, {SCRAPES} scrapes", figures)
     return figures

@@ -1,4 +1,4 @@
-"""`txnscope serve` as a process over a store, asked by one client over one connection that is kept."""
+"""A `txnscope serve` process over a store, and one client with one persistent connection."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ START_S = 30.0
 
 
 class Client:
-    """Raises where the service answers anything but 200. `pid`: of the service."""
+    """A client of the service with process id `pid`. Raises RuntimeError if the service answers anything but 200."""
 
     def __init__(self, port: int, pid: int) -> None:
         self.port, self.pid = port, pid
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def get(self, path: str, **headers: str) -> bytes:
-        """The body."""
+        """Returns the body of the answer."""
         self._connection.request("GET", path, headers=headers)
         answer = self._connection.getresponse()
         body = answer.read()
@@ -48,12 +48,13 @@ class Client:
 
 
 def of_cluster(path: str, **query: Any) -> str:
-    """Texts and bytes are percent-encoded, lists repeat their name."""
+    """Returns a URL path below the cluster. Texts and bytes are percent-encoded; a list repeats the name of its
+    parameter."""
     return f"{API}/clusters/{CLUSTER}{path}?{urlencode(query, doseq=True, quote_via=quote)}"
 
 
 def items_of(body: bytes) -> int:
-    """Returns the number of items of a list; 1 for one thing."""
+    """Returns the number of items in a list; 1 for a single object."""
     answer = json.loads(body)
     return len(answer["items"]) if "items" in answer else 1
 

@@ -1,7 +1,7 @@
-"""Measures what each id, transition, partition and cluster costs, and carries that to sizes that this machine cannot
+"""Measures the cost of each id, transition, partition and cluster, and extrapolates to sizes that this machine cannot
 hold.
 
-Costs are fitted by straight lines; docs/sizing.md says what follows from them.
+Costs are fitted by straight lines; docs/sizing.md has the conclusions.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from tests.benchmarks.watched import Watched, watching
 from tests.integration.producers import open_producer
 
 RATES = (2_500, 5_000, 10_000, 20_000)
-"""Transitions/s of IDS ids. Above these the broker and the load leave too little of two cores."""
+"""Transitions/s of IDS ids. At higher rates the broker and the load leave too little of two cores."""
 IDS = 2_000
 PARTITION_STEPS = (2_000, 5_000, 10_000)
 FIRST_READS = (250_000, 500_000, 1_000_000)
 RECORDS_AN_ID = 5
 MEASURED_S, SETTLE_S = 30.0, 10.0
 WORTH_TELLING = 0.03
-"""Cores of a kind of process at the largest size that was measured."""
+"""Fewest cores, at the largest measured size, of a kind of process that is reported."""
 TIMEOUT_S = 120
 
 TRANSITIONS, WATCHED, STORED, CLUSTERS = 200_000, 1_000_000, 10_000_000, 100
-"""The sizes that the costs are carried to."""
+"""The sizes to which the costs are extrapolated."""
 
 
 class Line(NamedTuple):
-    """y = `at_zero` + `slope` x, by least squares; `errors`: the covariance of both (at_zero first)."""
+    """A line y = `at_zero` + `slope` x, fitted by least squares. `errors`: the covariance of both parameters (at_zero
+    first)."""
 
     at_zero: float
     slope: float
@@ -48,7 +49,7 @@ class Line(NamedTuple):
 
     @property
     def slope_error(self) -> float:
-        """Returns one standard error."""
+        """Returns the standard error of the slope."""
         return math.sqrt(max(self.errors[1][1], 0.0))
 
     def at(self, x: float) -> tuple[float, float]:
@@ -58,7 +59,7 @@ class Line(NamedTuple):
 
 
 def fit(points: Iterable[tuple[float, float]]) -> Line:
-    """Returns the line through (x, y), at least three of them."""
+    """Returns the line that fits the points (x, y). Needs at least three points."""
     x, y = np.array(sorted(points)).T
     design = np.stack((np.ones_like(x), x), axis=1)
     (at_zero, slope), *_ = np.linalg.lstsq(design, y, rcond=None)
@@ -68,18 +69,18 @@ def fit(points: Iterable[tuple[float, float]]) -> Line:
 
 
 class Idle(NamedTuple):
-    """The application at rest."""
+    """CPU and memory of the application at rest."""
 
     cores: dict[str, float]
     memory_mb: float
 
 
 Costs = Sequence[tuple[float, Mapping[str, float]]]
-"""(size, cores by kind of process)."""
+"""Measured costs: for each size, the cores by kind of process."""
 
 
 def run() -> list[Figure]:
-    """About ten minutes."""
+    """Runs the benchmark, which takes about ten minutes."""
     idle, by_rate = _transitions()
     by_partitions = _partitions()
     reads = _first_reads()
@@ -97,7 +98,7 @@ def run() -> list[Figure]:
 def _transitions() -> tuple[Idle, Costs]:
     with _application({"transaction.state.log.num.partitions": str(PARTITIONS)}) as (bootstrap, watched):
         idle = Idle(_cores(watched), sum(watched.tree.pss_mb().values()))
-        costs = []  # without the one at rest: the first batches a second cost more than what is in them
+        costs = []  # without the run at rest: the first batches per second cost more than their content
         for rate in RATES:
             with loading("tests.benchmarks.log_load", bootstrap, rate, IDS) as load:
                 cores = _cores(watched)
@@ -139,7 +140,7 @@ def _cores(watched: Watched) -> dict[str, float]:
 
 
 def _per(what: str, costs: Costs, of: int, carried_to: int) -> Iterator[Figure]:
-    """Yields the slope of all processes together, and of each kind, and what they come to."""
+    """Yields the slope of all processes together and of each kind, and the cost at the size `carried_to`."""
     lines = {"all processes": fit((size, sum(cores.values())) for size, cores in costs)}
     for kind, cores_at_most in costs[-1][1].items():
         if cores_at_most >= WORTH_TELLING:

@@ -1,7 +1,7 @@
-"""The source in a Spark session of its own, into a sink that only materialises: `… BOOTSTRAP TASKS`; prints one line of
-JSON.
+"""Runs the source in a Spark session, into a sink that only materialises the data: `… BOOTSTRAP TASKS`. Prints one line
+of JSON.
 
-A process and a session of its own, as Kafka's console consumer is one: what ran before in it does not count.
+The benchmark uses a new process and session, as Kafka's console consumer does, so that earlier work does not count.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ TIMEOUT_S = 300
 
 
 def main(bootstrap: str, tasks: int) -> None:
-    """`tasks`: how many run at once. Prints [[seconds since this process began, records, runs, CPU seconds of all
-    processes so far] a batch with data]."""
+    """Reads with `tasks` tasks at the same time. For each batch with data, prints [seconds since this process began,
+    records, runs, CPU seconds of all processes so far]."""
     began = time.monotonic()
     client = ClientSettings.load(bootstrap, None)
     ends = log_ends(bootstrap)
     with KafkaClient(client) as kafka:
         layout = topic_layout(kafka, TOPIC)
     assert layout is not None
-    # as at the very first start: all of the log is history, and read in whole partitions
+    # as at the first start: the whole log is history, and partitions are read whole
     positions = {p: LogPosition(layout.topic_id, 0, 0, -1, end) for p, end in ends.items()}
     batches: list[tuple[float, int, int, dict[str, float]]] = []
     tree = ProcessTree(os.environ[MARK])
@@ -71,7 +71,7 @@ def main(bootstrap: str, tasks: int) -> None:
             .start()
         )
         complete = done.wait(TIMEOUT_S)
-        time.sleep(0.5)  # stopped between two batches, Spark is quiet
+        time.sleep(0.5)  # Spark logs no error if it is stopped between two batches
         query.stop()
         spark.stop()
     print(json.dumps(batches))

@@ -1,4 +1,4 @@
-"""The same log of a real broker through Kafka's console consumer, and through our source in Spark on two cores."""
+"""Compares Kafka's console consumer with our source in Spark on two cores, on the same log of a real broker."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BAR, TIMES_THE_CONSOLE = 0.6, 4.0
 CONSOLE_RECORDS = 1_000_000
 
 TASKS = (1, 2, 4)
-"""Numbers of tasks that read at once. The bar is for as many as this machine has cores."""
+"""Numbers of tasks that read at the same time. The bar is for as many tasks as this machine has cores."""
 CORES = 2
 
 
 class Rate(NamedTuple):
-    """The rate of `tasks` tasks that read at the same time. The first batch, which contains Spark's start, is only in
-    `first_s` and `all_s` (s since the start). `a_second`: millions of records. `cpu_s`: s for a million records, by
-    kind of process."""
+    """The rate of `tasks` parallel tasks. The first batch, which includes Spark's start, counts only in `first_s` and
+    `all_s` (seconds since the start). `a_second`: millions of records per second. `cpu_s`: CPU seconds for a million
+    records, by kind of process."""
 
     tasks: int
     records: int
@@ -38,18 +38,18 @@ class Rate(NamedTuple):
 
     @property
     def driver_s(self) -> float:
-        """CPU that more executors do not divide among them."""
+        """Returns the CPU of driver and JVM, which more executors do not share."""
         return self.cpu_s.get("driver", 0.0) + self.cpu_s.get("JVM", 0.0)
 
 
 def run(records: int = 5_000_000, ids: int = 1_000_000) -> list[Figure]:
-    """On a broker of its own."""
+    """Runs the benchmark on a broker of its own."""
     with prepared_broker(records, ids) as broker:
         return measure(broker)
 
 
 def measure(broker: BenchmarkBroker) -> list[Figure]:
-    """Both readers on the same topic, one after the other; each one's start is left out."""
+    """Measures both readers on the same topic, one after the other. The figures exclude the start of each reader."""
     rates = {tasks: _through_spark(broker.bootstrap, tasks) for tasks in TASKS}
     ours = rates[CORES]
     some = min(CONSOLE_RECORDS, sum(log_ends(broker.bootstrap).values()))

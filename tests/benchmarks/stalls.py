@@ -1,4 +1,5 @@
-"""Measures the cost of 10,000 idle partitions, and the time until 500 that stop at once are all named."""
+"""Measures the CPU cost of 10,000 idle partitions, and the time until 500 partitions that stall at once are all shown
+with their blocker."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ NAMED_S = 3.0
 MANY, FEW = max(WATCHED), 10
 STOPPED, STOPPED_PARTITIONS, OF_A_TRANSACTION = "stopped", 500, 50
 IDLE_S = 60
-"""Twice as long as it takes until every partition is reported again."""
+"""Seconds of an idle measurement: twice the time in which every partition is reported again."""
 SETTLE_S = 30
 ROUNDS = 5
 POLL_S = 0.05
@@ -45,7 +46,7 @@ def run(held_s: float = 300) -> list[Figure]:
 
 
 def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
-    """The same application before and after the many partitions are there."""
+    """Measures the same application before and after the 10,000 partitions exist."""
     few = cores_at_rest(watched.tree, SETTLE_S, IDLE_S)
     create(bootstrap, MANY // OF_A_TOPIC)
     wait_until_watched(watched, MANY)
@@ -59,7 +60,7 @@ def _idle(bootstrap: str, watched: Watched) -> list[Figure]:
 
 
 def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
-    """Transactions of 50 partitions each, all left open at the same moment; then committed, and again."""
+    """Leaves transactions of 50 partitions each open at the same moment, commits them, and begins again."""
     create_topic(bootstrap, STOPPED, partitions=STOPPED_PARTITIONS)
     producers = [open_producer(bootstrap, f"stops-{n}") for n in range(STOPPED_PARTITIONS // OF_A_TRANSACTION)]
     with closing(watched.rest()) as rest:
@@ -76,7 +77,8 @@ def stopping(bootstrap: str, watched: Watched) -> list[Figure]:
 
 
 def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float, float]:
-    """(first write → last acknowledged, that → all named, the last walk through the pages), seconds."""
+    """Returns three times in seconds: from the first write to the last acknowledgement, from there until all blockers
+    are shown, and of the last walk through the pages."""
     began = time.monotonic()
     for number, producer in enumerate(producers):
         producer.begin_transaction()
@@ -93,7 +95,7 @@ def _stop_once(producers: Sequence[Producer], rest: Rest) -> tuple[float, float,
 
 
 def _wait_for_names(rest: Rest, expected: dict[int, str]) -> tuple[float, float]:
-    """Returns the end (monotonic) and the duration of the walk that found exactly these blockers."""
+    """Returns the end (monotonic) and the duration of the walk through the pages that found exactly these blockers."""
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         began = time.monotonic()
@@ -119,7 +121,7 @@ def _lagging(rest: Rest) -> Iterator[Any]:
 
 
 def wait_until_watched(watched: Watched, partitions: int) -> None:
-    """At least so many, and all of them answer."""
+    """Waits until at least `partitions` partitions are watched, and none of them is unknown."""
     with closing(watched.rest()) as rest:
 
         def are_watched() -> bool:

@@ -1,6 +1,6 @@
-"""Measures the rate at which the store takes records: `python -m tests.benchmarks.store_write [IDS [STORE]]`.
+"""Measures the rate at which records are stored: `python -m tests.benchmarks.store_write [IDS [STORE]]`.
 
-IDS: 200,000 unless said. STORE: `sqlite` (unless said), `postgresql` (a server of our own, durable, on disk), or a URL.
+IDS: 200,000 by default. STORE: `sqlite` (default), `postgresql` (a server of our own, durable, on disk), or a URL.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOW_MS = 1_790_000_000_000
 
 
 def main(ids: int, store: str = "sqlite") -> None:
-    """`store`: a URL of an empty database, or the kind of one to make."""
+    """Runs the benchmark. `store`: the URL of an empty database, or the kind of database to create."""
     with opened(store) as engine:
         _measure(engine, ids)
 
@@ -69,7 +69,7 @@ def _measure(engine: Engine, ids: int) -> None:
 
 
 def _log(ids: int) -> list[list[Run]]:
-    """The runs of a compacted log: every id once, producer ids scattered, one in ten open."""
+    """Returns the runs of a compacted log: every id once, with scattered producer ids, one transaction in ten open."""
     rng = random.Random(7)
     scattered = rng.sample(range(ids * 4), ids)
     log: list[list[Run]] = [[] for _ in range(PARTITIONS)]
@@ -90,7 +90,7 @@ def _first_read(log: list[list[Run]]) -> Iterator[LogBatch]:
 
 
 def _live(log: list[list[Run]]) -> Iterator[LogBatch]:
-    """Ids of all partitions commit once more."""
+    """Yields batches in which ids of all partitions commit once more."""
     rng = random.Random(8)
     for number in range(LIVE_BATCHES):
         new: list[Run] = []

@@ -1,4 +1,4 @@
-"""Empty stores on both databases, and the size of a store."""
+"""Empty stores on both databases, and the size of a store on disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STORES: Final = ("sqlite", "postgresql")
 
 @contextmanager
 def database(store: str) -> Iterator[str]:
-    """Yields the URL of an empty database of this kind, gone afterwards. PostgreSQL: a server of our own, durable, on
-    disk. `store` may be a URL, too."""
+    """Yields the URL of an empty database of this kind, and removes the database afterwards. PostgreSQL: a server of
+    our own, durable, on disk. `store` may also be a URL."""
     if store == "sqlite":
         with tempfile.TemporaryDirectory(prefix="txnscope-bench-") as directory:
             yield f"sqlite:///{directory}/store.db"
@@ -40,7 +40,7 @@ def opened(store: str) -> Iterator[Engine]:
 
 
 def begun(engine: Engine, name: str, bound_at_ms: int, now_ms: int) -> lease.Lease:
-    """Makes the tables and a cluster. Returns its lease."""
+    """Creates the tables and a cluster. Returns the cluster's lease."""
     migrate.upgrade(engine)
     held = lease.acquire(engine, clusters.bind(engine, name, name, bound_at_ms), "bench", now_ms)
     assert held is not None

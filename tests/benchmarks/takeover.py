@@ -1,4 +1,4 @@
-"""Measures how soon a standby goes on after the instance with the lease was killed, frozen or stuck, under load."""
+"""Measures how soon a standby takes over, under load, after the lease holder was killed, frozen or stuck."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def run(rate: int = 200, ids: int = 20, times: int = 3) -> list[Figure]:
 
 
 def _on(kind: str, rate: int, ids: int, times: int) -> list[Figure]:
-    """Every standby is on a host of its own, whose clock is an hour ahead of, or behind, the holder's."""
+    """Measures on one kind of database. Every standby has a host of its own, whose clock differs by an hour from the
+    holder's."""
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="txnscope-bench-")))
         store = running.enter_context(database(kind))

@@ -1,4 +1,4 @@
-"""`txnscope watch` as a process, as somebody who uses it starts it: what it says, when; and its REST answers."""
+"""A `txnscope watch` process as a user starts it: its log lines with their times, and its REST answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CLUSTER = "bench"
 
 
 class Rest:
-    """One connection that is kept, for one thread."""
+    """A persistent connection to REST, for one thread."""
 
     def __init__(self, port: int, cluster: str = CLUSTER) -> None:
         self._cluster = cluster
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def get(self, path: str, **query: Any) -> Any:
-        """The JSON below the cluster; None while the service does not answer 200."""
+        """Returns the JSON at a path below the cluster; None if the service does not answer 200."""
         try:
             self._connection.request("GET", f"/api/v1/clusters/{self._cluster}{path}?{urlencode(query)}")
             answer = self._connection.getresponse()
@@ -42,7 +42,7 @@ class Rest:
 
 
 class Watched(Program):
-    """A running application. `store`: its URL; without one, SQLite in `directory`. `more`: flags of `watch`."""
+    """A running application. `store`: its URL; None: SQLite in `directory`. `more`: further flags of `watch`."""
 
     def __init__(self, bootstrap: str, directory: Path, store: str | None = None, more: Sequence[str] = ()) -> None:
         self.port = free_port()
@@ -55,7 +55,8 @@ class Watched(Program):
         return Rest(self.port)
 
     def wait_until_read(self, ids: int, timeout_s: float) -> float:
-        """Seconds from the start until REST shows all `ids` ids, and every partition read to its end."""
+        """Waits until REST shows all `ids` ids and every partition is read to its end. Returns the seconds since the
+        start."""
         with closing(self.rest()) as rest:
             while not self._is_read(rest, ids):
                 if not self.is_running or self.elapsed_s() > timeout_s:
@@ -72,7 +73,7 @@ class Watched(Program):
 
 
 class Polling:
-    """Asks REST every `every_s` until the block ends, each time by `look`."""
+    """Calls `look` every `every_s` until the block ends."""
 
     def __init__(self, rest: Rest, every_s: float) -> None:
         self._rest, self._looking = rest, repeated(self.look, every_s)
@@ -86,13 +87,13 @@ class Polling:
         self._rest.close()
 
     def look(self) -> None:
-        """Asks once."""
+        """Requests the answer once."""
         raise NotImplementedError
 
 
 @contextmanager
 def watching(bootstrap: str, store: str | None = None, more: Sequence[str] = ()) -> Iterator[Watched]:
-    """On an empty store in a directory that is gone in the end."""
+    """Runs an application on an empty store. The directory of the store is removed at the end."""
     with TemporaryDirectory(prefix="txnscope-bench-") as directory:
         watched = Watched(bootstrap, Path(directory), store, more)
         try:

@@ -1,1 +1,1 @@
-"""Small applications with the client libraries that people use, each a process that a test commands and kills."""
+"""Small applications with the common client libraries. Each is a process that tests control and kill."""

@@ -1,4 +1,4 @@
-"""An application with aiokafka; the commands it takes are in `tests.clients.client`."""
+"""An application with aiokafka. `tests.clients.client` has the commands that it accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 
 class Application:
-    """One producer at a time, under the same transactional.id."""
+    """An application with one producer at a time, always under the same transactional.id."""
 
     def __init__(self, bootstrap: str, transactional_id: str, topic: str, group: str, timeout_ms: str) -> None:
         self._bootstrap, self._id, self._timeout_ms = bootstrap, transactional_id, int(timeout_ms)
@@ -43,7 +43,7 @@ class Application:
         await self._producer.abort_transaction()
 
     async def late(self) -> None:
-        """Commits what was left open for too long: refused, so the application begins anew."""
+        """Commits a transaction after its timeout. The commit has to be refused; the application then begins anew."""
         try:
             await self._producer.commit_transaction()
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""A client library at work in a process of its own, which takes one command a line and answers each with a line."""
+"""A process that uses a client library. The process takes one command a line, and answers each command with a line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ READY: Final = "ready"
 COMMIT: Final = "commit"
 ABORT: Final = "abort"
 LEAVE_OPEN: Final = "open"
-"""Begins a transaction, writes to it, and leaves it open."""
+"""The command that begins a transaction, writes to it, and leaves it open."""
 LATE: Final = "late"
-"""Commits what was left open for too long. The library has to refuse; the application begins anew under its id."""
+"""The command that commits a transaction after its timeout. The library has to refuse the commit; the application then
+begins anew under its id."""
 DONE: Final = "done"
 
 
 class Client:
-    """`with Client(command, log) as client: client.do(COMMIT)`. The process ends when its standard input does, so also
-    where the tests are killed."""
+    """Controls the process: `with Client(command, log) as client: client.do(COMMIT)`. The process ends when its
+    standard input does, even if the tests are killed."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._command, self._log = list(command), log
@@ -31,7 +32,7 @@ class Client:
         self._said: queue.Queue[str | None] = queue.Queue()
 
     def start(self) -> None:
-        """Starts the process; does not wait for anything that it says."""
+        """Starts the process, without waiting for its first line."""
         self._said = queue.Queue()
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
@@ -41,7 +42,7 @@ class Client:
         threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
 
     def wait_for(self, line: str) -> None:
-        """Waits until its next line is this one."""
+        """Waits until the next line of the process is `line`."""
         try:
             said = self._said.get(timeout=LIMIT_S)
         except queue.Empty:
@@ -67,11 +68,11 @@ class Client:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kills it by SIGKILL."""
+        """Kills the process by SIGKILL."""
         self._end(subprocess.Popen.kill)
 
     def stop(self) -> None:
-        """Closes its standard input: it ends by itself then, as its library does."""
+        """Closes the standard input of the process, which then ends as its library does."""
         self._end(lambda _: None)
 
     def _end(self, end: Callable[[subprocess.Popen[str]], None]) -> None:

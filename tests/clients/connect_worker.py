@@ -1,4 +1,5 @@
-"""A Kafka Connect worker at work: connectors of two tasks that read files exactly once, reconfigured, and killed."""
+"""A Kafka Connect worker whose connectors of two tasks each read files exactly once. Connectors are reconfigured, and
+the worker is killed."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ from tests.integration.application import Ingest
 GROUP: Final = "east-1"
 CONNECTORS: Final = ("orders", "order-lines")
 TASKS: Final = 2
-"""Connect fences the tasks of before only where there were several."""
+"""Number of tasks. Connect fences the previous tasks only if there were several of them."""
 TASK_IDS: Final = [f"{GROUP}-{name}-{number}" for name in CONNECTORS for number in range(TASKS)]
 ROUNDS: Final = 3
 FENCED_WITH_MS: Final = 90_000
-"""The timeout that a round of fencing leaves on an id: the limit of a request to Connect's REST."""
+"""Timeout that a round of fencing sets on an id: the time limit of a request to Connect's REST."""
 
 
 class Worker:
-    """The worker, and the files that its connectors read."""
+    """A Connect worker, and the files that its connectors read."""
 
     def __init__(self, broker: Broker, app: Ingest, directory: Path) -> None:
         self._app, self._directory = app, directory
@@ -36,7 +37,7 @@ class Worker:
         self._lines: Counter[str] = Counter()
 
     def compile(self) -> None:
-        """Raises NotHere without a JDK."""
+        """Compiles the connector. Raises NotHere without a JDK."""
         self._connect.compile()
 
     def live(self) -> None:
@@ -67,7 +68,7 @@ class Worker:
         wait_for(lambda: self._ask(f"connectors/{name}/config", body), f"connector {name}", retry_on=(OSError,))
 
     def _deliver(self) -> None:
-        """New lines for every connector, until all of them are committed."""
+        """Appends a line for every connector, and waits until each task has committed again."""
         before = {task: self._app.counts().get(task, (0, 0))[0] for task in TASK_IDS}
         for name in CONNECTORS:
             self._lines[name] += 1
@@ -91,7 +92,8 @@ class Worker:
                 process.wait(LIMIT_S)
 
     def _ask(self, path: str, body: bytes | None = None) -> Any:
-        """PUT if there is a body. A worker that just starts, or is in a rebalance, answers with an error (OSError)."""
+        """Sends a request to the worker's REST: PUT if there is a body, else GET. Raises OSError while the worker
+        starts or is in a rebalance."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._connect.port}/{path}",
             body,

@@ -1,4 +1,4 @@
-"""The commands that start each application, once what they need is there: packages by their pinned checksums."""
+"""The commands that start each application. Needed packages are installed first, by their pinned checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STREAMS_VERSION: Final = "4.3.1"
 STREAMS_JARS: Final = Jars(
     f"Kafka Streams {STREAMS_VERSION}",
     (
-        # its other dependencies are among the broker's jars
+        # the other dependencies are among the broker's jars
         Module("org.apache.kafka", "kafka-streams", STREAMS_VERSION, alone=True),
         Module("org.rocksdb", "rocksdbjni", "10.1.3", alone=True),
     ),
@@ -59,7 +59,7 @@ _LOGGING: Final = f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}"
 
 
 class NotHere(Exception):
-    """The client needs something that this machine lacks; one line for people."""
+    """Raised if this machine lacks something that a client needs. The message is one line for people."""
 
 
 def aiokafka() -> list[str]:
@@ -69,7 +69,7 @@ def aiokafka() -> list[str]:
 
 
 def kafkajs(directory: Path) -> list[str]:
-    """Installed into `directory` as package-lock.json says."""
+    """Installs KafkaJS into `directory`, as package-lock.json pins it, and returns the command."""
     node, npm = (_found(name, "KafkaJS needs it") for name in ("node", "npm"))
     shutil.copytree(KAFKAJS, directory)
     install = [npm, "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]
@@ -80,7 +80,8 @@ def kafkajs(directory: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Streams:
-    """Orders.java, compiled; `directory` has its state as well. `instances`: as it takes them."""
+    """Orders.java, a Kafka Streams application. `directory` holds its classes and its state. `instances`: arguments
+    that name its instances."""
 
     broker: Broker
     directory: Path
@@ -92,7 +93,7 @@ class Streams:
 
     def command(self, topic: str, pause_ms: int) -> list[str]:
         logging = f"-Dlog4j.configuration=file:{self.broker.directory}/log4j.properties"
-        scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its library there
+        scratch = f"-Djava.io.tmpdir={self._scratch}"  # RocksDB unpacks its native library there
         return [
             *_java("384m", scratch, logging, "-cp", f"{self._classes}:{_streams_jars()}", "Orders"),
             *(self.broker.bootstrap, topic, str(self.directory / "state"), str(pause_ms), *self.instances),
@@ -109,7 +110,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Flink:
-    """Readings.java, compiled; `directory` has the checkpoints of its job as well."""
+    """Readings.java, an Apache Flink job. `directory` holds its classes and its checkpoints."""
 
     bootstrap: str
     directory: Path
@@ -129,7 +130,7 @@ class Flink:
 
 @dataclass(frozen=True)
 class Spring:
-    """Relay.java, compiled into `directory`. `prefix`: of its transactional.ids."""
+    """Relay.java, a Spring application, compiled into `directory`. `prefix`: the prefix of its transactional.ids."""
 
     bootstrap: str
     directory: Path
@@ -147,7 +148,7 @@ class Spring:
 
 @dataclass(frozen=True)
 class Connect:
-    """A Kafka Connect worker that writes what its source connectors read exactly once, with Lines.java, compiled; REST
+    """A Kafka Connect worker with the source connector of Lines.java, which reads files exactly once. Its REST listens
     on `port`."""
 
     bootstrap: str
@@ -163,7 +164,7 @@ class Connect:
         return self.directory / "classes"
 
     def command(self) -> list[str]:
-        """Writes the worker's settings down as well."""
+        """Writes the worker's settings, and returns the command."""
         properties = self.directory / "worker.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         return [
@@ -183,7 +184,7 @@ class Connect:
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "offset.storage.partitions": "1",
             "status.storage.partitions": "1",
-            "session.timeout.ms": "6000",  # a worker that was killed is missed after 6 s instead of 10 s
+            "session.timeout.ms": "6000",  # a killed worker is noticed after 6 s instead of 10 s
             **topics,
             **replication,
         }
@@ -194,7 +195,7 @@ def _java(memory: str, *options: str) -> list[str]:
 
 
 def _compile(source: Path, classes: Path, jars: str) -> None:
-    """Raises NotHere without a JDK."""
+    """Compiles `source`. Raises NotHere without a JDK."""
     java = find_java(os.environ)
     compiler = java.home / "bin" / "javac"
     if not compiler.exists():
@@ -215,6 +216,6 @@ def _found(name: str, why: str) -> str:
     return path
 
 
-if __name__ == "__main__":  # writes the checksums of these jars down, for another version
+if __name__ == "__main__":  # records the checksums of the jars of another version
     for jars in (STREAMS_JARS, FLINK_JARS, CONNECT_JARS, SPRING_JARS):
         pin(jars)

@@ -1,6 +1,6 @@
-"""The scenario of all clients, at the same time: commits, aborts, `kill -9` and a restart under the same id, a
-transaction left open for too long; a rolling start of Kafka Streams, and an application that makes up an id at every
-start."""
+"""The scenario that all clients run at the same time: commits, aborts, `kill -9` and a restart under the same id, a
+transaction that stays open beyond its timeout; a rolling start of Kafka Streams; and an application with a new random
+id at each start."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ SHOP: Final = "shop"
 SHIPPING: Final = "shipping"
 INSTANCES: Final = (*[f"{SHOP}:classic"] * 5, f"{SHIPPING}:streams")
 PAUSE_MS: Final = 5_000
-"""Between two starts of instances: what takes 20 s is no start at once."""
+"""Pause between two starts of instances. Starts that spread over 20 s do not count as one start."""
 
 CHURN: Final = "report-"
 
 TIMEOUT_MS: Final = 30_000
-"""Of the transactions of KafkaJS and aiokafka: longer than these need to start again."""
+"""Transaction timeout of KafkaJS and aiokafka. It is longer than the time that they need to start again."""
 
 PROPERTIES: Final = {
-    # a member that was killed is missed after 10 s instead of 45 s
+    # a killed member is noticed after 10 s instead of 45 s
     "group.streams.min.session.timeout.ms": "10000",
     "group.streams.session.timeout.ms": "10000",
 }
@@ -62,13 +62,14 @@ _TIMED_OUT = re.compile(
 )
 
 Order = Callable[[str, int], None]
-"""Sends an order to a partition."""
+"""A function that sends an order to a partition."""
 
 
 @dataclass
 class Scenario:
-    """`absent`: why a library could not be used. `restarted`: what `txnscope transaction` said of an id whose
-    application had been killed amid a transaction, and started again. `killed_ms`: when Kafka Streams was killed."""
+    """A run of the scenario. `absent`: why a library could not be used. `restarted`: the output of `txnscope
+    transaction` about an id whose application was killed in the middle of a transaction, and started again.
+    `killed_ms`: when Kafka Streams was killed."""
 
     broker: Broker
     app: Watch
@@ -78,7 +79,7 @@ class Scenario:
     killed_ms: int = 0
 
     def run(self) -> None:
-        """Runs until all of it has happened, and has been reported."""
+        """Runs until all clients are done, and the store has everything that happened."""
         for topic, partitions in _TOPICS.items():
             create_topic(self.broker.bootstrap, topic, partitions)
         rolled_out = threading.Event()
@@ -98,7 +99,8 @@ class Scenario:
         wait_until_equal(self._untold, [], f"the timed-out ids without a finding ({self.app.log})")
 
     def timeouts(self) -> list[tuple[str, int]]:
-        """(id, when) of each transaction that the coordinator aborted for its age, as the broker's own log has it."""
+        """Returns (id, time) of each transaction that the coordinator aborted for its age, from the broker's own
+        log."""
         found = _TIMED_OUT.findall((self.broker.directory / "broker.log").read_text())
         return [(name, round(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp() * 1000)) for at, name in found]
 
@@ -133,7 +135,8 @@ class Scenario:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S).stdout
 
     def _churn(self, rolled_out: threading.Event) -> None:
-        """The last start comes behind the rolling start of others: when this is called churn, these might have been."""
+        """Starts an application with a new random id each time. The last start follows the rolling start of Kafka
+        Streams: when the finding of churn appears, a wrong finding about the rolling start would have appeared, too."""
         for _ in range(RANDOM_IDS):
             self._start_with_a_new_id()
             time.sleep(PAUSE_MS / 1_000)
@@ -177,13 +180,13 @@ class Scenario:
             application.kill()
 
     def _threads(self, number: str) -> list[str]:
-        """Transactional ids of the threads of Kafka Streams with this number, of those that have committed."""
+        """Returns the transactional ids of the Kafka Streams threads with this number that have committed."""
         ours = (f"{SHOP}-", f"{SHIPPING}-")
         ids = self.app.ids().items()
         return [name for name, row in ids if name.startswith(ours) and name.endswith(f"-{number}") and row.commits]
 
     def _working_threads(self) -> list[str]:
-        """The newest of each process."""
+        """Returns the newest thread of each Kafka Streams process."""
         newest = {name.rpartition("-")[0]: name for number in "12" for name in self._threads(number)}
         return [*newest.values()]
 
@@ -203,7 +206,7 @@ class Scenario:
 
 @contextmanager
 def _feeding(bootstrap: str) -> Iterator[Order]:
-    """Orders come all the time, on every partition."""
+    """Sends orders continuously, to every partition."""
     producer = plain_producer(bootstrap)
 
     def order(text: str, partition: int) -> None:

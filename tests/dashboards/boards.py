@@ -18,13 +18,13 @@ def load(file: str) -> Json:
 
 
 def panels(board: Json) -> list[Json]:
-    """Returns the panels that show something; no row is folded."""
+    """Returns the panels that show data. No row of a board may be folded."""
     assert all(not panel.get("panels") for panel in board["panels"])
     return [panel for panel in board["panels"] if panel["type"] != "row"]
 
 
 def links(board: Json) -> list[tuple[str, str]]:
-    """(where it stands, URL) of every link but those that find dashboards by tag."""
+    """Returns (place, URL) of every link, except those that find dashboards by tag."""
     found = [(f"links: {link['title']}", link["url"]) for link in board["links"] if link["type"] == "link"]
     for panel in panels(board):
         config = panel["fieldConfig"]

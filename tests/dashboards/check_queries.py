@@ -1,4 +1,4 @@
-"""Runs every query of every dashboard in a Prometheus that scrapes the service, and says what does not work.
+"""Runs every query of every dashboard in a Prometheus that scrapes the service, and reports the queries that fail.
 
 `python -m tests.dashboards.check_queries http://127.0.0.1:9090` prints the failures.
 """
@@ -20,7 +20,8 @@ from tests.helpers.waiting import ANSWER_S
 
 Json = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str]], Any]
-"""(path below /api/v1/, parameters) → `data` of the answer; QueryRefusedError where there is none."""
+"""A function from (path below /api/v1/, parameters) to `data` of the answer. Raises QueryRefusedError if Prometheus
+refuses the request."""
 
 BUILT_IN: Final = {"__rate_interval": "1m", "__interval": "15s", "__range": "1h", "__range_s": "3600"}
 _VARIABLE: Final = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
@@ -28,21 +29,22 @@ _LABEL_VALUES: Final = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)")
 
 
 class QueryRefusedError(Exception):
-    """Prometheus refused a query; the text is its answer."""
+    """Raised if Prometheus refused a query. The text is Prometheus' answer."""
 
 
 def failures(url: str, given: Mapping[str, str] | None = None) -> list[str]:
-    """A line for each query that fails, finds nothing though it should, or lacks a label of its legend.
+    """Returns a line for each query that fails, that finds nothing although it should, or whose result lacks a label of
+    its legend.
 
-    `given`: values of variables. Where none is given, query variables take all values there are, and a text that is
-    empty takes the first value of the label of that name.
+    `given`: values of variables. Without a given value, a query variable takes all its values, and an empty text
+    variable takes the first value of the label with its name.
     """
     boards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
     return failures_of(boards, asking(url), given or {})
 
 
 def failures_of(boards: Sequence[Json], ask: Ask, given: Mapping[str, str]) -> list[str]:
-    """The same, of these dashboards."""
+    """Returns the same lines as `failures`, for these dashboards."""
     found: list[str] = []
     for board in boards:
         values = dict(BUILT_IN)
@@ -59,7 +61,7 @@ def failures_of(boards: Sequence[Json], ask: Ask, given: Mapping[str, str]) -> l
 
 
 def targets(board: Json) -> Iterator[tuple[Json, Json]]:
-    """(panel, one of its queries), rows included that are folded."""
+    """Yields (panel, query) for each query of each panel, including the panels of folded rows."""
     panels = [inner for panel in board["panels"] for inner in (panel, *panel.get("panels", []))]
     for panel in panels:
         for target in panel.get("targets", []):
@@ -67,17 +69,17 @@ def targets(board: Json) -> Iterator[tuple[Json, Json]]:
 
 
 def labels_of(legend: str) -> list[str]:
-    """The labels a legend shows."""
+    """Returns the labels that a legend shows."""
     return re.findall(r"{{\s*(\w+)\s*}}", legend)
 
 
 def substituted(expr: str, values: Mapping[str, str]) -> str:
-    """Returns the query as Grafana sends it; unknown variables stay, and Prometheus refuses them."""
+    """Returns the query as Grafana sends it. Unknown variables are not replaced, and Prometheus refuses them."""
     return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), expr)
 
 
 def asking(url: str) -> Ask:
-    """The HTTP interface of the Prometheus there."""
+    """Returns a function that sends requests to the Prometheus at `url`."""
 
     def ask(path: str, parameters: Mapping[str, str]) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The boards, and a store in which everything that boards and alerts look at is there."""
+"""The dashboards, and a store with data for everything that dashboards and alerts query."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.helpers.partitions import LSO, WithPartitions, hanging_finding, movin
 from tests.helpers.stores import NOW_MS, Id, client_of, open_id
 
 Series = dict[str, list[dict[str, str]]]
-"""Labels of every series, by the name it has in Prometheus."""
+"""The labels of every series, by the name of its metric."""
 NOT_OURS: Series = {"up": [{"job": "txnscope", "instance": "a:8080"}]}
-"""Prometheus makes it of every scrape."""
+"""Series that Prometheus makes of every scrape."""
 
 
 @pytest.fixture(params=FILES)
@@ -42,7 +42,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithPartitions]
 
 @pytest.fixture(scope="session")
 def series(seeded: WithPartitions) -> Series:
-    """The page of metrics that a service makes of the store."""
+    """The series on the page of metrics that a service renders from the store."""
     with client_of(seeded.url) as client:
         client.get("/api/v1/clusters")
         text = client.get("/metrics").text

@@ -1,4 +1,4 @@
-"""The committed files: what the code makes, in the shape Grafana reads."""
+"""The committed files equal the output of the code, in the form that Grafana reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_the_address_of_the_service_can_be_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES)
 def test_grafanas_own_types_know_every_field(file: str) -> None:
-    """A field they do not know, of a panel or of its plugin, would be dropped."""
+    """Grafana's own types have every field of the dashboard: Grafana would drop an unknown field of a panel or its
+    plugin."""
     register_default_plugins()
     board = load(file)
     assert json.loads(JSONEncoder().encode(dashboard.Dashboard.from_json(board))) == board

@@ -1,4 +1,4 @@
-"""Links lead to pages whose addresses are stable, and to dashboards that exist, with what these need."""
+"""Links lead to pages with stable addresses, and to existing dashboards, with the variables that these need."""
 
 from __future__ import annotations
 
@@ -61,13 +61,14 @@ def test_a_link_has_what_it_needs_from_its_series_or_row(board: Json) -> None:
 
 
 def test_every_panel_about_a_cluster_leads_to_it(board: Json) -> None:
-    """Heatmaps, which add the clusters up, and panels about shares and times of all transactions are left out."""
+    """Every panel about a cluster links to its page. Heatmaps, which sum over clusters, and panels about shares and
+    times of all transactions are exempt."""
     without = {panel["title"] for panel in panels(board) if not links({"links": [], "panels": [panel]})}
     assert len(without) <= (7 if board["uid"] == "txnscope-pipeline" else 4), without
 
 
 def test_the_service_answers_at_these_addresses(board: Json, tmp_path: Path) -> None:
-    """Names of any characters arrive as they were."""
+    """The service has a page at every linked address, and names with special characters arrive unchanged."""
     name, topic = "pay/ment & co?#%", "orders"
     cluster = WithPartitions(f"sqlite:///{tmp_path / 'store.db'}")
     cluster.read([open_id(name, 30_000, topic)])

@@ -1,4 +1,4 @@
-"""The boards keep the rules of Grafana's dashboard-linter, and some of this project beyond them."""
+"""The dashboards follow the rules of Grafana's dashboard-linter, and further rules of this project."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_ids_are_unique_and_nothing_overlaps(board: Json) -> None:
 
 
 def test_rows_of_panels_fill_the_width(board: Json) -> None:
-    """A hole in the grid moves when Grafana packs it."""
+    """The panels of each row fill the width: Grafana would move panels into a gap."""
     widths: dict[int, int] = {}
     for panel in board["panels"]:
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"]):

@@ -1,4 +1,4 @@
-"""The queries: of metrics the service exports; and the check that later runs them in a real Prometheus."""
+"""The queries use metrics that the service exports. Also tests the check that runs them in a real Prometheus."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_every_metric_and_every_label_is_one_the_service_exports(series: Series)
 
 
 def test_values_of_labels_are_ones_the_service_knows(series: Series) -> None:
-    """A misspelt state would find nothing, silently, for ever."""
+    """Queries use only label values that the service exports: a misspelt value would never find anything, without an
+    error."""
     known: dict[tuple[str, str], set[str]] = {}
     for name, found in series.items():
         for label, value in (pair for labels in found for pair in labels.items()):

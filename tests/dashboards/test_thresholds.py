@@ -1,4 +1,4 @@
-"""One place of thresholds: the panels' colours, the alerts and the service's own judgement agree."""
+"""Thresholds have one definition: the panels' colors, the alerts and the service's own judgement agree."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def alerts() -> list[Alert]:
 
 
 def fires_from(expr: str) -> set[float]:
-    """The numbers an alert's expression compares with; of what is counted, more than 0 is from 1 on."""
+    """Returns the numbers with which the alert's expression compares. For a count, "> 0" is returned as 1."""
     compared = re.findall(r"(>=|>|<|==) (?:time\(\) - )?([0-9.]+)", expr)
     return {1.0 if (sign, number) == (">", "0") else float(number) for sign, number in compared}
 

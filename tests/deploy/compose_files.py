@@ -1,4 +1,4 @@
-"""deploy/compose as Docker would read it: variables put in, mounts followed back into the repository."""
+"""deploy/compose as Docker would read it, with variables substituted and mounts resolved to files of the repository."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VARIABLE: Final = re.compile(r"\$\{(?P<name>\w+)(?::(?P<sign>[-?])(?P<rest>[^}]
 
 
 class Mount(NamedTuple):
-    """A file or folder of the repository, as a container sees it."""
+    """A file or folder of the repository that is mounted in a container."""
 
     source: Path
     target: PurePosixPath
@@ -31,12 +31,12 @@ def read_yaml(path: Path) -> Any:
 
 
 def example_environment() -> dict[str, str]:
-    """.env.example, with the passwords that it asks for."""
+    """Returns the variables of .env.example, with values for the passwords that the user has to set."""
     return dict(re.findall(r"^(\w+)=(.*)$", (COMPOSE / ".env.example").read_text("utf-8"), re.MULTILINE)) | SECRETS
 
 
 def compose(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """KeyError for a variable that has to be given and is not."""
+    """Returns compose.yml with variables substituted. Raises KeyError if a required variable is missing."""
     given = example_environment() if environment is None else environment
 
     def put_in(match: re.Match[str]) -> str:
@@ -57,12 +57,12 @@ def compose(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def variables() -> set[str]:
-    """Returns the variables that compose.yml puts in."""
+    """Returns the names of the variables that compose.yml uses."""
     return {match["name"] for match in _VARIABLE.finditer((COMPOSE / "compose.yml").read_text("utf-8"))}
 
 
 def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
-    """Yields the mounts of files; named volumes are left out."""
+    """Yields the mounts of files, without named volumes."""
     for volume in service.get("volumes", ()):
         source, target, *mode = volume.split(":")
         if source.startswith("."):
@@ -78,6 +78,6 @@ def behind(service: Mapping[str, Any], path: str) -> Path:
 
 
 def published(service: Mapping[str, Any]) -> list[tuple[str, int, int]]:
-    """(address, port of the host, port of the container)."""
+    """Returns (address, port of the host, port of the container) of each published port."""
     found = (port.rsplit(":", 2) for port in service.get("ports", ()))
     return [(address, int(host), int(container)) for address, host, container in found]

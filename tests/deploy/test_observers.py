@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and Grafana of deploy/compose: what their configurations name is there."""
+"""Everything that the configurations of Prometheus, Alertmanager and Grafana in deploy/compose name exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROVISIONING = COMPOSE / "grafana" / "provisioning"
 
 
 def rule_files() -> list[Path]:
-    """Returns the files that Prometheus finds under its patterns."""
+    """Returns the files that match Prometheus' patterns for rules."""
     found: list[Path] = []
     for pattern in read_yaml(PROMETHEUS)["rule_files"]:
         path = PurePosixPath(pattern)
@@ -81,7 +81,8 @@ def test_prometheus_and_alertmanager_read_what_is_mounted() -> None:
 
 
 def test_prometheus_finds_rules_and_nothing_else() -> None:
-    """The same rules for the Prometheus Operator lie beside them: Prometheus would not start with those."""
+    """Prometheus loads only its own rule file. The same rules for the Prometheus Operator are in the same folder, and
+    Prometheus would not start with that file."""
     found = rule_files()
     assert [path.name for path in found] == ["txnscope.rules.yml"]
     assert all(set(read_yaml(path)) == {"groups"} for path in found)
@@ -101,7 +102,8 @@ def _links(alert: dict[str, Any]) -> list[str]:
 
 
 def test_alertmanager_routes_as_the_example_of_the_rules() -> None:
-    """The example alone decides what pages, and what mutes what. Nobody is notified here yet."""
+    """The routes and inhibit rules equal those of the example, which alone decides about paging and muting. No receiver
+    has an address."""
     here, example = read_yaml(ALERTMANAGER), read_yaml(ROOT / "dashboards" / "rules" / "alertmanager.example.yml")
     assert here["route"] == example["route"]
     assert here["inhibit_rules"] == example["inhibit_rules"]
@@ -120,7 +122,8 @@ def test_grafana_asks_this_prometheus_as_often_as_it_scrapes() -> None:
 
 
 def test_dashboards_use_a_data_source_that_is_provisioned() -> None:
-    """Panels name it by its uid, or by a variable that offers all of its kind, the default one first."""
+    """Panels name a data source by the uid of a provisioned one, or by a variable that offers all data sources of its
+    type, the default one first."""
     (source,) = read_yaml(PROVISIONING / "datasources" / "prometheus.yml")["datasources"]
     for path in dashboards():
         dashboard = json.loads(path.read_text("utf-8"))

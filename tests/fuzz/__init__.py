@@ -1,1 +1,1 @@
-"""Mutated logs against the executors' path: `python -m tests.fuzz`."""
+"""Decodes mutated logs as executors do: `python -m tests.fuzz`."""

@@ -1,4 +1,4 @@
-"""Checks many mutated inputs with all cores: `python -m tests.fuzz --inputs 1000000 --seed 1`."""
+"""Checks many mutated inputs, with all cores: `python -m tests.fuzz --inputs 1000000 --seed 1`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.fuzz.check import GROUP, Checked, Fault, check
 from tests.fuzz.worker import check_group, limit_memory
 
 FEWEST_RIGHT = 0.8
-"""Share of inputs whose checksum has to be right."""
+"""Minimum share of inputs with a right checksum."""
 FAULTS_SHOWN = 10
 TELL_EVERY_S = 10
 
 
 def main() -> int:
-    """0 if everything held, else 1."""
+    """Returns the exit code: 0 if all checks passed, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _bounded(pool: multiprocessing.pool.Pool, groups: Iterator[tuple[int, int, int]]) -> Iterator[Checked]:
-    """Results of all groups; only a few hundred are in hand at a time."""
+    """Yields the results of all groups. Only a few hundred groups are in memory at a time."""
     while some := list(islice(groups, 400)):
         yield from pool.imap_unordered(check_group, some, chunksize=4)
 
@@ -77,7 +77,7 @@ def _tell(total: Checked, seconds: float) -> int:
 
 
 def _kinds(outcomes: Counter[str]) -> Counter[str]:
-    """One count a reason; an input with several reasons counts for each."""
+    """Returns the number of inputs for each reason. An input with several reasons counts for each of them."""
     found: Counter[str] = Counter()
     for reasons, count in outcomes.items():
         for reason in [reasons] if reasons == "stepped over" else reasons.split():

@@ -1,7 +1,7 @@
 """Checks the properties of every input, and classifies its outcome.
 
-Many inputs are decoded together, one partition each, as executors decode what many partitions answered; a group in
-which something is wrong is checked again one by one, so that the input at fault is named.
+Many inputs are decoded together, one partition each, as executors decode the answers for many partitions. If a group
+fails, its inputs are checked one by one, to find the input at fault.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from tests.service.wire.comparing import assert_same_as_scalar
 
 GROUP = 100
 PATIENCE_S = 30
-"""For a group of inputs, which takes a tenth of a second: longer is a hang."""
+"""Time limit for a group of inputs, which normally takes a tenth of a second. A longer time counts as a hang."""
 MOST_ROUNDS = 400
-"""Of fetches for a group: a broken batch is fetched twice, and behind a wrong length offsets are tried one by one."""
+"""Maximum number of fetches for a group. A broken batch is fetched twice, and behind a wrong length the reader tries
+offsets one by one."""
 REASONS = frozenset(error.reason for error in errors.DecodeError.__subclasses__())
 CONTROL, LOG_END = 0x20, 8 << 20
 
 
 class Fault(NamedTuple):
-    """An input that came out wrong, and how."""
+    """An input whose check failed, and the failure."""
 
     seed: int
     number: int
@@ -47,7 +48,7 @@ class Fault(NamedTuple):
 
 
 class Hung(Exception):
-    """A group of inputs took too long."""
+    """Raised if a group of inputs takes too long."""
 
 
 class Checked(NamedTuple):
@@ -59,7 +60,7 @@ class Checked(NamedTuple):
 
 
 def check(seed: int, numbers: Sequence[int]) -> Checked:
-    """Checks some inputs of a seed together."""
+    """Checks the inputs of these numbers together."""
     inputs = [make(seed, number) for number in numbers]
     right = sum(one.crc_is_right for one in inputs)
     lose = sum(any(_is_lost(one, offset) for offset in one.good) for one in inputs)
@@ -80,7 +81,7 @@ def _tried(inputs: Sequence[Input]) -> tuple[Counter[str], str | None]:
     try:
         with _no_longer_than(PATIENCE_S):
             outcomes.update(_outcomes(inputs))
-    except Exception:  # whatever it is: that is the question
+    except Exception:  # any exception is a failed check
         return Counter(), traceback.format_exc(limit=-6)
     return outcomes, None
 
@@ -100,7 +101,8 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def _outcomes(inputs: Sequence[Input]) -> list[str]:
-    """Both forms of the decoder over the bytes as they lie, then the way of the executors from fetches to facts."""
+    """Compares both forms of the decoder on the bytes, then reads the inputs as executors do, from fetches to facts.
+    Returns the outcome of each input."""
     assert_same_as_scalar([Chunk(p, one.lo, one.hi, one.log) for p, one in enumerate(inputs)])
     batch = _read(inputs)
     runs: list[list[Run]] = [[] for _ in inputs]
@@ -111,10 +113,10 @@ def _outcomes(inputs: Sequence[Input]) -> list[str]:
         one = inputs[reject.partition]
         assert reject.reason in REASONS, reject
         is_there = one.bad[0] <= reject.offset < one.bad[1] or _is_lost(one, reject.offset)
-        is_there |= reject.offset == one.bad[1] and one.claimed_end < one.end_of_bad  # what is left of it
+        is_there |= reject.offset == one.bad[1] and one.claimed_end < one.end_of_bad  # the rest of the mutated batch
         claims = _base(one, one.position_of_bad), claimed_end(one.log, one.position_of_bad)
         is_there |= claims[0] <= reject.offset < claims[1] and one.claimed_end != one.end_of_bad
-        is_there |= reject.offset == claims[0] <= one.bad[0] < claims[1]  # it begins where it says
+        is_there |= reject.offset == claims[0] <= one.bad[0] < claims[1]  # the batch begins where its header claims
         assert is_there, f"{reject}; {_place(one)}"
         rejected[reject.partition][reject.offset] = reject.reason
     return [_outcome(*of_input) for of_input in zip(inputs, runs, rejected, strict=True)]
@@ -144,12 +146,12 @@ def _place(one: Input) -> str:
 
 
 def _is_lost(one: Input, offset: int) -> bool:
-    """Returns whether nothing shows that a batch begins at an offset behind the mutated one, because its length is
-    wrong.
+    """Returns whether the wrong length of the mutated batch hides the batch at `offset`, which lies behind it.
 
-    Where batches begin, lengths alone tell, and then the broker, which is asked for the next offset: so lost is what
-    lies inside of the bytes that a length claims, what the bytes behind it claim to be themselves, and everything if an
-    offset is wrong too."""
+    Readers find the beginning of a batch by the lengths of the batches before it, or by asking the broker for the next
+    offset. So these are hidden: bytes inside the claimed length, bytes that the bytes behind it claim, and everything
+    if an offset is wrong, too.
+    """
     if offset < one.bad[1] or one.claimed_end == one.end_of_bad:
         return False
     claims = _base(one, one.position_of_bad), _base(one, one.claimed_end)
@@ -167,18 +169,20 @@ def _base(one: Input, position: int) -> int:
 
 
 def _holds_nothing(one: Input) -> bool:
-    """A batch that says so itself: of control records, or of none."""
+    """Returns whether the header of the batch claims control records, or no records."""
     header = one.log[one.position_of_bad :][:HEADER_SIZE]
     return bool(header[22] & CONTROL) or header[57:61] == bytes(4)
 
 
 def _is_elsewhere(one: Input) -> bool:
-    """Length and base offset are wrong, and it claims to lie behind all that is read, as after a hole of compaction."""
+    """Returns whether length and base offset of the batch are wrong, and it claims to lie behind everything that is
+    read, as after a hole that compaction left."""
     return one.claimed_end != one.end_of_bad and _base(one, one.position_of_bad) >= one.hi
 
 
 def _read(inputs: Sequence[Input]) -> LogBatch:
-    """Reads all ranges to their ends, from a broker that knows where batches begin. Returns the batch of the driver."""
+    """Reads all ranges to their ends, from a broker that knows where batches begin. Returns the batch that the driver
+    gets."""
     ranges = [
         RangeRead(p, "topic", 0, one.lo, one.hi, 1, 0, one.lo, one.hi, 0, 0, 0, None) for p, one in enumerate(inputs)
     ]
@@ -206,6 +210,6 @@ SETTINGS = ClientSettings.load("nowhere:9092", None)
 
 
 def _from(one: Input, offset: int) -> bytes:
-    """From the batch on that holds the offset, as a broker finds it in its index."""
+    """Returns the log from the batch that contains the offset, which a broker finds by its index."""
     positions = [position for position, begin in one.begins if begin <= offset]
     return one.log[positions[-1] :]

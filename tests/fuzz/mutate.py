@@ -1,8 +1,8 @@
-"""One input from a number: a log of good batches with a mutated one between them.
+"""Makes an input from a number: a log of good batches with a mutated batch between them.
 
-Mutations know the fields (`tests.fuzz.pieces`): numbers go to their limits, sizes and counts lie, tags and elements are
-repeated, left out and taken from elsewhere. After that some bytes may be changed blindly. Nearly always the length and
-the checksum are made right again, so that the damage goes deep.
+Mutations know the fields (`tests.fuzz.pieces`): they set numbers to limits, falsify sizes and counts, and repeat,
+remove or insert tags and elements. After that, some random bytes may be changed. Length and checksum are nearly always
+corrected, so that decoding goes on to the damaged part.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STARTS = (0, 7, 1_000, 2**40, 2**63 - 2**31 - 100)
 
 
 class Good(NamedTuple):
-    """One record of a good batch: what must come out."""
+    """A record of a good batch, which has to be decoded."""
 
     transactional_id: bytes
     producer_id: int
@@ -52,10 +52,11 @@ class Good(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A log of one partition. `begins`: (position, offset) of every batch and of the end, as they were before.
+    """The log of one partition. `begins`: (position, offset) of every batch and of the end, before the mutation.
 
-    `good`: what lies at which offset, before the mutated batch and behind it. `bad`: the offsets of the mutated one;
-    its length says that it ends at `claimed_end`, and its checksum may be right for just those bytes.
+    `good`: the record at each offset of the batches before and behind the mutated one. `bad`: the offsets of the
+    mutated batch. By its length, that batch ends at `claimed_end`; its checksum may be right for exactly the claimed
+    bytes.
     """
 
     log: bytes
@@ -84,7 +85,7 @@ class Input(NamedTuple):
 
 @cache
 def _good() -> tuple[tuple[bytes, Good], ...]:
-    """Batches of one record at offset 0, every one of another id."""
+    """Returns batches of one record at offset 0, each for a different id."""
     found = []
     for number in range(240):
         status = number % 6
@@ -100,7 +101,7 @@ def _good() -> tuple[tuple[bytes, Good], ...]:
 
 
 def make(seed: int, number: int) -> Input:
-    """The same for the same two numbers, always."""
+    """Returns the input with that number, always the same for the same seed."""
     rng = Random(seed << 40 | number)
     before, behind = rng.randint(1, 2), rng.randint(2, 3)
     healthy = rng.choice(seeds())
@@ -129,7 +130,8 @@ def make(seed: int, number: int) -> Input:
 
 
 def _seal(log: bytearray, at: int, end: int, mend: bool) -> bool:
-    """Makes the checksum right for the bytes that the length claims, if there are so many; whether it is right now."""
+    """Corrects the checksum for the bytes that the length claims, if so many exist. Returns whether the checksum is
+    right."""
     if not at + HEADER_SIZE <= end <= len(log):
         return False
     crc = struct.pack(">I", google_crc32c.value(bytes(log[at + 21 : end])))
@@ -143,7 +145,7 @@ HEADER_SIZE = sum(size for _, size in HEADER)
 
 
 def _mutated(rng: Random, healthy: Batch, offset: int) -> bytes:
-    """The bytes of a batch that was healthy; its checksum is seen to later."""
+    """Returns the bytes of a healthy batch after its mutation. The checksum is corrected later."""
     one = healthy.copy()
     one.header["base_offset"].data = _I64.pack(offset)
     header: dict[str, bytes] = {}
@@ -166,7 +168,8 @@ _PLACES = {name: (sum(s for _, s in HEADER[:index]), size) for index, (name, siz
 
 
 def _mutate_fields(rng: Random, one: Batch) -> dict[str, bytes]:
-    """Changes one field or two of the batch; returns those of the header that are worked out later."""
+    """Changes one or two fields of the batch. Returns the new bytes of those header fields that `Batch.encode`
+    computes."""
     place = rng.random()
     if place < 0.2 or not one.records:
         return _mutate_header(rng, one)
@@ -183,7 +186,7 @@ def _mutate_fields(rng: Random, one: Batch) -> dict[str, bytes]:
 def _mutate_header(rng: Random, one: Batch) -> dict[str, bytes]:
     name = rng.choice(HEADER)[0]
     if name in ("length", "crc") and rng.random() < 0.7:
-        name = "attributes"  # a wrong length ends all; keep most of the damage deeper
+        name = "attributes"  # a wrong length stops decoding, so most damage should be deeper
     piece = one.header[name]
     if name in COMPUTED:
         return {name: _changed(rng, piece)}
@@ -206,7 +209,7 @@ def _mutate_record(rng: Random, one: Batch, record: Record) -> None:
 
 
 def _rearranged(rng: Random, one: Batch, record: Record) -> None:
-    """A record twice, missing, without key or value, in another order."""
+    """Repeats or removes the record, removes its key or its value, or shuffles the records."""
     kind = rng.randrange(5)
     if kind == 0:
         one.records.append(record.copy())
@@ -241,7 +244,7 @@ def _mutate_pieces(rng: Random, pieces: list[Piece], others: list[list[Piece] | 
 
 
 def _changed(rng: Random, piece: Piece) -> bytes:
-    """Other bytes for a field, mostly of the same type."""
+    """Returns other bytes for a field, mostly of the same type."""
     how = rng.random()
     if piece.kind == "bytes":
         return _changed_text(rng, piece.data)
@@ -261,7 +264,7 @@ def _changed(rng: Random, piece: Piece) -> bytes:
 
 
 def _nudged(rng: Random, piece: Piece) -> bytes:
-    """The number there, a little larger or smaller."""
+    """Returns the field's number with a small change."""
     if piece.kind in SIZES.values():
         return number_of(piece.kind, int.from_bytes(piece.data, "big") + rng.randint(-3, 3))
     return bytes([piece.data[0] ^ rng.choice((1, 2, 3, 4, 0x80))]) + piece.data[1:]
@@ -279,7 +282,7 @@ def _flip(rng: Random, data: bytearray, start: int) -> None:
 
 
 def _blindly(rng: Random, data: bytearray) -> bytearray:
-    """Bits flipped, an end cut off, a piece put in from elsewhere; the length fits again afterwards, mostly."""
+    """Flips bits, cuts off the end, or inserts a piece of another batch. Corrects the length in most cases."""
     kind = rng.random()
     if kind < 0.5:
         _flip(rng, data, rng.choice((0, HEADER_SIZE - 4, HEADER_SIZE)))

@@ -1,7 +1,7 @@
-"""Takes record batches of the transaction log apart into their fields, and puts them together again.
+"""Splits record batches of the transaction log into fields, and joins the fields again.
 
-Written from the specification and not with the decoder's own code. A field that counts or measures others is worked out
-when a batch is put together, unless a mutation has given it bytes of its own.
+The code follows the specification, and shares none with the decoder. Counts and sizes are computed when a batch is
+joined, unless a mutation has set them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIZES = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
 @dataclass(slots=True)
 class Piece:
-    """One field: its name, the type that mutations keep to, its bytes."""
+    """A field: its name, its type (which mutations know), and its bytes."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Record:
-    """`key` and `value` are None where they are null; `given` are sizes that a mutation has set."""
+    """A record of a batch. `key` and `value`: None if null. `given`: sizes that a mutation has set."""
 
     head: list[Piece]
     key: list[Piece] | None
@@ -70,7 +70,7 @@ class Record:
 
 @dataclass(slots=True)
 class Batch:
-    """The fields of a header and the records; `codec` is what the records are really compressed with."""
+    """The header fields and the records of a batch. `codec`: the real codec of the records."""
 
     header: dict[str, Piece]
     records: list[Record]
@@ -83,11 +83,10 @@ class Batch:
 
     @property
     def offsets(self) -> int:
-        """Returns the number of its offsets."""
         return int.from_bytes(self.header["last_offset_delta"].data, "big") + 1
 
     def encode(self) -> bytes:
-        """With the right length and checksum."""
+        """Returns the bytes of the batch, with the right length and checksum."""
         plain = b"".join(record.encode() for record in self.records)
         data = joined(list(self.header.values())) + compress(self.codec, plain, xerial=self.xerial)
         data = data[:8] + struct.pack(">i", len(data) - 12) + data[12:]
@@ -107,7 +106,7 @@ def _maybe(pieces: list[Piece] | None) -> list[Piece] | None:
 
 
 class _Reader:
-    """Steps over healthy bytes, field after field."""
+    """Reads healthy bytes field by field."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -136,7 +135,7 @@ class _Reader:
 
 
 def take_apart(data: bytes) -> Batch:
-    """One healthy batch without compression."""
+    """Splits one healthy, uncompressed batch into its fields."""
     reader = _Reader(data)
     header = {name: reader.fixed(name, size) for name, size in HEADER}
     records = []
@@ -164,7 +163,7 @@ def _key(data: bytes) -> list[Piece]:
 
 
 def _value(data: bytes) -> list[Piece]:
-    """Returns the pieces of a value of version 0 or 1; a value of another version is one piece."""
+    """Returns the pieces of a value of version 0 or 1. A value of another version is a single piece."""
     reader = _Reader(data)
     version = int.from_bytes(data[:2], "big")
     pieces = [reader.fixed("version", 2)]
@@ -209,7 +208,7 @@ def _tags(reader: _Reader, pieces: list[Piece]) -> None:
 
 
 def number_of(kind: str, number: int) -> bytes:
-    """`number` as a field of that type holds it, its high bits cut off where it is too large."""
+    """Returns the bytes of `number` in a field of that type, without the high bits that do not fit."""
     if kind == "uvarint":
         return uvarint(number & 2**64 - 1)
     if kind == "varint":

@@ -1,4 +1,4 @@
-"""Healthy batches that the mutations begin with: every kind the log may hold, and what brokers really wrote."""
+"""The healthy batches that are mutated: every kind of batch that the log may hold, and batches that brokers wrote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOLDEN_OF_A_SEGMENT = 12
 
 @cache
 def seeds() -> tuple[Batch, ...]:
-    """Uncompressed ones, then some of them in every codec."""
+    """Returns uncompressed batches, then some of them in every codec."""
     plain = [take_apart(data) for data in (*_built(), *_golden())]
     squeezed = []
     for number, seed in enumerate(plain[::6]):
@@ -66,7 +66,7 @@ def _built() -> list[bytes]:
 
 
 def _as_data(control: bytes) -> bytes:
-    """A marker that no flag calls one: a key and a value that are foreign here."""
+    """Returns the batch of a marker without the flags of a control batch: data with an unknown key and value."""
     return control[:21] + b"\0\0" + control[23:]
 
 

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer (`make fuzz` is the long one), and what its inputs are."""
+"""A short run of the fuzzer (`make fuzz` runs it for long), and tests of its inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INPUTS = 2_000
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_mutated_logs_give_records_or_rejects_and_nothing_else(seed: int) -> None:
-    """In processes of their own, whose memory is bounded."""
+    """The fuzzer runs in processes of its own, with bounded memory."""
     arguments = ["--inputs", str(INPUTS), "--seed", str(seed)]
     run = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -43,7 +43,8 @@ def test_inputs_are_repeatable_and_surround_the_mutated_batch_by_good_ones() -> 
 
 
 def test_a_batch_that_is_taken_apart_and_put_together_is_the_same() -> None:
-    """Golden ones of both brokers: so mutations begin with what Kafka writes."""
+    """Batches that real brokers wrote are the same after splitting and joining, so mutations begin with bytes as Kafka
+    writes them."""
     for log in segments("*/__transaction_state-*"):
         data = log.read_bytes()
         first = data[: 12 + int.from_bytes(data[8:12], "big")]
@@ -51,7 +52,8 @@ def test_a_batch_that_is_taken_apart_and_put_together_is_the_same() -> None:
 
 
 def test_the_seeds_are_of_every_kind() -> None:
-    """Both versions, every state and tag, tombstones, all codecs, several records, none."""
+    """The seeds have both versions, every state and tag, tombstones, all codecs, and batches with several and with no
+    records."""
     found: Counter[str] = Counter()
     for seed in seeds():
         found[f"codec {seed.codec}"] += 1

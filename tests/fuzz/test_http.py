@@ -1,4 +1,4 @@
-"""A short run of the HTTP fuzzer (`make fuzz-http` is the long one)."""
+"""A short run of the HTTP fuzzer (`make fuzz-http` runs it for long)."""
 
 from __future__ import annotations
 

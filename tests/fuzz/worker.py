@@ -1,4 +1,4 @@
-"""The work of a process of the fuzzer: a group of inputs, in bounded memory."""
+"""A worker process of the fuzzer: checks groups of inputs in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from tests.fuzz.check import GROUP, Checked, check
 from tests.fuzz.seeds import seeds
 
 MORE_MEMORY = 3 << 30
-"""Bytes of address space that a worker may take beyond what it has when it starts; allocators reserve 1 GB at once."""
+"""Bytes of address space that a worker may allocate after its start. Memory allocators reserve 1 GB at once."""
 
 
 def limit_memory() -> None:
-    """An allocation as large as a wrong number asks for fails, and is a fault like any other."""
+    """Limits the address space of the process. A wrong size then leads to a failed allocation, which is reported as a
+    fault."""
     seeds()
-    check(0, range(GROUP))  # all that is loaded lazily
+    check(0, range(GROUP))  # loads everything that is loaded lazily
     has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (has + MORE_MEMORY, resource.RLIM_INFINITY))
 

@@ -1,5 +1,6 @@
-"""`python -m tests.harm`: every kind of process killed and frozen, alone and in pairs, at rest, under load and during a
-first read; then ten minutes of half a core. Writes its figures into docs/killed-and-frozen.md."""
+"""`python -m tests.harm`: kills and freezes every kind of process, alone and in pairs, at rest, under load and during a
+first read; then limits the application to half a core for ten minutes. Writes the figures into
+docs/killed-and-frozen.md."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def _sections(options: argparse.Namespace, victims: Sequence[tuple[str, ...]]) -
 
 
 def _amid(version: str, when: str, how: str, victims: Sequence[tuple[str, ...]], folder: Path) -> Iterator[Series]:
-    """Yields one series: all rounds befall one application, whose counts are compared in the end."""
+    """Yields one series. All its rounds hit the same application, whose counts are compared at the end."""
     rounds = []
     with (
         Broker(version, free_port(), folder / "kafka") as broker,
@@ -108,7 +109,8 @@ def _during_first_reads(
     """Yields the series after each round, so that a run that is ended early keeps its figures.
 
     Each round has an application of its own, which reads a log of millions of records into an empty store. The round
-    begins when some of it is stored; at its end the store has to hold what an undisturbed first read leaves.
+    begins when a part of the log is stored. At the end of the round, the store must equal the store of an undisturbed
+    first read.
     """
     series = Series(version, when, how, [], is_exact=True, tracebacks=0)
     with prepared_broker(RECORDS, LOGGED_IDS) as broker:
@@ -146,7 +148,7 @@ def _loaded(broker: Broker, *, is_loaded: bool) -> Iterator[None]:
 
 @contextmanager
 def _tool(version: str, broker: Broker, folder: Path) -> Iterator[Broker]:
-    """Yields a broker of a version whose tools print JSON: `broker` itself if it has that version."""
+    """Yields a broker whose tools print JSON: `broker` itself, if its version has such tools."""
     if version == VERSIONS[0]:
         yield broker
         return

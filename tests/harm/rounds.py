@@ -1,4 +1,4 @@
-"""Does one harm, and measures the time until every source moves again and the service answers."""
+"""Harms processes, and measures the time until every source is read again and the service answers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ FREEZE: Final = "frozen"
 SIGNALS: Final = {KILL: signal.SIGKILL, FREEZE: signal.SIGSTOP}
 
 UNNOTICED_S: Final = 45.0
-"""Time after which a frozen process was evidently not needed. A daemon, for example, forks workers only if there are
-too few."""
+"""Time after which a frozen process was evidently not needed. For example, a daemon forks workers only if there are too
+few."""
 
 _UNDER_WAY_S: Final = 1.0
 """Time after the harm in which data that were read before it may still be stored."""
 
 
 class Round(NamedTuple):
-    """One round. `how`: KILL or FREEZE. `gone_s`: seconds until the victims were gone; None if they were not missed.
-    `stood_s`: the longest time in which some source was not read, or the service did not answer."""
+    """The result of one round. `how`: KILL or FREEZE. `gone_s`: seconds until the victims were gone; None if nothing
+    noticed their freeze. `stood_s`: the longest time in which some source was not read, or the service did not
+    answer."""
 
     how: str
     kinds: tuple[str, ...]
@@ -39,8 +40,8 @@ class Round(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The rounds of one kind of harm at one kind of moment. `is_exact`: afterwards the store held all
-    of the log, without a data gap. `tracebacks`: the number of log lines that are parts of tracebacks."""
+    """The rounds of one kind of harm, at one kind of moment. `is_exact`: afterwards the store held all of the log,
+    without a data gap. `tracebacks`: the number of log lines that belong to tracebacks."""
 
     version: str
     when: str
@@ -59,7 +60,7 @@ class Series(NamedTuple):
 
 
 class Standstill:
-    """Watches every source, and the service, for the longest time in which one of them did not move."""
+    """Measures, for all sources and the service, the longest time in which one of them made no progress."""
 
     def __init__(self, app: Watch) -> None:
         self._app = app
@@ -68,7 +69,7 @@ class Standstill:
         self.longest_s = 0.0
 
     def look(self) -> dict[str, float]:
-        """Returns the time (time.time()) at which each source moved last, and the service answered last."""
+        """Returns the time (time.time()) of each source's last progress, and of the service's last answer."""
         as_of_ms = self._app.as_of_ms()
         moved = [source for source, at_ms in as_of_ms.items() if at_ms > self._as_of_ms[source]]
         moved += [SERVICE] if self._app.is_serving() else []
@@ -80,16 +81,16 @@ class Standstill:
 
 
 def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
-    """Harms a process of each kind, and waits until all sources and the service go on. Raises AssertionError, with what
-    was seen last, if they do not."""
+    """Harms a process of each kind, and waits until all sources and the service go on. Raises AssertionError, with the
+    last observation, if they do not."""
     standstill = Standstill(app)
     victims = [_hit(app, kind, SIGNALS[how]) for kind in kinds]
     began_s = time.time()
     gone_s: float | None = None
 
     def look() -> tuple[list[psutil.Process], dict[str, float]]:
-        """Returns the victims that are left, and by how many seconds the last move of each source came after the end of
-        the harm. The harm ends when the victims are gone, or after UNNOTICED_S."""
+        """Returns the remaining victims, and, for each source, the seconds from the end of the harm to its last
+        progress. The harm ends when the victims are gone, or after UNNOTICED_S."""
         nonlocal gone_s
         there = still_running(victims)
         elapsed_s = time.time() - began_s
@@ -102,15 +103,15 @@ def harm(app: Watch, how: str, kinds: Sequence[str]) -> Round:
         look,
         lambda seen: min(seen[1].values()) > 0,
         f"sources that move (s since the end of {' and '.join(kinds)}, {how}) and a service that answers; {app.log}",
-        retry_on=(StoreUnavailable,),  # a frozen process may hold the lock of the store: it is not read meanwhile
+        retry_on=(StoreUnavailable,),  # a frozen process may hold the store's lock, and blocks all reads then
     )
     send(signal.SIGKILL, victims)
     return Round(how, tuple(kinds), gone_s, standstill.longest_s)
 
 
 def _hit(app: Watch, kind: str, number: signal.Signals) -> psutil.Process:
-    """Sends the signal to a process of this kind, and returns the process. A worker may be gone before it gets the
-    signal: then the next one gets it."""
+    """Sends the signal to a process of this kind, and returns the process. If a worker ends before it gets the signal,
+    sends the signal to the next worker."""
     while True:
         with suppress(psutil.NoSuchProcess):
             victim = app.victim(kind)

@@ -1,4 +1,5 @@
-"""Starves an application beside healthy and hanging transactions, and measures its data's age and its recovery."""
+"""Starves an application while healthy and hanging transactions run, and measures the age of its data and its
+recovery."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ IDS: Final = ("starved-0", "starved-1", "starved-2")
 _FRESH_S: Final = 3.0
 
 Key = tuple[str, int, int, int]
-"""Topic, partition, producer id, start offset."""
+"""An entry: topic, partition, producer id, start offset."""
 
 
 class Outcome(NamedTuple):
     """The outcome of a starvation. `oldest_s`: the greatest age of a source's data. `caught_up_s`: seconds from the end
-    of starvation until all sources were fresh, and all hanging transactions were found. `wrong`: entries that were
-    confirmed as hanging, and do not hang."""
+    of the starvation until all sources were fresh, and all hanging transactions were found. `wrong`: entries that were
+    confirmed as hanging, but do not hang."""
 
     hangs: int
     wrong: list[Key]
@@ -47,7 +48,7 @@ class Outcome(NamedTuple):
 
 
 def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs: int = 3) -> Outcome:
-    """Starves an application for `seconds` while `hangs` transactions begin to hang. `broker` has no guard against
+    """Starves an application for `seconds`, while `hangs` transactions begin to hang. `broker` has no guard against
     hanging transactions (`UNGUARDED`). `tool`: a 4.x broker, whose tools print JSON."""
     create_topic(broker.bootstrap, LOADED, 3)
     create_topic(broker.bootstrap, HANGS, hangs)
@@ -78,7 +79,8 @@ def starve(broker: Broker, tool: Broker, directory: Path, seconds: float, hangs:
 
 
 def _hang_meanwhile(app: Watch, link: Connection, seconds: float, hangs: int) -> tuple[dict[Key, Hang], float]:
-    """Makes transactions hang, spread over `seconds`. Returns them, and the greatest age of a source's data."""
+    """Makes transactions hang, spread over `seconds`. Returns these transactions, and the greatest age of a source's
+    data."""
     injected: dict[Key, Hang] = {}
     began, oldest_s = time.monotonic(), 0.0
     while (elapsed_s := time.monotonic() - began) < seconds:

@@ -1,4 +1,4 @@
-"""Leaves a quarter of the time to an application: half a core of two."""
+"""Gives an application a quarter of the time of two cores: half a core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOPS_S: Final = 0.75
 @contextmanager
 def starved(running: Callable[[], Sequence[psutil.Process]]) -> Iterator[None]:
     """Stops all processes of an application for three quarters of each second until the block ends. `running` returns
-    them; new ones are stopped from the next turn on."""
+    the processes; new processes are first stopped in the next second."""
     ending = threading.Event()
 
     def take_turns() -> None:

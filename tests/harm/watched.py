@@ -1,4 +1,5 @@
-"""Runs `txnscope watch` as a tree of processes, finds one of each kind, and restarts the tree as systemd would."""
+"""Runs `txnscope watch` as a tree of processes, finds a process of each kind, and restarts the tree as systemd
+would."""
 
 from __future__ import annotations
 
@@ -39,13 +40,13 @@ _COMMANDS: Final = {
     SERVICE: "service.cli serve",
 }
 _SHOWN_AS: Final = {PLANNER: "python_streamin", DAEMON: "worker", WORKER: "worker"}
-"""Names that Spark's Python processes give themselves. Most of these processes were forked, and have the command line
-of the fork server."""
+"""Names that Spark's Python processes give themselves. Most of these processes are forked, so their command line is
+that of the fork server."""
 _RESTART_S: Final = 1.0
 
 
 class Watch(Ingest):
-    """`txnscope watch`: the supervisor with the application and the service below it."""
+    """`txnscope watch`: the supervisor, and below it the application and the service."""
 
     def start(self, module: str = "service.cli") -> Watch:
         self.port = getattr(self, "port", None) or free_port()
@@ -54,15 +55,15 @@ class Watch(Ingest):
         return self
 
     def processes(self) -> list[psutil.Process]:
-        """Returns our processes, oldest first: the supervisor and all below it."""
+        """Returns the processes, oldest first: the supervisor and all its descendants."""
         return with_environment(MARK, self.url)
 
     def victim(self, kind: str) -> psutil.Process:
-        """Returns the process of this kind; if there are several, such as workers, the newest. Waits until there is
-        one."""
+        """Returns the process of this kind. Of several, such as workers, returns the newest. Waits until there is at
+        least one."""
         if kind == SUPERVISOR:
             return psutil.Process(self.process.pid)
-        # the oldest of its kind is the daemon or the fork server, the others were forked by it
+        # the oldest process of its kind is the daemon or the fork server, which forked the others
         least = 2 if kind == WORKER else 1
         found = wait_until(lambda: self._of_kind(kind), lambda found: len(found) >= least, f"a {kind}")
         return found[0] if kind in (DAEMON, FORK_SERVER) else found[-1]
@@ -77,7 +78,7 @@ class Watch(Ingest):
         return found
 
     def as_of_ms(self) -> dict[str, int]:
-        """Returns the time up to which each source was read; 0 if it never was."""
+        """Returns, by source, the time up to which the source was read; 0 if it was never read."""
         seen = {row.source: row.as_of_ms or 0 for row in self.rows(source_status)}
         return {source: seen.get(source, 0) for source in (SourceName.TRANSACTION_LOG, SourceName.PARTITIONS)}
 
@@ -96,8 +97,8 @@ class Watch(Ingest):
 
 @contextmanager
 def restarted(app: Watch) -> Iterator[Watch]:
-    """Starts the application, and again whenever its supervisor has ended, as systemd or a container's runtime would.
-    At the end, stops it and waits until none of its processes is left."""
+    """Starts the application, and restarts it whenever its supervisor has ended, as systemd or a container runtime
+    would. At the end, stops the application and waits until none of its processes is left."""
     stop = threading.Event()
 
     def keep() -> None:

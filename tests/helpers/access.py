@@ -1,4 +1,4 @@
-"""A service with authentication over a store of two clusters, and somebody for every role."""
+"""A service with authentication over a store of two clusters, and a key for every role."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ WHO: Final = {
     "admin": ["admin"],
     "scraper": ["metrics"],
 }
-"""Names of keys, and what they may do."""
+"""Names of keys, and the roles of each."""
 
 
 class Guarded:
-    """`client` of the service; `keys` by the names of WHO; `cluster` is orders, and has a hanging transaction."""
+    """A service with authentication. `client`: of the service; `keys`: by the names in WHO; `cluster`: "orders", which
+    has a hanging transaction."""
 
     def __init__(self, client: TestClient, keys: Mapping[str, str], cluster: WithPartitions) -> None:
         self.client, self.keys, self.cluster = client, dict(keys), cluster
@@ -67,8 +68,8 @@ def guarded_app(
     hosts: AllowedHosts | None = None,
     operators: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[FastAPI, dict[str, str], WithPartitions]]:
-    """Yields a service that takes the keys of WHO, and the name `ann` with PASSWORD, an operator of orders; the keys;
-    and the cluster orders, which has a hanging transaction."""
+    """Yields a service with authentication, its keys, and the cluster "orders", which has a hanging transaction. The
+    service accepts the keys of WHO, and the login `ann` with PASSWORD, an operator of "orders"."""
     other = SeededCluster(url, "payments")
     other.read([Id(b"theirs")])
     cluster = WithPartitions(url)
@@ -89,7 +90,7 @@ def guarded_app(
 def guarded(
     url: str, auth: AuthConfig | None = None, hosts: AllowedHosts | None = None, **more: Any
 ) -> Iterator[Guarded]:
-    """Yields the service of `guarded_app` with a client."""
+    """Yields the service of `guarded_app`, with a client."""
     with (
         guarded_app(url, auth, hosts, **more) as (app, keys, cluster),
         TestClient(app, raise_server_exceptions=False) as client,

@@ -1,4 +1,5 @@
-"""A broker with ACLs: a listener with SASL/PLAIN for users, and a plain one on which the test may do everything."""
+"""A broker with ACLs: a listener with SASL/PLAIN for users, and a plaintext listener on which every client is a super
+user."""
 
 from __future__ import annotations
 
@@ -49,9 +50,10 @@ def cluster() -> Resource:
 
 
 class BrokerWithAcls:
-    """`with BrokerWithAcls("4.3.1", directory, ["ann"]) as guarded`: a broker on which users may do nothing at first.
+    """A broker on which users initially have no permission: `with BrokerWithAcls("4.3.1", directory, ["ann"]) as
+    guarded`.
 
-    `users` log in at `bootstrap`; `properties(user)` is a user's client.properties. At `admin` every client may do
+    `users` log in at `bootstrap`; `properties(user)` is a user's client.properties. At `admin`, every client may do
     everything.
     """
 
@@ -84,7 +86,7 @@ class BrokerWithAcls:
 
     @property
     def admin(self) -> str:
-        """Address of the plain listener, on which every client is a super user."""
+        """The address of the plaintext listener, on which every client is a super user."""
         return self.broker.bootstrap
 
     @property
@@ -102,12 +104,12 @@ class BrokerWithAcls:
         self._create(user, resource, operations, _ALLOW)
 
     def deny(self, user: str, resource: Resource, *operations: str) -> None:
-        """Denies `operations`. A denial overrides every permission."""
+        """Denies `operations`. A denial overrides all permissions."""
         self._create(user, resource, operations, _DENY)
 
     def run(self, line: str) -> str:
-        """Runs a `kafka-acls.sh` line as a user would paste it, but at the address `admin`. Returns its output once the
-        broker has the ACLs."""
+        """Runs a `kafka-acls.sh` command line as a user would paste it, but at the address `admin`. Returns its output
+        once the broker has the ACLs."""
         tool, *arguments = shlex.split(line)
         assert tool == "kafka-acls.sh"
         for flag, value in (("--bootstrap-server", self.admin), ("--command-config", str(self._no_config()))):
@@ -144,8 +146,8 @@ class BrokerWithAcls:
         self._wait_for_more(f"User:{user}", before)
 
     def _wait_for_more(self, user: str, before: int) -> None:
-        """Waits until the broker has more than `before` ACLs of `user`. When the controller has accepted ACLs, the
-        broker gets all of them at once, a moment later."""
+        """Waits until the broker has more than `before` ACLs of `user`. The broker gets new ACLs a moment after the
+        controller has accepted them, all at once."""
         wait_until(lambda: self._rules(user), lambda rules: rules > before, f"more ACLs of {user} than {before}")
 
     def _rules(self, user: str) -> int:

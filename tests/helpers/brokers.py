@@ -1,4 +1,4 @@
-"""Real brokers for tests: free ports, a cluster of three, answers of Kafka's own admin interfaces."""
+"""Real brokers for tests: free ports, a cluster of three brokers, and answers of Kafka's own admin interfaces."""
 
 from __future__ import annotations
 
@@ -40,38 +40,38 @@ EVERY_VERSION: Final = (
     "4.3.1",
     "4.4.0",
 )
-"""The last patch release of each release from 3.3 on."""
+"""The last patch release of each minor release from 3.3 on."""
 _CHOSEN: Final = os.environ.get("TXNSCOPE_TEST_VERSIONS", "")
 FULL_MATRIX: Final = bool(_CHOSEN)
 VERSIONS: Final = tuple(_CHOSEN.split(",")) if FULL_MATRIX else ("4.3.1", "3.9.2")
-"""The versions that tests run on. TXNSCOPE_TEST_VERSIONS has others, divided by commas; then each scenario runs on all
-of them, and not on one of the two in turn."""
+"""The versions that tests run on. If TXNSCOPE_TEST_VERSIONS is set (comma-separated), each scenario runs on all its
+versions; otherwise on one of these two in turn."""
 _IS_OTHER_TURN: Final = int(os.environ.get("TXNSCOPE_TEST_TURN", "0")) % 2 == 1
-"""In an odd turn each scenario runs on the other one of the two. CI counts its turns in commits."""
+"""True in an odd turn: each scenario then runs on the other one of the two versions. CI counts turns by commits."""
 WITH_TV2: Final = tuple(version for version in EVERY_VERSION if not version.startswith("3."))
-"""Versions of which a new cluster has transaction.version 2 (KIP-890)."""
+"""Versions whose new clusters have transaction.version 2 (KIP-890)."""
 SKIPS_THE_LOST: Final = ("4.3.1", "4.4.0")
 """Versions with KAFKA-20734: the coordinator takes a partition without a leader for a deleted one, and completes the
-transaction without its marker there."""
+transaction without a marker there."""
 
 _PORTS = range(20_000, 32_000)
 _PORTS_EACH = len(_PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
 _NODES = (1, 2, 3)
 _PREFERRED = 0
-_NOT_YET: Final = (14, 15, 16)  # the coordinator loads its log, is not known, or is another: it just started
+_NOT_YET: Final = (14, 15, 16)  # the coordinator is loading its log, unknown, or another broker, as after a start
 _REPLICATED = {
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "min.insync.replicas": "2",
-    # a dead broker is missed after 3 s instead of 9 s
+    # the controller notices a dead broker after 3 s instead of 9 s
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
 
 
 class Described(NamedTuple):
-    """DescribeTransactions' answer for one id."""
+    """The answer of DescribeTransactions for one id."""
 
     state: str
     producer_id: int
@@ -81,13 +81,13 @@ class Described(NamedTuple):
 
 
 def on(version: str) -> pytest.MarkDecorator:
-    """Runs a test that takes `version` on that version, or in every other turn on the other one of the two; on all
-    VERSIONS if TXNSCOPE_TEST_VERSIONS has some."""
+    """Runs a test on `version`, or, in an odd turn, on the other one of the two versions. If TXNSCOPE_TEST_VERSIONS is
+    set, runs the test on all VERSIONS."""
     return pytest.mark.parametrize("version", VERSIONS if FULL_MATRIX else (_in_turn(version),))
 
 
 def on_those(versions: Collection[str], version: str) -> pytest.MarkDecorator:
-    """As `on`, for a test of something that only `versions` do."""
+    """Returns the same mark as `on`, for a test of behavior that only `versions` have."""
     if FULL_MATRIX:
         return pytest.mark.parametrize("version", [v for v in VERSIONS if v in versions])
     turned = _in_turn(version)
@@ -95,7 +95,7 @@ def on_those(versions: Collection[str], version: str) -> pytest.MarkDecorator:
 
 
 def on_broker(version: str) -> pytest.MarkDecorator:
-    """As `on`, for a test that takes the shared broker, `broker`."""
+    """Returns the same mark as `on`, for a test that uses the shared fixture `broker`."""
     return pytest.mark.parametrize("broker", VERSIONS if FULL_MATRIX else (_in_turn(version),), indirect=True)
 
 
@@ -104,10 +104,10 @@ def _in_turn(version: str) -> str:
 
 
 def free_port() -> int:
-    """Returns the first of two neighbouring free ports (a broker's and its controller's).
+    """Returns the first of two neighboring free ports (for a broker and its controller).
 
-    The ports lie below the range from which the kernel takes those of outgoing connections, and every process of the
-    tests has its own share of them. So no other process takes a port before the broker starts.
+    The ports lie below the kernel's range for outgoing connections, and every test process has a share of its own. So
+    no other process takes a port before the broker starts.
     """
     first = _PORTS.start + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * _PORTS_EACH
     while True:
@@ -125,7 +125,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def new_cluster_id() -> str:
-    """Returns an id for a Kafka cluster of its own: a store binds one name to each id."""
+    """Returns a new id for a Kafka cluster. Each test cluster needs one, because a store binds one name to each id."""
     while (found := secrets.token_urlsafe(16)).startswith("-"):  # Kafka's tool would take it for a flag
         pass
     return found
@@ -134,8 +134,8 @@ def new_cluster_id() -> str:
 def second_listener(
     port: int, at: int, advertised: int, name: str = "SECOND", protocol: str = "PLAINTEXT"
 ) -> dict[str, str]:
-    """Returns the settings of a broker at `port` that also listens at `at`, and sends clients from there to
-    `advertised`."""
+    """Returns the settings of a broker at `port` that also listens at `at`, where it advertises the address
+    `advertised` to clients."""
     listeners = {"PLAINTEXT": port, name: at, "CONTROLLER": port + 1}
     return {
         "listeners": ",".join(f"{one}://127.0.0.1:{at}" for one, at in listeners.items()),
@@ -145,9 +145,9 @@ def second_listener(
 
 
 class Cluster:
-    """`with Cluster("4.3.1", directory) as cluster`: three brokers, each also a controller. One of them may be lost.
+    """Three brokers, each also a controller, of which one may fail: `with Cluster("4.3.1", directory) as cluster`.
 
-    `properties`: settings in addition to, or instead of, those that keep the transaction log on all three brokers.
+    `properties`: settings that add to, or override, the defaults, which keep the transaction log on all three brokers.
     """
 
     def __init__(self, version: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
@@ -164,7 +164,8 @@ class Cluster:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def start(self) -> Cluster:
-        """Starts all brokers at once, because one alone has no quorum. Returns when each of them knows all three."""
+        """Starts all brokers at the same time, because a single broker has no quorum. Returns when each of them knows
+        all three."""
         try:
             with ThreadPoolExecutor(len(self.nodes)) as starting:
                 list(starting.map(Broker.start, self.nodes.values()))
@@ -175,7 +176,7 @@ class Cluster:
         return self
 
     def kill(self) -> None:
-        """Ends all brokers by SIGKILL: without a quorum a controlled shutdown takes long."""
+        """Ends all brokers by SIGKILL, because a controlled shutdown without a quorum takes long."""
         for node in self.nodes.values():
             node.kill()
 
@@ -200,8 +201,8 @@ def connect(bootstrap: str) -> KafkaClient:
 
 
 def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]]) -> None:
-    """Asks for these replicas by topic and partition, and for the first of each as the leader: an operator who moves
-    load reassigns, then elects."""
+    """Assigns these replicas by topic and partition, and elects the first of each as the leader, as an operator does to
+    move load."""
     by_replica = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic = ElectLeadersRequest.TopicPartitions
     reassigned = [
@@ -220,7 +221,7 @@ def elect(client: KafkaClient, order: Mapping[str, Mapping[int, Sequence[int]]])
 
 
 def transactional_ids(bootstrap: str) -> dict[str, str]:
-    """Returns the state of every id, from ListTransactions of every broker."""
+    """Returns the state of every id, by ListTransactions of every broker."""
     with connect(bootstrap) as client:
         brokers = client.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).brokers
         answers = [

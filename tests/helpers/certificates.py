@@ -1,4 +1,4 @@
-"""A certificate authority of the tests, by the openssl program."""
+"""A certificate authority for tests, made by the openssl program."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Authority:
         )  # fmt: skip
 
     def issue(self, name: str, *, life: timedelta = timedelta(days=1), key_password: str | None = None) -> Path:
-        """Returns a file with the key and the certificate of `name`, as Java's PEM stores have them. It is good for
-        servers at localhost and 127.0.0.1, too. `life`: from now on, negative for one that has expired.
-        `key_password`: the key is encrypted with it."""
+        """Returns a file with the key and the certificate of `name`, in the form of Java's PEM stores. The certificate
+        is also valid for servers at localhost and 127.0.0.1. `life`: from now on; negative for an expired certificate.
+        `key_password`: encrypts the key."""
         key, request, certificate, both = (self._directory / f"{name}.{end}" for end in ("key", "csr", "crt", "pem"))
         unlocked = [] if key_password is None else ["-passin", f"pass:{key_password}"]
         _openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", key)
-        if key_password is not None:  # of OpenSSL's ciphers, Kafka on Java 17 knows those of PKCS 12
+        if key_password is not None:  # Kafka on Java 17 knows only OpenSSL's ciphers for PKCS 12
             locked = ["-v1", "PBE-SHA1-3DES", "-passout", f"pass:{key_password}"]
             _openssl("pkcs8", "-topk8", "-in", key, *locked, "-out", key.with_suffix(".new"))
             key.with_suffix(".new").replace(key)
@@ -64,7 +64,7 @@ class Authority:
 
 
 def pkcs12(pem: Path, password: str, more: Path | None = None) -> Path:
-    """Returns a PKCS12 store beside `pem`, with its certificates, its private key if it has one, and the certificates
+    """Returns a PKCS12 store beside `pem`, with its certificates, its private key (if it has one), and the certificates
     of `more`."""
     store = pem.with_suffix(".p12")
     key = ["-inkey", str(pem)] if "PRIVATE KEY" in pem.read_text() else ["-nokeys"]

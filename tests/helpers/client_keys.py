@@ -1,7 +1,7 @@
-"""Writes client_keys.json, every key that Kafka's own clients know: `python -m tests.helpers.client_keys`.
+"""Writes client_keys.json, with every key that Kafka's own clients know: `python -m tests.helpers.client_keys`.
 
-AdminClientConfig, ConsumerConfig and ProducerConfig print their keys as HTML. The file also has what becomes of each
-key in a client.properties of txnscope, as it was seen: read the changes to it as those of a contract.
+AdminClientConfig, ConsumerConfig and ProducerConfig print their keys as HTML. The file also records how txnscope treats
+each key in a client.properties. Review changes to the file as changes of a contract.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _SAMPLES: Final = {
     "ssl.trustmanager.algorithm": "PKIX",
     "ssl.truststore.type": "PEM",
 }
-"""Values of keys for which not any text will do. The file of a test has a login over TLS, without stores."""
+"""Values for keys that do not accept an arbitrary text. The properties of a test have a login over TLS, without
+stores."""
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 
 
@@ -63,7 +64,8 @@ def main() -> None:
 
 
 def document() -> dict[str, dict[str, Any]]:
-    """Returns every key, with the clients and versions that know it, its closed set of values, and its outcome."""
+    """Returns every key, with the clients and versions that know it, its closed set of values, and how txnscope treats
+    it."""
     found: dict[str, dict[str, Any]] = {}
     for version in sorted(VERSIONS):
         for client in CLIENTS:
@@ -79,7 +81,7 @@ def document() -> dict[str, dict[str, Any]]:
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """Returns the content of the file."""
+    """Returns the content of the committed file."""
     found: dict[str, dict[str, Any]] = json.loads(FILE.read_text())
     return found
 
@@ -91,9 +93,9 @@ def sample(key: str, entry: Mapping[str, Any]) -> str:
 
 
 def outcome(key: str, value: str) -> Outcome:
-    """Returns what becomes of a key with this value, beside a login over TLS."""
+    """Returns how txnscope treats a key with this value, beside a login over TLS."""
     lines = {name: _SAMPLES[name] for name in ("security.protocol", "sasl.mechanism", "sasl.jaas.config")}
-    if key.startswith(_STORES):  # would be read
+    if key.startswith(_STORES):  # a store would be read
         lines["security.protocol"] = "SASL_PLAINTEXT"
     lines[key] = value
     with TemporaryDirectory() as directory:
@@ -109,7 +111,7 @@ def outcome(key: str, value: str) -> Outcome:
 
 
 def _printed(version: str, client: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the keys of a client, each with its closed set of values (sorted; empty if any value will do)."""
+    """Yields the keys of a client, each with its closed set of values (sorted; empty if any value is allowed)."""
     command = [find_java(os.environ).command, "-XX:TieredStopAtLevel=1", "-cp", f"{fetch(version)}/*"]
     page = subprocess.run(
         [*command, f"org.apache.kafka.clients.{CLIENTS[client]}"], capture_output=True, text=True, check=True

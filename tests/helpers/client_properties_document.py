@@ -1,4 +1,4 @@
-"""Writes the table of inputs in docs/running.md, as they were tried on a broker with Kafka's own tools and with
+"""Writes the table of client.properties in docs/running.md, from trials on a broker with Kafka's own tools and with
 `txnscope doctor`: `python -m tests.helpers.client_properties_document`."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PATIENCE: Final = {
     "max.block.ms": "15000",
     "delivery.timeout.ms": "15000",
 }
-"""Kafka's tools wait for a minute for brokers that let nobody in."""
+"""Settings that shorten the wait of Kafka's tools: they try for a minute to reach a broker that refuses them."""
 _SAYS_NOTHING: Final = "The AdminClient thread has exited"
 _LONGEST: Final = 150
 _CAUSE: Final = re.compile(
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 class staged:  # noqa: N801  # used like a function
-    """`with staged(directory) as stage`: the broker and the files of the rows."""
+    """The broker and the files of the rows: `with staged(directory) as stage`."""
 
     def __init__(self, directory: Path) -> None:
         self._secured = SecuredBroker(VERSION, directory)
@@ -62,14 +62,14 @@ class staged:  # noqa: N801  # used like a function
 
 
 def recorded() -> dict[str, tuple[str, str]]:
-    """Returns the outcomes with Kafka's tool and with ours, by input, as the document has them."""
+    """Returns the outcomes in the document, with Kafka's tool and with ours, by input."""
     rows = _table(DOCUMENT.read_text("utf-8")).splitlines()
     cells = [[cell.replace("\\|", "|") for cell in re.split(r" (?<!\\)\| ", row[2:-2])] for row in rows]
     return {shown: (kafka, ours) for shown, kafka, ours in cells}
 
 
 def _table(text: str) -> str:
-    """Returns the rows in the document, without their head."""
+    """Returns the rows of the table in the document, without its head."""
     return text.partition(_HEAD)[2].partition("\n\n")[0] + "\n"
 
 
@@ -79,8 +79,8 @@ def line(row: Row, kafka: str, ours: str) -> str:
 
 
 def by_kafka(stage: Stage, row: Row) -> str:
-    """Returns the outcome of a row with `kafka-topics.sh`; with `kafka-producer-perf-test.sh`, which needs no flag,
-    where the file has the servers."""
+    """Returns the outcome of a row with `kafka-topics.sh`. If the file names the servers, uses
+    `kafka-producer-perf-test.sh`, which needs no flag for them."""
     file, servers = stage.properties(row, _PATIENCE), stage.servers(row)
     if servers is not None:
         tool = [

@@ -1,4 +1,4 @@
-"""Inputs of client.properties that Kafka's own tools take, or refuse, and the broker on which they are tried."""
+"""Forms of client.properties that Kafka's own tools accept or refuse, and the broker on which they are tried."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _IN_FILE: Final = "${file:SEC/p.properties:password}"
 
 
 class Row(NamedTuple):
-    """An input. `shown`: as the document has it; `text`: the file, in which SEC stands for the folder of secrets;
-    `listener`: the attribute of SecuredBroker with the address; `servers`: the flag, in which HOST stands for the
-    address (None: the file has the servers)."""
+    """A row of the table. `shown`: the input in the document; `text`: the file, in which SEC stands for the folder of
+    secrets; `listener`: the attribute of SecuredBroker with the address; `servers`: the value of the flag, in which
+    HOST stands for the address (None: the file names the servers)."""
 
     shown: str
     listener: str
@@ -255,7 +255,7 @@ ROWS: Final = (
 
 
 class Stage:
-    """The files that the rows name, beside a broker with every kind of listener."""
+    """The files that the rows name, and a broker with every kind of listener."""
 
     def __init__(self, secured: SecuredBroker) -> None:
         self.secured, self.folder = secured, secured.directory / "sec"
@@ -274,7 +274,7 @@ class Stage:
         )
 
     def properties(self, row: Row, more: Mapping[str, str]) -> Path:
-        """Returns the file of a row; `more`: properties to add."""
+        """Writes the file of a row, with the properties `more`, and returns its path."""
         text = row.text.replace("SEC", str(self.folder)).replace("//HOST", f"//{self.address(row)}")
         file = self.folder.parent / "client.properties"
         file.touch(0o600)
@@ -289,7 +289,7 @@ class Stage:
         return None if row.servers is None else row.servers.replace("HOST", self.address(row))
 
     def masked(self, text: str) -> str:
-        """Returns a text of an outcome without what differs between runs."""
+        """Returns the text of an outcome without the parts that differ between runs."""
         for found, mask in ((str(self.folder.parent / "client.properties"), "FILE"), (str(self.folder), "SEC")):
             text = text.replace(found, mask)
         for listener in ("admin", "clear", "login", "mutual", "tls"):
@@ -298,8 +298,8 @@ class Stage:
 
 
 def pkcs12_of_java(trusted: Path) -> None:
-    """Makes trust stores of both kinds beside `trusted`, by keytool: of OpenSSL's, Java takes no certificate as
-    trusted."""
+    """Makes trust stores of both kinds beside `trusted`, with keytool, because Java does not trust certificates in
+    OpenSSL's stores."""
     for ending, store_type in ((".p12", "PKCS12"), (".jks", "JKS")):
         flags = ["-noprompt", "-alias", "authority", "-file", str(trusted), "-storetype", store_type]
         where = ["-keystore", str(trusted.with_suffix(ending)), "-storepass", STORE_PASSWORD]

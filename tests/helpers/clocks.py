@@ -4,6 +4,5 @@ from __future__ import annotations
 
 
 def no_work() -> float:
-    """Returns a processor time (s) that stands still: as if work took none, so that no schedule depends on how busy the
-    machine is."""
+    """Returns 0 as the processor time (s), so that no schedule depends on how busy the machine is."""
     return 0.0

@@ -1,4 +1,4 @@
-"""Commits of consumer groups, on brokers that may have just started."""
+"""Commits offsets of consumer groups, also on brokers that have just started."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Writes docs/compatibility.md from the records of runs on each version of Kafka: `python -m
-tests.helpers.compatibility_document`. `make matrix` makes the records, and calls this."""
+tests.helpers.compatibility_document`. `make matrix` makes the records, and then runs this module."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ABILITIES: Final = {
     "share_groups": "share groups (KIP-932): described, and the feature is on",
     "streams_groups": "streams groups (KIP-1071): described, and the feature is on",
 }
-"""Words for the abilities of a record, in the order of the table."""
+"""The text for each ability, in the order of the table."""
 _SKIPS: Final = "skips_markers"
 _K2: Final = "integration/test_lab_leaders.py::test_k2_a_committed_transaction_loses_a_participant"
 """The scenario that shows whether markers are skipped."""
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def document(records: Sequence[TriedVersion]) -> str:
-    """Returns the whole document. `records`: newest version first."""
+    """Returns the whole document. `records`: of each version, the newest first."""
     oldest_first = records[::-1]
     parts = (_INTRODUCTION, _abilities(oldest_first), _scenarios(oldest_first), _told(records))
     return "\n".join(parts)
@@ -160,7 +160,7 @@ def _told_of(name: str, records: Sequence[TriedVersion]) -> str:
 
 
 def _without_numbers(told: Told) -> tuple[str, str]:
-    """Returns the kind and the text without offsets, times and producer ids, which differ from run to run."""
+    """Returns the kind and the text without offsets, times and producer ids, which differ between runs."""
     return told.kind, "".join(char for char in told.text if not char.isdigit())
 
 

@@ -18,12 +18,12 @@ def file_of(url: str) -> Path:
 
 
 def all_of(file: Path) -> list[Path]:
-    """Returns the file, and those that SQLite keeps beside it."""
+    """Returns the file and the files that SQLite keeps beside it."""
     return list(file.parent.glob(f"{file.name}*"))
 
 
 def pages_of(file: Path, name: str) -> list[int]:
-    """Returns the numbers of the pages that hold the rows of a table or an index, in order."""
+    """Returns, in order, the numbers of the pages that hold the rows of a table or index."""
     with closing(sqlite3.connect(file)) as raw:
         found = raw.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (name,)).fetchall()
     return sorted(number for (number,) in found)

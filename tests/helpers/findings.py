@@ -1,4 +1,4 @@
-"""Stores with findings, written as the judge writes them, and a client that listens to them."""
+"""Stores with findings, written as the judge writes them, and a client of their event stream."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WithFindings(SeededCluster):
     """A cluster of a store, with findings as the judge would write them."""
 
     def see(self, *observations: Observation, now_ms: int = NOW_MS) -> None:
-        """Stores the result of a judge round with these observations. Open findings that are not among them end."""
+        """Stores the result of a judge round with these observations. Open findings without an observation end."""
         with self.engine.connect() as connection:
             stored: dict[Key, Finding] = load(connection, self.id, now_ms)
         look = RoundResult(observations, frozenset(Kind), frozenset({0}), True)
@@ -55,7 +55,7 @@ class WithFindings(SeededCluster):
 
 
 class Listener:
-    """Reads the stream of a store as a client would, message by message."""
+    """Reads the event stream of a store as a client does, message by message."""
 
     def __init__(self, url: str, last_event_id: str | None = None, cluster: str | None = None) -> None:
         self._engine = open_reader(url)
@@ -75,7 +75,7 @@ class Listener:
 
 
 def finding_facts(kind: Kind, name: str = "pay") -> Facts:
-    """Returns facts of that kind, of the id `name` where they are about one."""
+    """Returns facts of that kind. If the kind is about an id, the id is `name`."""
     place, sink = Place(0, 1), Sink(TwoPhase.NO, 7, 3, NOW_MS + 48_000)
     whose, orders = Whose(name, 1), partitions_of([("orders", 0)])
     found: dict[Kind, Facts] = {

@@ -1,7 +1,8 @@
 """Ends every process that a run of the tests started, however the run ends.
 
-The run has a mark in its environment, which all its processes inherit, also those in sessions of their own. A guard,
-itself without the mark, waits for the end of the run (a pipe that closes, even at SIGKILL) and then kills what has it.
+The run sets a mark in its environment. All its processes inherit the mark, even in sessions of their own. A guard
+process without the mark waits for the end of the run (a pipe that closes, even after SIGKILL), and then kills all
+processes with the mark.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from uuid import uuid4
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import command_of, send, still_running, with_environment
 
-# no TXNSCOPE_ at its start: tests take variables with that prefix out of the environment of commands
+# not prefixed with TXNSCOPE_, because tests remove such variables from the environment of commands
 MARK = "MARK_OF_TEST_RUN"
 _LIMIT_S = 20
 
 
 class Guard:
-    """A process that outlives this one and ends what this one started."""
+    """A guard process, which outlives this process and then ends everything that this process started."""
 
     def __init__(self) -> None:
         mark = uuid4().hex
@@ -37,14 +38,14 @@ class Guard:
         os.environ[MARK] = mark
 
     def end(self) -> list[str]:
-        """Ends the processes that are left. Returns their command lines."""
+        """Ends the remaining processes. Returns their command lines."""
         os.environ.pop(MARK, None)
         ended, _ = self._process.communicate("the run has ended\n", timeout=2 * _LIMIT_S)
         return [line for line in ended.splitlines() if line]
 
 
 def end_marked(mark: str) -> list[str]:
-    """Kills every process with this mark, and what these start meanwhile. Returns their command lines."""
+    """Kills every process with this mark, and their new descendants. Returns the command lines."""
     ended: list[str] = []
     until = time.monotonic() + _LIMIT_S
     while (left := with_environment(MARK, mark)) and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Inserts many rows at once, without the store's writers, for tests of the bounds on reads."""
+"""Inserts many rows at once, without the store's writers, for tests of limits on reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.service.store.logs import NOW_MS
 
 
 def open_ids(engine: Engine, count: int) -> None:
-    """Inserts `count` open transactions of cluster 1, which began a second apart. The last id has the oldest."""
+    """Inserts `count` open transactions of cluster 1, which began a second apart. The transaction of the last id is the
+    oldest."""
     blank = dict.fromkeys((c.name for c in schema.transactional_ids.c), 0) | {"cluster_id": 1, "state": states.ONGOING}
     rows: list[dict[str, Any]] = [
         blank
@@ -25,7 +26,8 @@ def open_ids(engine: Engine, count: int) -> None:
 
 
 def stalled(engine: Engine, count: int) -> None:
-    """Inserts `count` stalled partitions of cluster 1: the first for one second, each next one for a second longer."""
+    """Inserts `count` stalled partitions of cluster 1. The first has been stalled for one second, each further one for
+    a second longer."""
     blank: dict[str, Any] = {c.name: 0 for c in schema.data_partitions.c if not c.nullable}
     rows = [
         blank

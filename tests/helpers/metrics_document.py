@@ -1,4 +1,5 @@
-"""Writes docs/metrics.md, with every metric as a small store shows it: `python -m tests.helpers.metrics_document`."""
+"""Writes docs/metrics.md, with every metric and its series over a small store: `python -m
+tests.helpers.metrics_document`."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ from tests.service.store.logs import batch, read
 
 DOCUMENT: Final = ROOT / "docs" / "metrics.md"
 SHOWN: Final = 6
-"""Most series shown of a metric: those that are not 0, if there are any. A histogram is shown for one set of labels."""
+"""Maximum number of series that the document shows of a metric; series that are not 0 come first. A histogram is shown
+for one set of labels."""
 
 OURS: Final = (UP, RENDER_SECONDS, HTTP_REQUESTS, HTTP_SECONDS)
 
@@ -127,14 +129,14 @@ def _head(metric: Metric) -> list[str]:
 
 
 def _one_histogram(samples: list[str]) -> list[str]:
-    """Returns the lines up to the first `_sum`: buckets, count and sum of the first set of labels."""
+    """Returns the lines of a histogram's first set of labels, up to its `_sum`."""
     last = next(number for number, line in enumerate(samples) if re.match(r"\w+_sum\b", line))
     return samples[: last + 1]
 
 
 def _samples(text: str) -> dict[str, list[str]]:
-    """Returns the lines of samples, by metric. The time of rendering, which differs between machines, is replaced by a
-    fixed figure."""
+    """Returns the lines of samples by metric, with a fixed value in place of the time of rendering, which differs
+    between machines."""
     found: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
@@ -152,7 +154,7 @@ def _names_of_process() -> Iterator[str]:
 
 
 def page() -> str:
-    """Returns the metrics of a cluster in which a little of everything happens, and of a service with one request."""
+    """Returns the metrics of a service that has served one request, over a cluster with some data of each kind."""
     with TemporaryDirectory() as directory:
         cluster = WithPartitions(f"sqlite:///{directory}/store.db", partitions=2)
         _fill(cluster)

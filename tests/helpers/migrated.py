@@ -1,4 +1,4 @@
-"""Gives tests stores at the newest revision. To copy such a store takes a hundredth of the time of a migration."""
+"""Gives tests stores at the newest revision. Copying a migrated store takes a hundredth of the time of a migration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from service.store.engine import open_engine
 
 
 def migrated(engine: Engine) -> Engine:
-    """Returns `engine`, whose store has all tables now. A new SQLite file is copied; any other store is migrated."""
+    """Returns `engine` after its store has got all tables. A new SQLite file becomes a copy of a migrated one; any
+    other store is migrated."""
     file = engine.url.database
     if engine.dialect.name == "sqlite" and file is not None and not Path(file).exists():
         shutil.copyfile(Path(_of_this_process().name) / "store.db", file)
@@ -25,7 +26,7 @@ def migrated(engine: Engine) -> Engine:
 
 @cache
 def _of_this_process() -> TemporaryDirectory[str]:
-    """Returns the directory of this process with a migrated SQLite store, which is removed when the process ends."""
+    """Returns a directory with a migrated SQLite store. Each process makes its own, and removes it when it ends."""
     directory = TemporaryDirectory(prefix="txnscope-migrated-")
     engine = open_engine(f"sqlite:///{directory.name}/store.db")
     migrate.upgrade(engine)

@@ -1,9 +1,10 @@
-"""Brokers that speak Kafka's protocol and keep no `__transaction_state`: a proxy that changes a real broker's answers.
+"""Brokers that speak Kafka's protocol but have no `__transaction_state`: a proxy that changes the answers of a real
+broker.
 
-The changes are those that were seen on such brokers (redpanda-data/redpanda #11949, #12116, #17827, and its handlers of
-these requests): no such topic in Metadata, no features and older versions in ApiVersions, ListTransactions fails before
-the first use or leaves out open transactions, DescribeProducers has the time since the broker's start in place of a
-timestamp and no coordinator epoch, DescribeTransactions has no start time and may report PrepareCommit for ever.
+The changes were observed on such brokers (redpanda-data/redpanda #11949, #12116, #17827, and its handlers of these
+requests): Metadata has no such topic; ApiVersions has no features and older versions; ListTransactions fails before the
+first use, or omits open transactions; DescribeProducers returns the time since the broker's start in place of a
+timestamp, and no coordinator epoch; DescribeTransactions returns no start time, and may return PrepareCommit forever.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from service.domain.transaction_log.states import TOPIC
 from tests.helpers.proxies import Proxies
 
 SINCE_START_MS: Final = 469_473_334
-"""A time since the start of the broker, as it was seen in place of a timestamp: 1970-01-06 as one."""
-_CORRELATION_ID: Final = 4  # its length, in the header of a response
+"""A time since the start of a broker that was returned in place of a timestamp. As a timestamp it means 1970-01-06."""
+_CORRELATION_ID: Final = 4  # bytes of the correlation id in the header of a response
 _UNKNOWN_TOPIC: Final = 3
 _UNKNOWN_SERVER_ERROR: Final = -1
 _NOT_SPOKEN: Final = frozenset({27, 55, 60, 69, 75, 76, 77, 78, 79, 90})
-"""WriteTxnMarkers, DescribeQuorum, DescribeCluster, ConsumerGroupDescribe, DescribeTopicPartitions, and those of share
-groups."""
+"""API keys that these brokers do not support: WriteTxnMarkers, DescribeQuorum, DescribeCluster, ConsumerGroupDescribe,
+DescribeTopicPartitions, and those of share groups."""
 _NEWEST: Final = {1: 11, 2: 4, 3: 7, 9: 4, 10: 3, 15: 4, 16: 4}
-"""The newest version by API key: Fetch, ListOffsets, Metadata, OffsetFetch, FindCoordinator, DescribeGroups,
+"""The newest supported version by API key: Fetch, ListOffsets, Metadata, OffsetFetch, FindCoordinator, DescribeGroups,
 ListGroups."""
 
 
@@ -35,9 +36,9 @@ ListGroups."""
 class OtherBrokers:
     """The answers of brokers without a transaction log. Tests change the fields while the proxy runs.
 
-    `has_log`: the topic is shown after all. `list_fails`: ListTransactions answers an error. `unlisted`:
-    ids that it leaves out. `described_as`: states that DescribeTransactions reports, by id. `last_timestamp_ms`: what
-    DescribeProducers has in place of a timestamp. `has_features`: ApiVersions reports feature levels.
+    `has_log`: Metadata shows the topic after all. `list_fails`: ListTransactions returns an error. `unlisted`: ids that
+    ListTransactions omits. `described_as`: states that DescribeTransactions returns, by id. `last_timestamp_ms`: the
+    value that DescribeProducers returns in place of a timestamp. `has_features`: ApiVersions returns feature levels.
     """
 
     has_log: bool = False
@@ -48,7 +49,7 @@ class OtherBrokers:
     has_features: bool = False
 
     def proxies(self, brokers: Mapping[int, str]) -> Proxies:
-        """Returns proxies before these brokers (addresses by id), to be entered."""
+        """Returns proxies for these brokers (addresses by id), to be entered as a context manager."""
         return Proxies(brokers, rewrite=self._rewrite)
 
     def _rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
@@ -59,9 +60,9 @@ class OtherBrokers:
         header = _CORRELATION_ID + (1 if has_tags else 0)
         answer = kind.decode(response[header:], version=version)
         if kind is ApiVersionsResponse and answer.error_code:
-            return response  # in version 0, whatever was asked for
+            return response  # the answer is in version 0, whatever the requested version
         change(self, answer)
-        answer._header = None  # encode() expects one, and decode() of a body sets none
+        answer._header = None  # encode() expects the attribute, and decode() of a body does not set it
         return response[:header] + bytes(answer.encode(version=version))
 
     def _versions(self, answer: Any) -> None:
@@ -85,7 +86,7 @@ class OtherBrokers:
 
     @staticmethod
     def is_asked_by_name(answer: Any) -> bool:
-        """Returns whether the request named topics: an answer about all has the others, too."""
+        """Returns whether the request named topics. An answer about all topics also contains other ones."""
         return len(answer.topics) == 1
 
     def _list(self, answer: Any) -> None:

@@ -29,7 +29,7 @@ class WithPartitions(WithFindings):
         self.partitions = PartitionWriter(self.engine, self.lease)
 
     def look(self, *facts: PartitionObservation | StalledRead, at_ms: int = NOW_MS, **more: Any) -> None:
-        """Stores one batch of the sampler, which sampled all partitions at `at_ms` and reports `facts`. `more`: other
+        """Stores one batch of the sampler, which sampled all partitions at `at_ms`, and reports `facts`. `more`: other
         fields of the batch."""
         looks = tuple(fact for fact in facts if isinstance(fact, PartitionObservation))
         reads = tuple(fact for fact in facts if isinstance(fact, StalledRead))
@@ -75,7 +75,7 @@ def read(*entries: OpenEntry, partition: int = 0, at_ms: int = SINCE_MS + 1_000,
 
 
 def owner(name: bytes, partition: int = 0, producer_id: int = PID, state: int = ONGOING, **more: Any) -> Id:
-    """Returns an id with a transaction that began with the stall and lists the partition."""
+    """Returns an id whose open transaction began when the partition stalled, and lists the partition."""
     own = Id(name, state, start_ms=SINCE_MS, last_update_ms=SINCE_MS, producer_id=producer_id, timeout_ms=900_000)
     return own._replace(topics=(Participants("orders", (partition,)),))._replace(**more)
 

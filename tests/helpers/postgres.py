@@ -1,4 +1,5 @@
-"""A PostgreSQL server for tests, from Debian's package. Its socket is in its own directory, removed with the server."""
+"""A PostgreSQL server for tests, from Debian's package. Its socket is in its own directory, which is removed with the
+server."""
 
 from __future__ import annotations
 
@@ -38,19 +39,19 @@ _THROWAWAY: Final = {
     "shared_buffers": "32MB",
     "autovacuum": "off",  # a worker inside the template would keep it from being copied
 }
-# the collation of a language, as most servers have it: a query that needs the order of bytes has to ask for it
+# a language's collation, as on most servers, shows queries that rely on the order of bytes without asking for it
 _INITDB: Final = ("--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
 
 
 class PostgresError(Exception):
-    """The server is not installed or does not start. The message names a remedy if there is one."""
+    """Raised if the server is not installed or does not start. The message names a remedy if there is one."""
 
 
 class Postgres:
-    """`with Postgres() as server, server.database() as url`: a server, and a store at head for this caller alone.
+    """A server, and new databases in it: `with Postgres() as server, server.database() as url`.
 
-    The server is quick: it never syncs, and its files are in memory if there is room. If it `is_durable`, it has
-    Debian's settings and its files are on disk.
+    By default the server is fast: it never syncs, and its files are in memory if there is space. If it `is_durable`, it
+    has Debian's settings, and its files are on disk.
     """
 
     def __init__(self, *, is_durable: bool = False) -> None:
@@ -104,7 +105,8 @@ class Postgres:
 
     @contextmanager
     def database(self, *, is_empty: bool = False) -> Iterator[str]:
-        """Yields the URL of a new database, at head unless it `is_empty`. Drops it afterwards, even if it is in use."""
+        """Yields the URL of a new database, at the newest revision unless it `is_empty`. Drops the database afterwards,
+        even if it is in use."""
         if not is_empty and not self._has_template:
             self._create_template()
         name = f"test_{next(self._numbers)}"
@@ -119,7 +121,7 @@ class Postgres:
         return f"postgresql://{_SUPERUSER}@/{database}?{query}"
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        """Runs `sql` as the superuser, outside of any store and transaction. Returns its rows."""
+        """Runs `sql` as the superuser, outside of any store and transaction. Returns the rows."""
         with self._connect() as connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
@@ -142,8 +144,8 @@ class Postgres:
             raise PostgresError(f"initdb of {self._programs}: {made.stderr.strip()}")
 
     def _command(self, program: str, *arguments: str) -> list[str]:
-        """Returns the command line for `program`. PostgreSQL refuses to run as root: root runs it as the package's
-        user. The program needs a working directory that its user may read."""
+        """Returns the command line for `program`. PostgreSQL refuses to run as root, so root runs it as the package's
+        user, who needs read access to the working directory."""
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.geteuid() == 0 else []
         return [*as_user, "env", f"--chdir={self.directory}", str(self._programs / program), *arguments]
 
@@ -166,8 +168,8 @@ class Postgres:
 
 
 def _new_home(*, in_memory: bool) -> tempfile.TemporaryDirectory[str]:
-    """Returns a new directory, in memory if there is room (a database is 300 files). Removes the directories of
-    processes that were killed."""
+    """Returns a new directory, in memory if there is space (a database has 300 files). Removes the directories of
+    killed processes."""
     has_room = in_memory and _SHARED.is_dir() and shutil.disk_usage(_SHARED).free >= _ROOM
     place = _SHARED if has_room else Path(tempfile.gettempdir())
     for home in place.glob(f"{_PREFIX}*"):
@@ -186,7 +188,7 @@ def _is_alive(pid: int) -> bool:
 
 def find_programs(packaged: Path = PACKAGED) -> Path:
     """Returns the directory with the programs of Debian's newest server, or else of the server on PATH. Raises
-    PostgresError."""
+    PostgresError if there is none."""
     versions = {int(d.parent.name): d for d in packaged.glob("*/bin") if re.fullmatch(r"\d+", d.parent.name)}
     servers = [directory for _, directory in sorted(versions.items()) if (directory / "postgres").exists()]
     if servers:

@@ -1,7 +1,8 @@
 """Finds, watches and ends processes for tests.
 
-A process number alone does not identify a process. Linux reuses numbers, within minutes if thousands of threads come
-and go, and SIGKILL to the number of a thread ends its whole process. psutil also compares when the process began.
+A process number alone does not identify a process. Linux reuses numbers, within minutes if thousands of threads start
+and end, and SIGKILL to the number of a thread ends the whole process of that thread. So psutil also compares start
+times.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import psutil
 
 
 def all_processes() -> Iterator[psutil.Process]:
-    """Yields every process that runs now. psutil keeps what it found last time, also for a number that another process
-    has by now, and then refuses to signal it: so it must look anew."""
+    """Yields every running process. psutil caches processes by number, and refuses to signal a cached one whose number
+    was reused, so the cache is cleared first."""
     psutil.process_iter.cache_clear()
     return psutil.process_iter()
 
@@ -32,26 +33,26 @@ def with_environment(name: str, value: str) -> list[psutil.Process]:
 
 
 def is_alive(pid: int) -> bool:
-    """Returns whether a process has this number now. A zombie counts as ended."""
+    """Returns whether a running process has this number. A zombie counts as ended."""
     with suppress(psutil.NoSuchProcess):
         return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
 
 
 def command_of(process: psutil.Process) -> str:
-    """Returns the command line of the process; empty if it is gone."""
+    """Returns the command line of the process; empty if the process has ended."""
     with suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""
 
 
 def still_running(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Returns those of `processes` that have not ended. A zombie counts as ended."""
+    """Returns the processes that have not ended. A zombie counts as ended."""
     return [one for one in processes if one.is_running() and is_alive(one.pid)]
 
 
 def send(number: signal.Signals, processes: Iterable[psutil.Process]) -> None:
-    """Sends the signal to those of `processes` that have not ended."""
+    """Sends the signal to the processes that have not ended."""
     for one in still_running(processes):
         with suppress(psutil.NoSuchProcess):
             one.send_signal(number)

@@ -1,4 +1,4 @@
-"""A line every half minute that reports how far a run of the tests is, and which files run for how long."""
+"""Prints a line every half minute: how many tests are done, and which files have run for how long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY_S = 30.0
 
 
 class Progress:
-    """Counts tests and files. Under pytest-xdist, the counts of all workers."""
+    """Counts finished tests and files. Under pytest-xdist, counts those of all workers."""
 
     def __init__(self) -> None:
         self._left: Counter[str] = Counter()
@@ -24,7 +24,8 @@ class Progress:
         self._running: dict[str, float] = {}
 
     def collect(self, ids: Iterable[str]) -> None:
-        """Every worker collects the same tests: each call replaces the one before, as long as none has started."""
+        """Sets the tests of the run. Every worker collects the same tests, so each call replaces the one before until a
+        test has started."""
         if not self._done and not self._running:
             self._left = Counter(map(_file, ids))
             self._all = self._left.total()
@@ -41,7 +42,7 @@ class Progress:
             self._running.pop(file, None)
 
     def line(self, now_s: float) -> str:
-        """The files that have run longest come first."""
+        """Returns the line of progress. The files that have run longest come first."""
         by_start = sorted(self._running.copy().items(), key=lambda file_and_start: file_and_start[1])
         running = ", ".join(f"{file.removeprefix('tests/')} ({_duration(now_s - start)})" for file, start in by_start)
         share = f"{self._done:,} of {self._all:,} tests done"
@@ -49,8 +50,8 @@ class Progress:
 
 
 class ProgressPlugin:
-    """Writes the line to the terminal from a thread of its own: a single test may take minutes. Made before pytest
-    captures the output of tests."""
+    """Writes the line to the terminal from a thread, because a single test may take minutes. Must be created before
+    pytest captures the output of tests."""
 
     def __init__(self, config: pytest.Config, every_s: float = EVERY_S) -> None:
         self._config, self._every_s = config, every_s

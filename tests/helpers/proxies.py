@@ -1,4 +1,4 @@
-"""Proxies before real brokers, each of which may begin to misbehave: clients see their addresses in place of the
+"""Proxies in front of real brokers, each of which can misbehave. Clients see the proxies' addresses instead of the
 brokers'."""
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 from tests.helpers.waiting import LIMIT_S
 
 Misbehaviour = Callable[[bytes], bytes | None]
-"""Returns the bytes to send in place of a response (without its length); None: nothing is sent."""
+"""A function that returns the bytes to send in place of a response (without its length); None: nothing is sent."""
 Rewrite = Callable[[int, int, bytes], bytes]
-"""Returns the response (without its length) to send in place of another: the arguments are the API key and version of
-its request, and the response. Raises TornAnswer to end the connection in the middle of the response."""
+"""A function of the API key and version of a request, and its response (without its length), that returns the response
+to send instead. Raises TornAnswer to end the connection in the middle of the response."""
 
 _REQUEST: Final = struct.Struct(">hhi")  # api key, api version, correlation id
 _SIZE: Final = struct.Struct(">i")
@@ -26,7 +26,7 @@ _FLOOD: Final = random.Random(1).randbytes(1 << 16)
 
 
 class TornAnswer(Exception):
-    """The connection ends in the middle of this response."""
+    """Raised to end the connection in the middle of a response."""
 
 
 def framed(response: bytes) -> bytes:
@@ -34,33 +34,33 @@ def framed(response: bytes) -> bytes:
 
 
 def garbage(response: bytes) -> bytes:
-    """A frame with the right length and correlation id, and other bytes behind them."""
+    """Returns a frame with the right length and correlation id, but a random body."""
     return framed(response[:4] + random.Random(2).randbytes(len(response) - 4))
 
 
 def huge(response: bytes) -> bytes:
-    """The start of a frame of 2 GB."""
+    """Returns the start of a frame of 2 GB."""
     return _SIZE.pack(2**31 - 1) + response
 
 
 def endless(response: bytes) -> bytes:
-    """The start of a frame of 90 MB, whose rest never comes."""
+    """Returns the start of a frame of 90 MB, whose rest is never sent."""
     return _SIZE.pack(90 << 20) + response
 
 
 def flood(response: bytes) -> bytes:
-    """The right response, and noise behind it for as long as somebody reads: see `Proxy`."""
+    """Returns the right response. `Proxy` then sends noise behind it until the client stops reading."""
     return framed(response)
 
 
 def silent(response: bytes) -> None:
-    """Nothing."""
+    """Returns None: nothing is sent."""
 
 
 class Proxies:
-    """`with Proxies({1: "127.0.0.1:9092", …}) as proxies`: one proxy for each broker; all of them at `bootstrap`.
-    `proxies.misbehave(2, garbage)` until `proxies.behave(2)`. `host`: where they listen, at `ports` if given; `name`:
-    the host that clients see, which has as many letters as 127.0.0.1. `rewrite`: changes every response."""
+    """One proxy for each broker, all of them at `bootstrap`: `with Proxies({1: "127.0.0.1:9092", …}) as proxies`.
+    `proxies.misbehave(2, garbage)` lasts until `proxies.behave(2)`. `host`: the address on which they listen, at
+    `ports` if given; `name`: the host that clients see, as long as "127.0.0.1". `rewrite`: changes every response."""
 
     def __init__(
         self,
@@ -132,7 +132,8 @@ class Proxies:
                 self._begin(self._pass_responses, node, broker, client, asked)
 
     def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
-        """Passes requests on. `asked`: takes the API key and version of each, by correlation id."""
+        """Passes requests on to the broker. `asked`: receives the API key and version of each request, by correlation
+        id."""
         with suppress(OSError):
             while request := _frame(client):
                 api_key, version, correlation_id = _REQUEST.unpack_from(request)
@@ -165,13 +166,13 @@ class Proxies:
 
 
 def _address(text: str) -> bytes:
-    """Returns HOST:PORT as it stands in a Metadata response: the end of the host and the port behind it."""
+    """Returns HOST:PORT in the encoding of a Metadata response: the end of the host, and the port after it."""
     host, _, port = text.partition(":")
     return host.encode() + _SIZE.pack(int(port))
 
 
 def _frame(connection: socket.socket) -> bytes:
-    """Returns the next message; nothing at the end of the connection."""
+    """Returns the next message; empty at the end of the connection."""
     head = _read(connection, _SIZE.size)
     return _read(connection, *_SIZE.unpack(head)) if head else b""
 

@@ -1,4 +1,4 @@
-"""Client settings as Spark passes them to its readers: as text, and read from it again."""
+"""Client settings as Spark passes them to its readers: converted to text, and parsed again."""
 
 from __future__ import annotations
 

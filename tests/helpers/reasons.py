@@ -1,4 +1,4 @@
-"""Short forms of reasons, for tests."""
+"""Short functions that make reasons for tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from service.domain.reasons.unread import READ, ErrorText, NoPermission
 
 
 def reason(said: Reason | str | None) -> Reason | None:
-    """Returns the reason. A text becomes the error text of a broker or a library."""
+    """Returns the reason. A text becomes an error text of a broker or library."""
     return ErrorText(said) if isinstance(said, str) else said
 
 
 def denied(topic: str, *operations: str) -> NoPermission:
-    """Returns the lack of permission for `operations` on a topic; READ if none are given."""
+    """Returns the reason that a permission is missing: `operations` (default: READ) on a topic."""
     return NoPermission(topic, operations or (READ,))

@@ -1,4 +1,4 @@
-"""A service that may end hanging transactions, over a store with one, and brokers that answer what a test wants."""
+"""A service that may end hanging transactions, over a store with one, and brokers that answer as a test wants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EPOCH, COORDINATOR_EPOCH = 3, 6
 KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 PLACE: Final = ("orders", 0)
 FENCED: Final = Id(b"pay", COMPLETE_ABORT, producer_id=PID, producer_epoch=EPOCH + 1)
-"""The id that wrote the entry. Its epoch is newer by now, so no producer can write under the entry's epoch."""
+"""The id that wrote the entry. It has a newer epoch now, so no producer can write under the entry's epoch."""
 
 
 class Sent(NamedTuple):
@@ -41,9 +41,9 @@ class Sent(NamedTuple):
 
 
 class Brokers:
-    """The brokers, in place of real ones. `seen`: the partitions as they are observed. `before_look` is called before
-    each observation, with its number. `facts`: the facts from which the verdict is derived. `answer` returns the error
-    code for a marker."""
+    """Stands in for real brokers. `seen`: the partitions as they are observed. `before_look`: called with the number of
+    each observation, before it. `facts`: the facts from which the verdict is derived. `answer`: returns the error code
+    for a marker."""
 
     def __init__(self) -> None:
         self.seen: dict[TopicPartition, CheckedPartition] = {PLACE: shows(hanging())}
@@ -63,7 +63,7 @@ class Brokers:
         return {place: self.seen[place] for place in places if place in self.seen}
 
     def end_offsets(self, *_: object) -> None:
-        """Returns nothing: the end offsets are only needed to read the facts, and `facts` are given."""
+        """Returns an empty mapping. End offsets are only needed to read the facts, which the test gives in `facts`."""
 
     def write_marker(self, _: Any, node: int, **about: Any) -> int:
         assert (about.pop("topic"), about.pop("partition")) == PLACE
@@ -76,7 +76,7 @@ class Brokers:
 
 
 class ResolveApi:
-    """The REST interface to end hanging transactions: `client`, with the store and the brokers behind it."""
+    """The REST interface that ends hanging transactions: `client`, with the store and the brokers behind it."""
 
     def __init__(self, cluster: WithPartitions, client: TestClient, brokers: Brokers) -> None:
         self.cluster, self.client, self.brokers = cluster, client, brokers
@@ -112,7 +112,7 @@ def resolve_api(
     url: str, patch: pytest.MonkeyPatch, operators: dict[str, str] | None = KEYS, **finding: Any
 ) -> Iterator[ResolveApi]:
     """Yields the interface over a store with a confirmed hanging transaction. Its id is fenced, and the brokers still
-    show what the judge observed. `finding`: fields of the finding."""
+    return what the judge observed. `finding`: fields of the finding."""
     cluster, brokers = WithPartitions(url), Brokers()
     cluster.read([FENCED])
     cluster.look(stalled_partition())
@@ -132,7 +132,8 @@ def resolve_api(
 
 
 class _Connected(Kafka):
-    """A connection that serves one request at a time and reports failures as the real one does, but has no client."""
+    """A connection without a client. It serves one request at a time, and reports failures as the real connection
+    does."""
 
     def __init__(self) -> None:
         super().__init__(settings=object())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A broker whose listeners demand what brokers of users demand: a login over TLS, or a certificate."""
+"""A broker whose listeners have the usual kinds of security: a login over TLS, or a client certificate."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _HASHES: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")
 
 
 class SecuredBroker:
-    """`with SecuredBroker("4.3.1", directory) as secured`: `login` demands PLAIN, SCRAM or OAUTHBEARER over TLS,
-    `clear` PLAIN without TLS, `mutual` a client's certificate, `tls` nothing but TLS; at `admin` every client may do
-    everything."""
+    """A broker with secured listeners: `with SecuredBroker("4.3.1", directory) as secured`. `login`: PLAIN, SCRAM or
+    OAUTHBEARER over TLS; `clear`: PLAIN without TLS; `mutual`: a client certificate; `tls`: only TLS; `admin`: every
+    client may do everything."""
 
     def __init__(self, version: str, directory: Path) -> None:
         self.directory = directory
@@ -93,7 +93,7 @@ class SecuredBroker:
 
     def properties(self, name: str, *lines: str) -> Path:
         """Returns the client.properties with the login by `name`: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER,
-        mutual or tls. `lines`: properties to add; a later one wins."""
+        mutual or tls. `lines`: further properties; the last one of a key wins."""
         file = self.directory / f"{name}-{secrets.token_hex(4)}.properties"
         trust = [f"ssl.truststore.type=PEM\nssl.truststore.location={self.authority.certificate}"]
         file.write_text("\n".join([*trust, *self._identity(name), *lines, ""]))
@@ -117,7 +117,7 @@ class SecuredBroker:
         return self
 
     def start(self) -> None:
-        """Starts the broker, as it was left by `broker.stop()`."""
+        """Starts the broker, also again after `broker.stop()`, with its data."""
         # the only way to tell the broker, and Kafka's tools, which URLs of OAuth they may use
         with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": self.java_options}):
             self.broker.start()

@@ -1,4 +1,4 @@
-"""Servers on loopback: applications of our own, and servers that send what a test says, whatever they are asked."""
+"""Servers on loopback: our own applications, and servers that send fixed bytes, whatever the request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def get_json(url: str) -> Any:
 
 @contextmanager
 def serving_app(app: FastAPI) -> Iterator[str]:
-    """Yields the URL of an application, which is served in a thread."""
+    """Yields the URL of an application that runs in a thread."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -40,8 +40,9 @@ def serving_app(app: FastAPI) -> Iterator[str]:
 
 @dataclass
 class Served:
-    """The bytes that every client gets once it has sent something, and `more` of them after every `then_every_s`; None:
-    the connection ends. `is_silent`: nothing is sent or ended. `sent`: bytes sent so far."""
+    """The bytes that every client gets once it has sent something, followed by `more` every `then_every_s` (None: the
+    connection ends instead). `is_silent`: the server neither sends anything nor closes the connection. `sent`: bytes
+    sent so far."""
 
     first: bytes = b""
     then_every_s: float | None = None
@@ -55,7 +56,8 @@ class Served:
 def serving(
     served: Served, *, host: str = "127.0.0.1", port: int = 0, certificate: Path | None = None
 ) -> Iterator[str]:
-    """Yields the address of a server. `certificate`: PEM file with key and certificate; the server then speaks TLS."""
+    """Yields the address of a server. `certificate`: PEM file with key and certificate; with it, the server speaks
+    TLS."""
     context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

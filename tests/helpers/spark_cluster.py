@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master, workers and their executors, each a process."""
+"""A standalone Spark cluster on loopback: a master, workers and their executors, each in a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class SparkCluster:
-    """A master and its workers. `url`: as for `--spark-master`. Everything that they write is below `folder`."""
+    """A master and its workers. `url`: the value for `--spark-master`. All their files are below `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, (self._port, web) = folder, free_ports(2)
@@ -71,7 +71,7 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int) -> Iterator[SparkCluster]:
-    """Yields a cluster with that many workers, of one core each."""
+    """Yields a cluster with `workers` workers of one core each."""
     cluster = SparkCluster(folder)
     try:
         for _ in range(workers):

@@ -1,4 +1,4 @@
-"""Stores that the real writer has written from small logs."""
+"""Stores that the real writer fills from small logs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class Id(NamedTuple):
 
 
 class SeededCluster:
-    """A cluster of a store, under lease. Every call of `read` stores one batch of new records of one partition."""
+    """A cluster of a store, whose lease the test holds. Every call of `read` stores one batch of new records of one
+    partition."""
 
     def __init__(self, url: str, name: str = "orders", partitions: int = 1, started_ms: int = NOW_MS - 600_000) -> None:
         self.url, self.name = url, name
@@ -87,7 +88,7 @@ class SeededCluster:
         gap: Gap | None = None,
         trouble: Reason | str | None = None,
     ) -> None:
-        """Stores one record for each id. The log's end lies `behind` records further."""
+        """Stores one record for each id. The log ends `behind` records after them."""
         lo = self._next[partition]
         ids = list(ids)
         runs = [_run(partition, lo + number, one) for number, one in enumerate(ids)]
@@ -102,11 +103,11 @@ class SeededCluster:
         )
 
     def next_offset(self, partition: int = 0) -> int:
-        """Returns where the next `read` of the partition begins."""
+        """Returns the offset at which the next `read` of the partition begins."""
         return self._next[partition]
 
     def moved_to(self, offset: int, partition: int = 0) -> None:
-        """Notes that a batch of the test's own was stored up to there."""
+        """Notes that the test itself stored a batch up to `offset`."""
         self._next[partition] = offset
 
     def read_no_log(self) -> None:
@@ -146,7 +147,7 @@ def _run(partition: int, offset: int, one: Id) -> Run:
 
 
 def _ends(run: Run, one: Id) -> tuple[list[Step], Minute]:
-    """Returns the facts that come with the record: a step for each abort, of unknown cause, and the minute with the
+    """Returns the facts that come with the record: a step for each abort (of unknown cause), and the minute with the
     commits."""
     aborted = run.last._replace(state=states.COMPLETE_ABORT, offset=-1)
     steps = [Step(run.partition, run.transactional_id, NO_RECORD, aborted)] * one.aborts
@@ -163,8 +164,8 @@ def open_id(name: str | bytes, age_ms: int, *topics: str, state: int = states.ON
 
 
 def mixed_ids(count: int = 500) -> Sequence[Id]:
-    """Returns `count` ids in all states. Ages and update times repeat, some times are absurd, and names come in another
-    order than ages."""
+    """Returns `count` ids in all states. Ages and update times repeat, some times are absurd, and the order of names
+    differs from that of ages."""
     cycle = (*sorted(states.PERSISTED), states.EXPIRED, states.UNKNOWN)
     absurd = {11: INT64_MAX, 13: -1, 17: INT64_MIN, 19: INT64_MAX - 5}
     ids = []
@@ -180,6 +181,6 @@ def mixed_ids(count: int = 500) -> Sequence[Id]:
 @contextmanager
 def client_of(url: str) -> Iterator[TestClient]:
     """Yields a client of the service over the store, at NOW_MS. An exception in the service becomes an answer with
-    status 500, as users get it."""
+    status 500, as for users."""
     with TestClient(create_app(url, "1.2.3", now_ms=lambda: NOW_MS), raise_server_exceptions=False) as client:
         yield client

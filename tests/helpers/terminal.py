@@ -1,4 +1,4 @@
-"""Runs `txnscope …` against a service, as people do at a terminal."""
+"""Runs `txnscope …` commands against a service, as people do in a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from service.cli import main
 from tests.helpers.servers import serving_app
 
 Ask = Callable[..., tuple[int, str, str]]
-"""A function from a command and its arguments to exit code, stdout and stderr."""
+"""A function from a command and its arguments to (exit code, stdout, stderr)."""
 
 
 def service_of(store_url: str) -> AbstractContextManager[str]:
-    """Yields the URL of a service of the store, which runs in a thread."""
+    """Yields the URL of a service over the store. The service runs in a thread."""
     return serving_app(create_app(store_url, "1.2.3"))
 
 

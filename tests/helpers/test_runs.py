@@ -1,5 +1,5 @@
-"""A run of the tests reports how far it is. It ends all its processes, also when it is interrupted or killed, and no
-others, though a process number may belong to another process by then."""
+"""A run of the tests reports its progress. At its end, even if it is interrupted or killed, all its processes end, and
+no others, although a process number may have been reused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_starts():
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Path]:
-    """The file with the numbers of the processes that the run starts."""
+    """The file with the numbers of the processes that the run starts. Kills these processes after the test."""
     file = tmp_path / "started"
     yield file
     if file.exists():
@@ -51,7 +51,7 @@ def started(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(started: Path, then: str, *options: str) -> subprocess.Popen[str]:
-    """Starts pytest over one test that starts two processes and then `waits` or `passes`."""
+    """Starts pytest with a test that starts two processes, and then `waits` or `passes`."""
     test = started.with_name("test_starts.py")
     test.write_text(STARTS)
     return subprocess.Popen(
@@ -127,7 +127,8 @@ def test_a_process_with_the_number_of_an_ended_one_is_let_alone(another: subproc
 
 
 def test_a_number_that_was_found_before_is_looked_at_anew(another: subprocess.Popen[bytes]) -> None:
-    """The process that is found now may be signalled, whoever had its number when all processes were looked at last."""
+    """A process that is found now may be signalled, even if its number belonged to another process when processes were
+    listed before."""
     (found,) = (one for one in all_processes() if one.pid == another.pid)
     found._ident = (found.pid, found.create_time() - 60)  # type: ignore[attr-defined]
     (found,) = (one for one in all_processes() if one.pid == another.pid)
@@ -137,7 +138,7 @@ def test_a_number_that_was_found_before_is_looked_at_anew(another: subprocess.Po
 def test_the_line_has_tests_done_and_the_files_that_run_longest_first() -> None:
     progress = Progress()
     progress.collect(TESTS)
-    progress.collect(TESTS)  # of another worker
+    progress.collect(TESTS)  # the call of another worker
     assert progress.line(0) == "0 of 4 tests done, 3 files not started; running: none"
     progress.start(TESTS[2], 10)
     progress.start(TESTS[0], 0)

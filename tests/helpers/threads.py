@@ -1,4 +1,4 @@
-"""Work in a thread of its own while a block runs."""
+"""Runs work in a thread while a block runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.waiting import LIMIT_S
 
 @contextmanager
 def repeated(work: Callable[[], object], every_s: float) -> Iterator[None]:
-    """Does `work` every `every_s` until the block ends."""
+    """Calls `work` every `every_s` seconds until the block ends."""
     over = threading.Event()
 
     def repeat() -> None:

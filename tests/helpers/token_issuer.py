@@ -1,4 +1,5 @@
-"""An OAuth server on loopback that gives tokens for client credentials, and the keys that brokers check them with."""
+"""An OAuth server on loopback that issues tokens for client credentials, and the keys with which brokers verify
+them."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ AUDIENCE: Final = "kafka"
 
 
 class TokenIssuer:
-    """`with TokenIssuer(directory, {"ann": "secret"}) as issuer`: gives `clients` (id: secret) tokens at `issuer.url`;
-    `issuer.keys` is the file with its public key (JWKS). `life_s`: the life of the tokens."""
+    """Issues tokens at `issuer.url` for `clients` (id: secret): `with TokenIssuer(directory, {"ann": "secret"}) as
+    issuer`. `issuer.keys`: the file with the public key (JWKS). `life_s`: the lifetime of a token."""
 
     def __init__(self, directory: Path, clients: dict[str, str], life_s: float = 600) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
-"""Waits for events. A test waits for an event, never for a time, so it does not depend on the speed of the machine.
+"""Waits for events. A test waits for an event, never for a time, so that it does not depend on the speed of the
+machine.
 
-There is one limit, which only a hang reaches. The failure then names the event, and what was seen last.
+There is one time limit, which only a hang reaches. The failure then names the event, and the last observation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def wait_for(
 ) -> T:
     """Returns the first truthy answer of `probe`. `what` names the event.
 
-    An exception of `probe` ends the wait, unless it is one of `retry_on`: then `probe` is called again.
+    An exception of `probe` ends the wait. After an exception of a type in `retry_on`, `probe` is called again instead.
     """
     found = wait_until(probe, bool, what, timeout_s, retry_on=retry_on)
     assert found is not None
@@ -76,6 +77,6 @@ def wait_until(
 
 
 def _shown(value: object) -> str:
-    """Returns `value` as text. A long text is cut to its end, which shows what a log reported last."""
+    """Returns `value` as text. A long text is cut to its last part, which has the newest lines of a log."""
     text = f"\n{value}" if isinstance(value, str) and "\n" in value else repr(value)
     return text if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"

@@ -1,4 +1,4 @@
-"""The Spark application as a process of its own, started, watched and killed by tests."""
+"""Runs the Spark application as a process, which tests start, watch and kill."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from tests.helpers.paths import ROOT
 from tests.helpers.waiting import LIMIT_S, wait_for, wait_until_equal
 
 NO_TABLES_YET: Final = (StoreUnavailable, OperationalError, ProgrammingError)
-"""Errors of a store that the application has not made yet: no file, or no tables."""
+"""Errors of a store that the application has not created yet: no file, or no tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The row of one transactional.id in the store."""
+    """The row of one transactional.id in the store, with its open partitions."""
 
     state: str
     producer_id: int
@@ -59,8 +59,8 @@ class Stored:
 
 
 class Ingest:
-    """`python -m spark_jobs` on `store`, with its log in `directory`; `more` flags, as `txnscope ingest` takes them.
-    `rules`: as in a file of settings. `host`: where it runs (default: here). `url`: of its store (default: SQLite in
+    """`python -m spark_jobs` on `store`, with its log in `directory`. `more`: flags of `txnscope ingest`. `rules`: as
+    in a settings file. `host`: a simulated host (default: this one). `url`: of the store (default: SQLite in
     `directory`)."""
 
     def __init__(
@@ -108,12 +108,12 @@ class Ingest:
         return self._process
 
     def kill(self) -> None:
-        """Kills the driver, and with it the JVM and the workers that hang on it, by SIGKILL."""
+        """Kills the driver, and with it the JVM and the workers, by SIGKILL."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LIMIT_S)
 
     def stop(self, timeout_s: float = LIMIT_S) -> int:
-        """Ends it as SIGTERM does; its exit code."""
+        """Ends the application by SIGTERM, and returns its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -127,7 +127,7 @@ class Ingest:
 
     @contextmanager
     def _showing_its_log(self) -> Iterator[None]:
-        """A wait that fails shows how the log ends."""
+        """Adds the end of the application's log to the failure of a wait."""
         try:
             yield
         except AssertionError as e:
@@ -136,7 +136,7 @@ class Ingest:
 
     @property
     def _tail(self) -> str:
-        """The end of its log."""
+        """Returns the end of the application's log."""
         return f"\n{self.log.read_text()[-3000:]}"
 
     @contextmanager
@@ -148,7 +148,7 @@ class Ingest:
             engine.dispose()
 
     def rows(self, table: Any) -> list[Any]:
-        """The rows of its cluster; the store may have those of others."""
+        """Returns the rows of the application's cluster. The store may have rows of other clusters."""
         own = select(table).where(clusters.c.name == self.name)
         if table is not clusters:
             own = own.where(table.c.cluster_id == clusters.c.id)
@@ -156,15 +156,15 @@ class Ingest:
             return list(connection.execute(own))
 
     def log_status(self) -> list[Any]:
-        """Returns the status of the source of the transaction log: one row, none before its first batch."""
+        """Returns the status rows of the transaction log's source: one row, or none before the first batch."""
         return [row for row in self.rows(source_status) if row.source == SourceName.TRANSACTION_LOG]
 
     def log_trouble(self) -> Reason | None:
-        """Returns why the transaction log is not read; None if it is."""
+        """Returns why the transaction log cannot be read; None if it can."""
         return next((decode(row.error) for row in self.log_status() if row.error), None)
 
     def findings(self, kind: str, **subject: Any) -> list[Any]:
-        """Returns the findings of the kind, of any status, about what has these values."""
+        """Returns the findings of the kind, of any status, whose subjects have these values."""
         rows = [row for row in self.rows(findings) if row.kind == kind]
         return [row for row in rows if all(getattr(row, name) == value for name, value in subject.items())]
 
@@ -172,7 +172,7 @@ class Ingest:
         return {row.partition: row.next_offset for row in self.rows(log_partitions)}
 
     def wait_until_counting(self) -> None:
-        """Waits until the very first start is through: records that are written from now on count."""
+        """Waits until the first start is complete. Records that are written from now on are counted."""
 
         def counting() -> bool:
             self.is_running()
@@ -182,14 +182,14 @@ class Ingest:
             wait_for(counting, f"the first start; {self.log}", retry_on=NO_TABLES_YET)
 
     def is_running(self) -> None:
-        """Fails with the end of the log where the process has ended by itself."""
+        """Raises AssertionError, with the end of the application's log, if the process has ended."""
         assert self.process.poll() is None, f"it ended with {self.process.returncode}; its log ends:{self._tail}"
 
     def wait_until_read(self) -> None:
-        """Waits until the store has read the log to the end that the broker reports then."""
+        """Waits until the store has everything up to the current end of the transaction log."""
 
         def behind() -> dict[int, tuple[int | None, int | None]]:
-            """(position, end of the log) of each partition where they differ."""
+            """Returns (position, end of the log) of each partition where they differ."""
             self.is_running()
             positions, ends = self.positions(), log_ends(self.bootstrap)
             both = {p: (positions.get(p), ends.get(p)) for p in positions.keys() | ends.keys()}
@@ -199,7 +199,8 @@ class Ingest:
             wait_until_equal(behind, {}, f"what the store is behind the log's end ({self.log})")
 
     def wait_for_counts(self, expected: dict[str, tuple[int, int]]) -> None:
-        """Waits for exactly these (commits, aborts) by id; a commit returns before it is complete."""
+        """Waits for exactly these (commits, aborts) by id. A client's commit returns before the transaction is
+        complete."""
 
         def counts() -> dict[str, tuple[int, int]]:
             self.is_running()
@@ -209,11 +210,11 @@ class Ingest:
             wait_until_equal(counts, expected, f"the counts ({self.log})")
 
     def wait_for_more_commits(self, names: list[str]) -> None:
-        """Waits until the store has counted further commits of every one of these ids."""
+        """Waits until the store has counted further commits of each of these ids."""
         before = self.counts()
 
         def still() -> dict[str, tuple[int, int] | None]:
-            """The counts of those that have not counted any more."""
+            """Returns the counts of the ids without further commits."""
             self.is_running()
             now = self.counts()
             return {name: now.get(name) for name in names if now.get(name, (0, 0)) <= before.get(name, (0, 0))}
@@ -241,7 +242,7 @@ class Ingest:
         }
 
     def state(self, name: str) -> str | None:
-        """Returns the state of an id; None before it was heard of."""
+        """Returns the state of an id; None if the store does not have the id."""
         stored = self.ids().get(name)
         return None if stored is None else stored.state
 
@@ -256,7 +257,7 @@ AnyIngest = TypeVar("AnyIngest", bound=Ingest)
 
 
 def log_ends(bootstrap: str) -> dict[int, int]:
-    """Returns the present end of each partition of the transaction log."""
+    """Returns the current end of each partition of the transaction log."""
     return _offsets(bootstrap, LATEST)
 
 
@@ -275,7 +276,7 @@ def _offsets(bootstrap: str, which: int) -> dict[int, int]:
 
 @contextmanager
 def running(app: AnyIngest) -> Iterator[AnyIngest]:
-    """Started, and stopped in the end (cleanly, unless the test killed it)."""
+    """Runs the application, and stops it at the end (cleanly, unless the test has killed it)."""
     app.start()
     try:
         app.wait_until_counting()

@@ -1,4 +1,4 @@
-"""A broker with the whole application beside it, and what the store says each record of an id was written for."""
+"""A broker with the whole application, and the causes that the store has for the records of an id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.matrix.recorder import CAUSE, tell
 
 INIT = "Empty initialized certain"
 CLIENT = "PrepareAbort client_abort likely"
-TV2_CLIENT = CLIENT  # another shape of the log, as sure
+TV2_CLIENT = CLIENT  # other records in the log, but equally certain
 NO_WITNESS = "PrepareAbort client_abort ambiguous"
 TIMEOUT = "PrepareAbort timeout likely"
 FENCED = "PrepareAbort fenced likely"
@@ -47,7 +47,7 @@ _COUNTED = {
 
 
 class IdHistory(NamedTuple):
-    """The history of an id: counted commits, `State cause confidence` of its rows in log order, aborts by cause."""
+    """The history of an id: counted commits, its rows as `State cause confidence` in log order, and aborts by cause."""
 
     commits: int
     rows: list[str]
@@ -55,7 +55,8 @@ class IdHistory(NamedTuple):
 
 
 def id_history(commits: int, *rows: str) -> IdHistory:
-    """Every abort is counted once, under the cause its row shows; one of nothing is none."""
+    """Returns a history in which every abort is counted once, by the cause in its row. Aborts of empty transactions are
+    not counted."""
     aborts = Counter(row.split()[1] for row in rows if row.startswith("PrepareAbort"))
     del aborts[CauseCode.EMPTY_ABORT]
     return IdHistory(commits, list(rows), dict(aborts))
@@ -63,7 +64,7 @@ def id_history(commits: int, *rows: str) -> IdHistory:
 
 @dataclass
 class Lab:
-    """One broker, one application; `connection` is for producers by hand."""
+    """A broker and an application. `connection`: for producers that send single requests."""
 
     broker: Broker
     app: Ingest
@@ -75,25 +76,26 @@ class Lab:
         return self.broker.bootstrap
 
     def raw(self, name: str, timeout_ms: int = 60_000) -> RawProducer:
-        """A producer that speaks TV2, initialized."""
+        """Returns an initialized producer that speaks TV2."""
         producer = RawProducer(self.connection, name)
         producer.init(timeout_ms)
         return producer
 
     def old(self, name: str, topic: str, partition: int = 0) -> OldProducer:
-        """A producer by hand that speaks the old protocol, in the middle of a transaction."""
+        """Returns a producer of the old protocol, with single requests, in the middle of a transaction."""
         producer = OldProducer(self.connection, name)
         producer.init()
         write(producer, topic, partition)
         return producer
 
     def begin(self, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)) -> Producer:
-        """An old client in the middle of a transaction, all of it acknowledged; it stays there until asked to go on."""
+        """Returns an old client in the middle of a transaction, whose records are all acknowledged. The transaction
+        stays open until the test continues it."""
         self._open.append(begin(self.bootstrap, name, topic, timeout_ms, partitions))
         return self._open[-1]
 
     def expect(self, expected: dict[str, IdHistory]) -> None:
-        """The store says exactly this of these ids, or comes to say it."""
+        """Waits until the store has exactly these histories."""
         wait_until_equal(lambda: self.id_history(expected), expected, f"the causes ({self.app.log})")
         for row in (row for one in expected.values() for row in one.rows):
             tell(CAUSE, row.partition(" ")[2])
@@ -103,13 +105,13 @@ class Lab:
         return {name: IdHistory(r.commits, self._rows(name), aborts_of(r)) for name, r in ids.items() if name in names}
 
     def marker_ms(self, name: str) -> int | None:
-        """Returns the time that the markers of the id's newest transaction took, where a row has it."""
+        """Returns the milliseconds until the markers of the id's newest transaction were written, if a row has them."""
         rows = [r for r in self.transitions(name) if r.marker_ms is not None]
         return rows[-1].marker_ms if rows else None
 
     def _rows(self, name: str) -> list[str]:
-        """A record names its oddities: there are none, with a broker that lost nothing. Commits that were
-        slow have rows too: how fast the machine is makes no difference here."""
+        """Returns the rows of the history. A row may carry a note about an odd record; without lost data there are
+        none. Rows of slow commits are left out, because they depend on the speed of the machine."""
         return [
             " ".join(filter(None, (_WORDS[r.to_state], r.cause, r.confidence, r.note)))
             for r in self.transitions(name)
@@ -117,13 +119,13 @@ class Lab:
         ]
 
     def transitions(self, name: str) -> list[Any]:
-        """The rows of the id's history, in the order of the log."""
+        """Returns the rows of the id's history, in the order of the log."""
         rows = [r for r in self.app.rows(transitions) if r.transactional_id == name.encode()]
         return sorted(rows, key=lambda r: (r.generation, r.offset))
 
 
 def write(producer: OldProducer, topic: str, partition: int) -> None:
-    """Begins a transaction, or adds to it."""
+    """Begins a transaction, or continues the open one, and writes a record."""
     producer.add(topic, partition)
     producer.produce(topic, partition, [b"x"])
 
@@ -132,11 +134,11 @@ PRODUCER_FENCED, INVALID_TXN_STATE = 90, 48
 
 
 def ended_by_a_late_copy(producer: OldProducer, topic: str, *, commit: bool) -> None:
-    """The EndTxn of the open transaction arrives twice, the second time when the next transaction is open: KAFKA-17754.
-    What the client wants of that one is refused. A third transaction commits."""
+    """Sends the EndTxn of the open transaction twice. The copy arrives when the next transaction is open, and ends it
+    (KAFKA-17754). The client's own end of the next transaction is refused. A third transaction commits."""
     producer.end(commit=commit)
     write(producer, topic, 1)
-    producer.end(commit=commit)  # byte for byte the same request
+    producer.end(commit=commit)  # the same request, byte for byte
     with pytest.raises(Refused) as refused:
         producer.end(commit=not commit, wait=False)
     assert refused.value.code == INVALID_TXN_STATE
@@ -148,21 +150,21 @@ _WORDS = {**states.NAMES, states.EXPIRED: "tombstone"}
 
 
 def aborts_of(row: Any) -> dict[str, int]:
-    """Returns the aborts that the row of an id counts, by cause; causes without any are left out."""
+    """Returns the aborts in the row of an id by cause, without causes that have none."""
     counted = {word: int(getattr(row, column)) for column, word in _COUNTED.items()}
     return {word: count for word, count in counted.items() if count}
 
 
 @contextmanager
 def lab(broker: Broker, directory: Path) -> Iterator[Lab]:
-    """The application starts in `directory`, beside a broker that runs."""
+    """Runs the application in `directory`, on a running broker."""
     with ingesting(broker.bootstrap, directory) as app, Connection(broker.bootstrap, threading.Event()) as connection:
         yield Lab(broker, app, connection)
 
 
 @contextmanager
 def labs(brokers: Callable[[str], Broker], directory: Path) -> Iterator[Callable[[str], Lab]]:
-    """Yields a function that starts the lab of a version once."""
+    """Yields a function that starts the lab of each version once."""
     with ExitStack() as running:
 
         @cache

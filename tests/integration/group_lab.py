@@ -1,4 +1,4 @@
-"""A store that learns how topics of a real broker stand, the watch of groups over it, and members of groups."""
+"""A store with samples of a real broker's topics, the prober of groups over it, and members of groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAYLOAD = b"payload"
 
 
 class Watched:
-    """A store that learns how topics of a broker stand, and the watch of groups over it."""
+    """A store with samples of a broker's topics, and the prober of groups over it."""
 
     def __init__(self, broker: Broker, store: str, *topics: str, settings: ClientSettings | None = None) -> None:
         self.cluster = SeededCluster(store, started_ms=wall_clock_ms())
@@ -53,7 +53,7 @@ class Watched:
         self.watch = GroupProber(self.reader, groups, self.cluster.id, asks_as)
 
     def look(self) -> None:
-        """Stores an observation of all partitions, as the sampler would."""
+        """Samples all partitions, and stores the samples as the sampler would."""
         now_ms = wall_clock_ms() + self._ahead_ms
         layouts = {name: layout for name in self.topics if (layout := topic_layout(self.client, name)) is not None}
         looks = []
@@ -89,20 +89,21 @@ class Watched:
         )
 
     def stand(self) -> None:
-        """Waits until partitions that are stalled now have been so for long enough."""
+        """Waits until the partitions that are stalled now have been stalled for long enough."""
         self.look()
         time.sleep(STALLED_AFTER_MS / 1000 + 0.1)
         self.look()
 
     def stand_and_round(self) -> dict[tuple[str, str, int], AffectedGroup]:
-        """Returns the groups after a round, once what stands now has stood for long enough."""
+        """Waits until the partitions that are stalled now have been stalled for long enough. Returns the blocked groups
+        after a round."""
         self.stand()
         self.watch.round(wall_clock_ms())
         return self.victims()
 
     def after(self, seconds: float) -> dict[tuple[str, str, int], AffectedGroup]:
-        """The groups as they are after a round so many seconds later, by our clock. Samples are half of them ahead, as
-        those of the sampler would be by the time the coordinators have answered."""
+        """Returns the blocked groups after a round that takes place `seconds` later, by our clock. Half of that time
+        passes before the samples, as it would for the sampler until the coordinators have answered."""
         for _ in range(2):
             self._ahead_ms += round(seconds * 500)
             self.look()
@@ -114,12 +115,12 @@ class Watched:
             return {one.key: one for one in read_affected_groups(connection, self.cluster.id)}
 
     def looked(self) -> dict[tuple[str, str, int], AffectedGroup]:
-        """The victims by what the partitions are now."""
+        """Samples the partitions, and returns the groups that are blocked now."""
         self.look()
         return self.victims()
 
     def home_of(self, group: str) -> int:
-        """Returns the partition of __consumer_offsets that has its offsets."""
+        """Returns the partition of `__consumer_offsets` that has the group's offsets."""
         layout = topic_layout(self.client, OFFSETS_TOPIC)
         assert layout is not None
         return offsets_partition(group, len(layout.leaders))
@@ -141,7 +142,7 @@ class Watched:
 
 
 def hold_open(bootstrap: str, name: str, topic: str, records: int) -> Producer:
-    """Returns a producer whose transaction has so many records on the topic, and stays open."""
+    """Returns a producer with an open transaction of `records` records on the topic."""
     producer = open_producer(bootstrap, name, OPEN_MS)
     producer.begin_transaction()
     write(producer, topic, records)
@@ -159,7 +160,7 @@ def watched(broker: Broker, tmp_path: Path, *topics: str, settings: ClientSettin
 
 @contextmanager
 def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterator[Consumer]:
-    """Yields a member of a group that has the topic."""
+    """Yields a member of a group, once the topic's partitions are assigned to it."""
     one = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "logger": NULL_LOGGER}
         | {name.replace("_", "."): value for name, value in properties.items()}
@@ -174,8 +175,8 @@ def member(bootstrap: str, group: str, topic: str, **properties: str) -> Iterato
 
 @contextmanager
 def share_consumer(broker: Broker, group: str, topic: str, directory: Path) -> Iterator[Callable[[], int]]:
-    """Kafka's own console consumer, in a share group. Yields a function that returns how many records it has printed;
-    its log is in the same file."""
+    """Runs Kafka's own console consumer in a share group. Yields a function that returns the number of records it has
+    printed. The consumer's log is in the same file."""
     printed = directory / f"{group}.out"
     command = broker.tool_command(
         *("org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", broker.bootstrap),
@@ -204,7 +205,7 @@ def relations(found: dict[tuple[str, str, int], AffectedGroup], topic: str) -> d
 
 
 def read_all(one: Consumer, topic: str, until: int) -> None:
-    """Reads up to an offset, and commits it."""
+    """Reads up to the offset `until`, and commits it."""
     read = [-1]
 
     def has_read() -> bool:

@@ -1,4 +1,4 @@
-"""A broker on which transactions may hang, the whole application beside it, and what that says of them."""
+"""A broker on which transactions may hang, the whole application, and the findings about these transactions."""
 
 from __future__ import annotations
 
@@ -32,25 +32,27 @@ from tests.matrix.recorder import tell
 CLUSTER: Final = "test"
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
 LONG: Final = "long-"
-"""Ids that begin so are reported when they are open for a second."""
+"""Prefix of ids whose transactions are reported as long-running after a second."""
 
 EXPIRING: Final = UNGUARDED | {
     "transactional.id.expiration.ms": "45000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
 }
-"""Ids expire while a test waits for it, and not before it has done with them."""
+"""Settings with which ids expire during a test, but not before the test has finished with them."""
 
 ALLOWED_DECISIONS = {"commit": {"commit"}, "abort": {"abort"}, "none": {"none", "abort"}}
-"""By the truth. What is not proven to be of no transaction may be of one that was aborted: the marker is the same."""
+"""Allowed decisions by the truth. If no proof excludes an aborted transaction, records of no transaction may also be
+decided as `abort`: the marker is the same."""
 
 
 def command_of(row: Any) -> str | None:
-    """The command that a finding in the store advises."""
+    """Returns the command that a finding in the store advises."""
     return finding_of(row).command
 
 
 class HangLab(NamedTuple):
-    """`connection` is for producers by hand, `rest` answers as the service does."""
+    """A broker, the application, and REST answers of the service. `connection`: for producers that send single
+    requests."""
 
     broker: Broker
     app: Ingest
@@ -68,7 +70,7 @@ class HangLab(NamedTuple):
         delete_topics(self.bootstrap, name)
 
     def tool(self, *arguments: str) -> None:
-        """`kafka-transactions.sh` of this broker's version."""
+        """Runs `kafka-transactions.sh` of this broker's version."""
         self.broker.tool(TOOL, *arguments)
 
     def run_command(self, command: str | None) -> None:
@@ -88,7 +90,7 @@ class HangLab(NamedTuple):
         return answer.json()
 
     def is_unjudged(self, topic: str, partition: int) -> bool:
-        """Returns whether the partition is watched by now, and cannot be judged."""
+        """Returns whether the partition is watched, but cannot be judged."""
         answer = self.rest.get(self._place(topic, partition))
         return answer.status_code == 200 and not answer.json()["judged"]
 
@@ -96,8 +98,8 @@ class HangLab(NamedTuple):
         return [item for item in self.get("/groups?limit=200")["items"] if item["group"] == name]
 
     def wait_until_confirmed(self, hang: Hang) -> Any:
-        """The confirmed finding about it, and nothing but the right answer in it. Its decision may follow a moment
-        later: one that takes many transactions is read again, further back."""
+        """Waits for the confirmed finding about the transaction, and checks that all its fields are right. The decision
+        may follow a moment later, because a decision about many transactions needs a second read, further back."""
         where = self._where(hang)
         row = self.wait_for_finding(
             Kind.HANGING, lambda one: one.status == Status.CONFIRMED and one.decision != Decided.UNKNOWN, **where
@@ -119,7 +121,7 @@ class HangLab(NamedTuple):
         return row
 
     def wait_until_judged_again(self) -> None:
-        """Waits until the restarted application has derived every decision again: they carry the times of their
+        """Waits until the restarted application has derived every decision again. Decisions carry the times of their
         proofs."""
         started_ms = int(time.time() * 1000)
 
@@ -130,7 +132,7 @@ class HangLab(NamedTuple):
         wait_until_equal(old, [], f"hanging transactions with proofs from before the start; {self.app.log}")
 
     def wait_until_resolved(self, hang: Hang, resolution: str) -> Any:
-        """Waits for the end of its finding, and returns it. It ends without a request to txnscope."""
+        """Waits until the finding has ended, without a request to txnscope, and returns it."""
         where = self._where(hang)
         row = self.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.RESOLVED, **where)
         assert row.resolution == resolution, f"{row.resolution}; {self.app.log}"
@@ -138,12 +140,13 @@ class HangLab(NamedTuple):
         return row
 
     def end_by_command(self, hang: Hang) -> None:
-        """Runs the command of its finding, once that is confirmed, and waits for the end that follows."""
+        """Runs the command of the finding, once the finding is confirmed, and waits for the resolution."""
         self.run_command(command_of(self.wait_until_confirmed(hang)))
         self.wait_until_resolved(hang, Resolution.FOREIGN_ABORT)
 
     def wait_until_free(self, topic: str, partition: int = 0) -> None:
-        """Kafka says so, and so does the application, which shows no waiting group any more."""
+        """Checks that Kafka reports no open transaction, and waits until the application does, too, without a blocked
+        group."""
         now = ends(self.connection, topic, partition)
         assert now.last_stable_offset == now.high_watermark
 
@@ -155,7 +158,7 @@ class HangLab(NamedTuple):
         wait_until_equal(reported, (now.high_watermark, now.high_watermark, None, []), what)
 
     def wait_for_finding(self, kind: str, is_so: Callable[[Any], bool], **subject: Any) -> Any:
-        """The only finding of the kind about this, once it is so."""
+        """Waits until the only finding of the kind about this subject fulfils `is_so`, and returns it."""
 
         def row() -> Any:
             rows = self.app.findings(kind, **subject)
@@ -169,7 +172,7 @@ class HangLab(NamedTuple):
         return found
 
     def wait_for_blocker(self, topic: str, partition: int, word: str) -> Any:
-        """Waits for the blocker of the partition with this relation, and returns it."""
+        """Waits until the partition has a blocker with the relation `word`, and returns the blocker."""
 
         def blocker() -> Any:
             answer = self.rest.get(self._place(topic, partition))
@@ -179,7 +182,8 @@ class HangLab(NamedTuple):
         return wait_until(blocker, lambda reported: reported is not None and reported["relation"] == word, what)
 
     def assert_nothing_hung(self, topic: str) -> None:
-        """No finding was confirmed, not even for a moment that passed (a withdrawn candidate was never confirmed)."""
+        """Asserts that no finding was ever confirmed, not even temporarily. (A withdrawn candidate was never
+        confirmed.)"""
         reported = [row for row in self.app.findings(Kind.HANGING, topic=topic) if row.confirmed_at_ms is not None]
         assert reported == []
 
@@ -202,7 +206,7 @@ RULES = ({"prefix": LONG, "long_after": "1s", "owner": "reports"},)
 
 @contextmanager
 def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> Iterator[HangLab]:
-    """The application starts in `directory`, beside a broker that runs; `bootstrap`: of all, if there are more."""
+    """Runs the application in `directory`, on a running broker. `bootstrap`: of all brokers, if there are several."""
     _create_the_log(broker)
     app = Ingest(bootstrap or broker.bootstrap, directory, name=CLUSTER, rules=RULES)
     with running(app), Connection(broker.bootstrap, threading.Event()) as connection, client_of(app.url) as rest:
@@ -212,7 +216,8 @@ def hang_lab(broker: Broker, directory: Path, bootstrap: str | None = None) -> I
 
 @contextmanager
 def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[HangLab]:
-    """The application starts before a broker whose log it may not read; it has looked at partitions and log."""
+    """Starts the application for a broker whose transaction log it may not read. Waits until it has sampled the
+    partitions and tried the log."""
 
     def has_looked() -> bool:
         app.is_running()
@@ -229,7 +234,7 @@ def watching(app: Ingest, broker: Broker, connection: Connection) -> Iterator[Ha
 
 @contextmanager
 def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Iterator[Callable[[str], HangLab]]:
-    """Yields a function that starts the broker and the application of a version once."""
+    """Yields a function that starts the broker and the application of each version once."""
     with ExitStack() as everything:
 
         @cache
@@ -243,6 +248,6 @@ def hang_labs(directory: Path, properties: Mapping[str, str] = UNGUARDED) -> Ite
 
 
 def _create_the_log(broker: Broker) -> None:
-    """Brokers create it for the first transactional.id that comes."""
+    """Creates the transaction log, which brokers do for the first transactional.id."""
     with Connection(broker.bootstrap, threading.Event()) as connection:
         old_producer(connection, "before")

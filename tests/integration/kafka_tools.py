@@ -1,4 +1,4 @@
-"""Reads the transaction log by Kafka's own tools: the truth that ours is compared with."""
+"""Reads the transaction log with Kafka's own tools, as the reference for our results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 class Printed(NamedTuple):
-    """A record of an id, as Kafka prints it: the number of its state, how many partitions it names."""
+    """A record of an id as Kafka prints it: the number of its state, the number of its partitions, and times."""
 
     state: int
     partitions: int
@@ -27,19 +27,20 @@ class Printed(NamedTuple):
 
     @property
     def is_abort(self) -> bool:
-        """True if the coordinator begins here to abort a transaction with partitions."""
+        """True if the record begins an abort of a transaction with partitions."""
         return self.state == PREPARE_ABORT and self.partitions > 0
 
     @property
     def ran_out(self) -> bool:
-        """True for the abort of a transaction that was open for longer than its timeout."""
+        """True if the record begins an abort of a transaction that was open for longer than its timeout."""
         return self.is_abort and self.last_update_ms - self.start_ms > self.timeout_ms
 
 
 def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
-    """The records of each id in the whole log, in its order, as Kafka's console consumer prints them; no tombstones.
+    """Returns the records of each id in the whole log, in log order, as Kafka's console consumer prints them, without
+    tombstones.
 
-    `tool` must be a 4.x broker (its formatter prints JSON); it may read the log of any other.
+    `tool` must be a 4.x broker (its formatter prints JSON). The log may be that of any other broker.
     """
     found: dict[str, list[Printed]] = {}
     for record in _records(tool, bootstrap):
@@ -53,19 +54,19 @@ def history(tool: Broker, bootstrap: str) -> dict[str, list[Printed]]:
 
 
 def completed(tool: Broker, bootstrap: str) -> dict[str, tuple[int, int]]:
-    """(commits, aborts) by id: completing records in the whole log. `tool`: as `history`."""
+    """Returns (commits, aborts) by id: the number of completing records in the whole log. `tool`: as for `history`."""
     return ends_of(history(tool, bootstrap))
 
 
 def ends_of(records: Mapping[str, Iterable[Printed]]) -> dict[str, tuple[int, int]]:
-    """Returns (commits, aborts) by id: completing records."""
+    """Returns (commits, aborts) by id: the number of completing records."""
     states = {name: Counter(one.state for one in of_id) for name, of_id in records.items()}
     return {name: (counts[COMPLETE_COMMIT], counts[COMPLETE_ABORT]) for name, counts in states.items()}
 
 
 def _records(tool: Broker, bootstrap: str) -> list[Any]:
-    """The whole log. The console consumer ends when nothing came for a while, which on a busy machine may be at once:
-    it is asked again, with more patience, until it has read as many records as there were."""
+    """Returns all records of the log. The console consumer ends after a time without records, which on a busy machine
+    may be at once. So it is run again, with a longer timeout, until it has read as many records as the log had."""
     starts, log = log_starts(bootstrap), log_ends(bootstrap)
     wanted = sum(end - starts[p] for p, end in log.items())
     patience_ms = iter((4_000, 10_000, 30_000))
@@ -83,7 +84,7 @@ def _records(tool: Broker, bootstrap: str) -> list[Any]:
 
 
 def _values(printed: str) -> Iterator[Any]:
-    """JSON values that follow one another with nothing in between."""
+    """Yields JSON values that follow one another without separators."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(printed):
         value, at = decoder.raw_decode(printed, at)

@@ -1,4 +1,4 @@
-"""Applications with transactions, as small as can be (librdkafka: the old protocol, also on 4.x)."""
+"""Minimal applications with transactions (librdkafka: the old protocol, also on 4.x)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NULL_LOGGER.propagate = False
 
 
 def admin_of(bootstrap: str) -> AdminClient:
-    """Returns a client, which has to be kept until its answers are there."""
+    """Returns an admin client. The caller has to keep a reference to it until its answers have arrived."""
     return AdminClient({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER})
 
 
@@ -28,8 +28,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 3) -> None:
 
 
 def create_topics(bootstrap: str, *topics: NewTopic) -> None:
-    """Asked again where librdkafka gave a request up because its broker was not among those of the cluster for a
-    moment, as one that just starts is not."""
+    """Creates topics. Repeats a request that librdkafka gave up because its broker was missing in the cluster's
+    metadata for a moment, as a starting broker is."""
     admin = admin_of(bootstrap)
     wanted, again = {topic.topic: topic for topic in topics}, set[str]()
     give_up = time.monotonic() + LIMIT_S
@@ -48,7 +48,7 @@ def create_topics(bootstrap: str, *topics: NewTopic) -> None:
 
 
 def configure_topic(bootstrap: str, topic: str, configs: dict[str, str]) -> None:
-    """Sets configs of a topic; the others stay."""
+    """Sets configs of a topic, and keeps its other configs."""
     entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
     admin = admin_of(bootstrap)
@@ -69,13 +69,13 @@ def add_partitions(bootstrap: str, topic: str, number: int) -> None:
 
 
 def plain_producer(bootstrap: str, **config: object) -> Producer:
-    """Returns a producer without transactions. `config`: more settings, with _ in place of the dots."""
+    """Returns a producer without transactions. `config`: further settings, with _ in place of dots."""
     more = {name.replace("_", "."): value for name, value in config.items()}
     return Producer({"bootstrap.servers": bootstrap, "logger": NULL_LOGGER, **more})
 
 
 def internal_producer(bootstrap: str) -> Producer:
-    """Returns a producer that may write to internal topics: brokers let a client of this name do so."""
+    """Returns a producer that may write to internal topics: brokers allow that to a client with this name."""
     return plain_producer(bootstrap, client_id="__admin_client")
 
 
@@ -96,8 +96,8 @@ def open_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_00
 def begin(
     bootstrap: str, name: str, topic: str, timeout_ms: int = 60_000, partitions: Iterable[int] = (0,)
 ) -> Producer:
-    """Returns a producer in the middle of a transaction, with a record acknowledged on each of the partitions. One that
-    is thrown away says goodbye: its transaction is aborted."""
+    """Returns a producer in the middle of a transaction, with an acknowledged record on each of the partitions. When
+    the producer is garbage-collected, its transaction is aborted."""
     producer = open_producer(bootstrap, name, timeout_ms)
     producer.begin_transaction()
     for partition in partitions:
@@ -107,7 +107,7 @@ def begin(
 
 
 def transact(producer: Producer, topic: str, commit: bool = True) -> None:
-    """Makes a transaction with one record, and repeats requests as applications do."""
+    """Runs a transaction with one record, and repeats requests as applications do."""
     producer.begin_transaction()
     producer.produce(topic, b"payload")
     producer.flush(ANSWER_S)
@@ -130,7 +130,8 @@ def _ended(end: Callable[[float], None]) -> bool:
 
 @contextmanager
 def load(bootstrap: str, topic: str, names: list[str], pause_s: float = 0.1) -> Iterator[None]:
-    """Runs a thread an id until the block ends: two commits, one abort, over and over. Finishes every transaction."""
+    """Runs a thread for each id until the block ends: two commits and an abort, again and again. Finishes every
+    transaction."""
     stop = threading.Event()
     failures: list[BaseException] = []
 

@@ -1,4 +1,5 @@
-"""An operator's desk: services that may resolve, beside a lab; the command line; what is refused without a finding."""
+"""The clients of an operator over a lab: services that may end hanging transactions, the command line, and the reasons
+for refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ KEYS: Final = {"ann": "the-key-of-ann-000", "bob": "the-key-of-bob-000"}
 
 
 class ResolveClients(NamedTuple):
-    """`rest` answers as one service, `replica` as another one, and a third listens at `url`. `key_file`: ann's."""
+    """`rest` and `replica` are clients of two services, and a third service listens at `url`. `key_file`: the key of
+    the operator ann."""
 
     lab: HangLab
     bootstrap: str
@@ -52,14 +54,14 @@ class ResolveClients(NamedTuple):
         return self._replace(rest=self.replica)
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`txnscope resolve`, with ann's key."""
+        """Runs `txnscope resolve` with ann's key."""
         ours = {k: v for k, v in os.environ.items() if not k.startswith("TXNSCOPE_")}
         ours |= {"PYTHONPATH": str(ROOT), "TXNSCOPE_OPERATOR_KEY_FILE": str(self.key_file), "TXNSCOPE_URL": self.url}
         command = [sys.executable, "-m", "service.cli", "resolve", *arguments]
         return subprocess.run(command, env=ours, capture_output=True, text=True, timeout=LIMIT_S)
 
     def audited(self, hang: Hang) -> list[tuple[str, str]]:
-        """(operator, outcome) of each row about it, in order."""
+        """Returns (operator, outcome) of each audit row about the transaction, in order."""
         rows = sorted(self.lab.app.rows(audit), key=lambda row: row.id)
         about = (hang.topic, hang.partition, hang.producer_id, hang.start_offset)
         return [
@@ -77,7 +79,7 @@ class ResolveClients(NamedTuple):
         return found
 
     def claimed(self, hang: Hang) -> Finding:
-        """A finding as if the judge had confirmed it."""
+        """Returns a finding as if the judge had confirmed it."""
         name = None if hang.transactional_id is None else hang.transactional_id.encode()
         subject = Subject(
             topic=hang.topic,
@@ -114,7 +116,7 @@ class ResolveClients(NamedTuple):
 
 @contextmanager
 def resolve_clients(lab: HangLab, bootstrap: str) -> Iterator[ResolveClients]:
-    """`bootstrap`: of all brokers."""
+    """Yields the services and clients over the lab. `bootstrap`: of all brokers."""
     kafka = ClientSettings.load(bootstrap, None)
     key_file = lab.app.directory / "ann.key"
     key_file.touch(0o600)
@@ -139,7 +141,7 @@ def committed_on(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
         values: list[bytes] = []
 
         def unread() -> dict[int, int]:
-            """The end of each partition that is not read to it."""
+            """Returns the end of each partition that is not read to its end."""
             message = reader.poll(0.1)
             if message is not None:
                 assert message.error() is None, message.error()

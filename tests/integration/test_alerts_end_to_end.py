@@ -1,6 +1,7 @@
-"""From a late write to the people who are called: broker, application, Prometheus, Alertmanager, and back when it ends.
+"""From a late write to the notification of an operator: broker, application, Prometheus, Alertmanager, and the
+notification of the end.
 
-With the shipped rules and routes, at a scrape every 15 s. The dashboards' queries run in the same Prometheus.
+The rules and routes are the shipped ones, with a scrape every 15 s. The dashboards' queries run in the same Prometheus.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ NAME_OF_IT: Final = "refunds-1"
 
 
 class Heard(NamedTuple):
-    """`at_s`: monotonic."""
+    """A notification, and the time (monotonic) at which the webhook received it."""
 
     at_s: float
     notice: Notice
 
 
 class Called:
-    """The calls of the webhook, in order."""
+    """The notifications that the webhook received, in order."""
 
     def __init__(self) -> None:
         self.heard: list[Heard] = []
@@ -57,7 +58,7 @@ class Called:
         self.heard.append(Heard(time.monotonic(), notice))
 
     def of(self, status: str) -> list[Heard]:
-        """About what hangs."""
+        """Returns the notifications about the hanging transaction with this status."""
         return [one for one in self.heard if (one.notice.alert, one.notice.status) == (NAME, status)]
 
 
@@ -70,7 +71,7 @@ class SetUp(NamedTuple):
 
 @pytest.fixture
 def set_up(tmp_path: Path) -> Iterator[SetUp]:
-    """Yields all of it, once an ordinary transaction was read and Prometheus has seen that."""
+    """Yields the whole chain, once an ordinary transaction was read and Prometheus has scraped it."""
     try:
         programs = find_programs()
     except NotInstalled as e:
@@ -120,13 +121,14 @@ def test_what_hangs_calls_with_its_finding_and_calls_again_when_it_ends(
 
 
 def _say(capsys: pytest.CaptureFixture[str], line: str) -> None:
-    """Measured, to be read: nothing is asserted of it."""
+    """Prints a measured time. The test does not assert it."""
     with capsys.disabled():
         sys.stdout.write(f"\n{line}\n")
 
 
 def _has_scraped(monitoring: Monitoring) -> bool:
-    """Prometheus listens, and refuses every query, while it replays its log: asked for its readiness first."""
+    """Returns whether Prometheus has scraped the service. While it replays its log, Prometheus listens, but refuses
+    every query, so its readiness is checked first."""
     try:
         with urlopen(f"{monitoring.prometheus}/-/ready", timeout=ANSWER_S):
             pass
@@ -152,7 +154,7 @@ def _promtool_takes(metrics: str) -> None:
 
 
 def _failing(monitoring: Monitoring) -> list[str]:
-    """The queries that have no answer; after a while where there are any, since rates want two scrapes."""
+    """Returns the queries without an answer. If there are any, waits a while, because rates need two scrapes."""
     found = failures(monitoring.prometheus)
     if found:
         time.sleep(5)

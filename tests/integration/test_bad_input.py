@@ -1,4 +1,4 @@
-"""Bad input of a cluster: nothing is lost, nothing is silent, and the stream goes on."""
+"""Bad input in a cluster: no record is lost or skipped silently, and reading goes on."""
 
 from __future__ import annotations
 

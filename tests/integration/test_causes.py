@@ -1,6 +1,6 @@
-"""The causes of ends on real brokers, from the store: right, and no surer than the log allows.
+"""The causes of ends on real brokers, from the store: the causes are right, and no more certain than the log allows.
 
-Where nothing else is asked for, these run on 4.3.1 and those of test_causes_late on 3.9.2.
+By default, these tests run on 4.3.1, and those of test_causes_late on 3.9.2.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module")
 def lab(brokers: Callable[[str], Broker], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Lab]]:
-    """One application a version for all tests here."""
+    """Yields a function that starts one application per version, for all tests of this module."""
     with labs(brokers, tmp_path_factory.mktemp("causes")) as of:
         yield of
 
@@ -59,7 +59,8 @@ def here(lab: Callable[[str], Lab], version: str) -> Lab:
 
 @on("4.3.1")
 def test_a_healthy_mixture_and_a_few_who_run_out_or_are_fenced(here: Lab) -> None:
-    """Offsets in transactions, several partitions, old clients and new ones side by side: the workload's own book."""
+    """The causes agree with the workload's own book, for offsets in transactions, several partitions, and old and new
+    clients side by side."""
     book = Workload(here.bootstrap, seed=21, prefix="a-").run(rounds=2).accounts
     words = (CauseCode.CLIENT_ABORT, CauseCode.TIMEOUT, CauseCode.FENCED)
     by_word = {name: _positive(dict(zip(words, account.aborts, strict=True))) for name, account in book.items()}
@@ -85,21 +86,23 @@ def _positive(counts: dict[CauseCode, int]) -> dict[str, int]:
 
 @on("4.3.1")
 def test_g_two_instances_of_an_old_client_fence_each_other(here: Lab) -> None:
-    """On a cluster with transaction.version 2 the coordinator marks its own aborts, whoever the client is."""
+    """On a cluster with transaction.version 2, the coordinator marks its own aborts, whatever protocol the client
+    speaks."""
     create_topic(here.bootstrap, "g-shared")
     first = here.begin("g-shared", "g-shared")
     second = open_producer(here.bootstrap, "g-shared", 45_000)
     transact(second, "g-shared")
     with pytest.raises(KafkaException):
         first.commit_transaction(ANSWER_S)
-    for _ in range(3):  # then idle, in turns
+    for _ in range(3):  # then both instances are idle, and restart in turn
         open_producer(here.bootstrap, "g-shared")
     here.expect({"g-shared": id_history(1, INIT, FENCED, *[INIT] * 4)})
 
 
 @on("4.3.1")
 def test_n_java_and_librdkafka_in_every_codec(here: Lab) -> None:
-    """Java's producer speaks TV2 where the cluster does. Codecs are the data's: the log of transactions has none."""
+    """Java's producer speaks TV2 if the cluster does. Codecs apply to the data only: the transaction log is not
+    compressed."""
     create_topic(here.bootstrap, "n-codecs")
     for codec in CODECS:
         client = open_producer(here.bootstrap, f"n-rdkafka-{codec}", codec=codec)
@@ -118,7 +121,8 @@ def test_n_java_and_librdkafka_in_every_codec(here: Lab) -> None:
 
 @on("4.3.1")
 def test_an_administrator_ends_it(here: Lab, version: str) -> None:
-    """By Kafka's own tool, or where there is none (before 4.1) by the request that fenceProducers sends."""
+    """An administrator ends a transaction with Kafka's own tool, or, before 4.1, with the request that fenceProducers
+    sends."""
     create_topic(here.bootstrap, "q-force")
     here.begin("q-old", "q-force", 120_000)
     names = ["q-old"]
@@ -135,7 +139,7 @@ def test_an_administrator_ends_it(here: Lab, version: str) -> None:
 
 @on("4.3.1")
 def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
-    """The client meant the next transaction otherwise: no end under an unchanged epoch is certain."""
+    """The client wanted the next transaction to end otherwise, so no end under an unchanged epoch is certain."""
     create_topic(here.bootstrap, "late-end")
     for name, commit in (("late-abort", False), ("late-commit", True)):
         ended_by_a_late_copy(here.old(name, "late-end"), "late-end", commit=commit)
@@ -144,7 +148,8 @@ def test_a_late_copy_of_an_end_ends_the_next_transaction(here: Lab) -> None:
 
 @on("4.3.1")
 def test_a_framework_that_fences_its_own_ids_is_no_administrator(here: Lab) -> None:
-    """The request of fenceProducers, and the task right behind it, as of Kafka Connect."""
+    """Kafka Connect sends the request of fenceProducers, and its task starts right after it: the cause is not an
+    administrator."""
     create_topic(here.bootstrap, "connect")
     here.begin("connect-0", "connect")
     here.begin("connect-1", "connect")
@@ -168,7 +173,7 @@ def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(here: Lab) -> None:
     now = late.producer_epoch
     late.producer_epoch = epoch
     with pytest.raises(Refused) as refused:
-        late.end(commit=False)  # the copy
+        late.end(commit=False)  # the late copy of the request
     assert refused.value.code == PRODUCER_FENCED
     late.producer_epoch = now
     late.end(commit=True)
@@ -197,7 +202,8 @@ def test_tv2_excludes_the_late_copy_and_gives_its_own_epoch(here: Lab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_tv2_clients(here: Lab) -> None:
-    """Every end raises the epoch by one: nothing is certain, and what the id does next decides."""
+    """Every end raises the epoch by one, so the record alone is ambiguous, and the next record of the id decides about
+    the cause."""
     topic = "tv2"
     create_topic(here.bootstrap, topic)
     last_word, lives_on, nothing = (here.raw(f"tv2-{name}") for name in ("last-word", "lives-on", "nothing"))
@@ -211,7 +217,7 @@ def test_tv2_clients(here: Lab) -> None:
     aborts_twice, restarts = (here.raw(f"tv2-{name}") for name in ("aborts-twice", "restarts"))
     aborts_twice.produce(topic, 0, [b"x"])
     aborts_twice.end(commit=False)
-    aborts_twice.end(commit=False)  # nothing this time
+    aborts_twice.end(commit=False)  # this transaction is empty
     restarts.produce(topic, 0, [b"x"])
     restarts.end(commit=False)
     here.raw("tv2-restarts")
@@ -233,7 +239,7 @@ def test_tv2_clients(here: Lab) -> None:
             "tv2-lives-on": id_history(2, INIT, TV2_CLIENT),
             "tv2-nothing": id_history(0, INIT, EMPTY_ABORT),
             "tv2-aborts-twice": id_history(0, INIT, TV2_CLIENT, EMPTY_ABORT),
-            "tv2-restarts": id_history(0, INIT, TV2_FENCED, INIT),  # not so: hence ambiguous
+            "tv2-restarts": id_history(0, INIT, TV2_FENCED, INIT),  # not a fence, hence ambiguous
             "tv2-late": id_history(1, INIT, TIMEOUT),
             "tv2-fenced": id_history(1, INIT, TV2_FENCED, INIT),
         }

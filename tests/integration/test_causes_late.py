@@ -1,6 +1,6 @@
-"""Ends by time: transactions that run out of time, participants that do not answer, ids that nobody uses.
+"""Ends that take time: transactions that time out, participants that do not answer, ids that expire.
 
-All with one pair of brokers whose ids expire after seconds: every story here ends with that.
+All tests share one pair of brokers whose ids expire after seconds, so every history here ends with an expiry.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ EXPIRE_SOON = {
 
 
 class Pair(NamedTuple):
-    """`lab` is beside the broker that has the whole transaction log; `other` leads the first partition of topics."""
+    """Two brokers. `lab` uses the broker that has the whole transaction log; `other` leads the first partition of
+    topics."""
 
     lab: Lab
     other: Broker
@@ -77,7 +78,7 @@ def _start(version: str, directory: Path, running: ExitStack) -> Pair:
     port, other_port = free_ports(2)
     first = _running(Broker(version, port, directory / "1", EXPIRE_SOON), running)
     create_topic(first.bootstrap, "before")
-    transact(open_producer(first.bootstrap, "before"), "before")  # the transaction log is created while it is alone
+    transact(open_producer(first.bootstrap, "before"), "before")  # creates the log on the first broker
     properties = {
         "process.roles": "broker",
         "node.id": "2",
@@ -89,7 +90,7 @@ def _start(version: str, directory: Path, running: ExitStack) -> Pair:
 
 
 def _running(broker: Broker, stack: ExitStack) -> Broker:
-    """Killed in the end: a shutdown without the other one would take its time."""
+    """Starts the broker, and kills it at the end: without the other broker, a controlled shutdown would take long."""
     stack.callback(broker.kill)
     return broker.start()
 
@@ -118,7 +119,8 @@ def test_f_old_clients_run_out_of_time_or_abort_themselves(here: Lab) -> None:
 
 @on_those([v for v in EVERY_VERSION if v < "4.0"], "3.9.2")
 def test_before_4_0_a_producer_that_asks_for_a_new_epoch_itself_is_refused(here: Lab) -> None:
-    """KIP-360, with a transaction open: its own id and epoch abort the transaction, and nobody is let in."""
+    """A producer that requests a new epoch with its own id and epoch (KIP-360) while a transaction is open is refused.
+    The coordinator aborts the transaction, and no new producer gets in."""
     create_topic(here.bootstrap, "itself")
     itself = here.old("itself", "itself")
     with pytest.raises(Refused) as refused:

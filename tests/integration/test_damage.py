@@ -1,4 +1,4 @@
-"""Bytes that suffer: on the way they are fetched again, on the disk they are kept raw and stepped over."""
+"""Damaged bytes: damage in transit leads to a second fetch; damaged batches on disk are stored raw and skipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 class Harm:
-    """Once each: a bit flips in the first answer with `flipped` in it, the first one with `cut` in it ends half-way."""
+    """Flips a bit in the first response that contains `flipped`, and cuts the first response that contains `cut` in the
+    middle."""
 
     def __init__(self, flipped: bytes, cut: bytes) -> None:
         self._flipped, self._cut = flipped, cut
@@ -75,7 +76,8 @@ def test_a_batch_broken_on_disk_is_kept_raw_and_the_stream_goes_on(make_broker: 
 
 
 def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """Behind a batch without a length the broker finds no offset any more: every fetch fails, until retention."""
+    """Behind a batch without a length, the broker cannot find any offset, so every fetch fails until retention removes
+    the batch."""
     broker = make_broker("4.3.1", **{"transaction.state.log.num.partitions": 2})
     create_topic(broker.bootstrap, "poisoned")
     names = [f"id-{n}" for n in range(8)]
@@ -86,7 +88,7 @@ def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: 
     healthy = [name for name in names if name.encode() in segments[1 - bad].read_bytes()]
     assert healthy
     _, second, *_ = [batch for batch in read_batches(segments[bad].read_bytes()) if isinstance(batch, Batch)]
-    with segments[bad].open("r+b") as file:  # while the broker runs: it does not start from such a file
+    with segments[bad].open("r+b") as file:  # while the broker runs, because it would not start with such a file
         file.seek(second.position + 8)
         file.write(bytes(4))
     with ingesting(broker.bootstrap, tmp_path) as app:
@@ -99,9 +101,11 @@ def test_a_partition_that_the_broker_cannot_read_holds_up_no_other(make_broker: 
 
 
 def break_last_batch(segment: Path, transactional_id: bytes) -> tuple[int, bytes]:
-    """Flip a bit in the newest batch that speaks of the id: (its offset, its bytes as they lie there now).
+    """Flips a bit in the newest batch that contains the id. Returns the offset of the batch, and its bytes after the
+    change.
 
-    The bit is the lowest of the start time (in value v0): the coordinator, which loads the log too, does not mind.
+    The bit is the lowest one of the start time (in value v0). The coordinator, which also loads the log, accepts that
+    value.
     """
     data = bytearray(segment.read_bytes())
     for batch in read_batches(bytes(data)):

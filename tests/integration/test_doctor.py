@@ -1,4 +1,5 @@
-"""`txnscope doctor` on brokers that deny: it names every gap, and what it prints to grant is what was missing."""
+"""`txnscope doctor` on brokers that deny access: it reports every missing permission, and the printed commands grant
+exactly those."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ Of = Callable[[str], BrokerWithAcls]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Of]:
-    """One broker a version, with ids, groups and topics that no test changes; each test has a user of its own."""
+    """Returns a function that starts one broker per version, with ids, groups and topics that no test changes. Each
+    test has a user of its own."""
     with ExitStack() as running:
 
         @cache
@@ -54,7 +56,7 @@ def _furnish(bootstrap: str) -> None:
         create_topic(bootstrap, topic)
     for transactional_id, topic in {"shop-1": "orders", "shop-2": "payments"}.items():
         transact(open_producer(bootstrap, transactional_id), topic)
-    begin(bootstrap, "keeper", "vault", timeout_ms=600_000)  # the log says what an open transaction is on
+    begin(bootstrap, "keeper", "vault", timeout_ms=600_000)  # the log contains the partitions of an open transaction
     for group in ("readers", "auditors"):
         commit_idle(bootstrap, group, {("orders", 0): 1})
 
@@ -66,7 +68,7 @@ class Said(NamedTuple):
     grants: list[str]
 
     def verdict(self, what: str) -> list[str]:
-        """[trust, but]"""
+        """Returns the columns behind the name: trust, and the restriction."""
         (line,) = (line for line in self.text.splitlines() if line.startswith(what + "  "))
         return [word for word in re.split(r"\s{2,}", line) if word][1:]
 
@@ -93,7 +95,7 @@ def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
 
 
 def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
-    """Returns every permission that doctor asks for; `but` one kind of resource."""
+    """Returns every permission that doctor asks for, except those on one kind of resource, `but`."""
     if but != "topics":
         guarded.allow(user, acls.topic(), "READ")
     guarded.allow(user, acls.group(), "DESCRIBE")
@@ -102,7 +104,7 @@ def allow_all(guarded: BrokerWithAcls, user: str, but: str = "") -> None:
 
 
 def granted(said: Said) -> list[str]:
-    """Operations and resources of the printed lines."""
+    """Returns operations and resources of the printed commands."""
     return [line.partition("--allow-principal ")[2].partition(" ")[2] for line in said.grants]
 
 
@@ -119,7 +121,7 @@ def test_who_may_see_everything_hears_that_all_can_be_trusted(version: str, guar
     assert f"transaction.version {2 if version in WITH_TV2 else 0}" in said.text
     assert re.search(rf"^tried on +Kafka {re.escape(version)} on ", said.text, re.MULTILINE)
     assert re.search(r"clock: controller 1: .* ms (ahead of|behind) this machine's", said.text)
-    # markers are another matter, and said to be
+    # the output states that markers need other permissions
     assert "only for `txnscope resolve --execute`, which writes; it is not granted:\nkafka-acls.sh" in said.text
     assert said.text.rstrip().endswith("--operation Alter --cluster")
 
@@ -203,7 +205,7 @@ def test_a_share_group_whose_level_may_not_be_read_is_named(tmp_path: Path, doct
 
 
 def share_heartbeat(client: KafkaClient, group: str, topic: str) -> int:
-    """Joins a share group (ShareGroupHeartbeat v1). Returns the error."""
+    """Joins a share group (ShareGroupHeartbeat v1). Returns the error code."""
     member = str(uuid4())
     names = text_bytes(group) + text_bytes(member)
     body = names + struct.pack(">i", 0) + b"\0" + b"\2" + text_bytes(topic) + b"\0"
@@ -219,7 +221,7 @@ def test_an_id_that_kafka_hides_is_found_in_the_log(guarded: Of, doctor: Doctor)
     said = doctor(there, "id")
     assert (said.code, list(said.gaps)) == (1, ["ListTransactions"])
     assert said.gaps["ListTransactions"].startswith("lists 2 ids and silently hides 1 id of the log: shop-2.")
-    assert said.verdict("hanging transactions") == ["certain"]  # it does not rest on ListTransactions
+    assert said.verdict("hanging transactions") == ["certain"]  # the verdict does not depend on ListTransactions
     assert said.verdict("coordinators' answers") == ["certain", "not at all about shop-2 (DESCRIBE is denied)"]
     assert granted(said) == ["--operation Describe --transactional-id shop-2"]
 
@@ -264,7 +266,7 @@ def test_a_clock_is_read_from_records_that_are_being_written(guarded: Of, doctor
 
 
 def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Bootstrap answers, and then nothing does: the classic of containers and tunnels."""
+    """The bootstrap address answers, but the advertised one does not, as is common with containers and tunnels."""
     port, behind, nobody = free_ports(3)
     with Broker("3.9.2", port, tmp_path / "kafka", second_listener(port, behind, nobody)):
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{behind}"]) == 3
@@ -272,7 +274,7 @@ def test_an_advertised_address_that_nobody_is_at_is_named(tmp_path: Path, capsys
         assert output.out == ""
         assert output.err.count("\n") == 1
         assert f"broker 1 advertises 127.0.0.1:{nobody}" in output.err
-        # before anybody has used a transaction, and without an authorizer
+        # before the first transaction, and without an authorizer
         assert main(["doctor", "--bootstrap-servers", f"127.0.0.1:{port}"]) == 0
         output = capsys.readouterr()
         assert "__transaction_state: does not exist yet: no transactional id has been used" in output.out

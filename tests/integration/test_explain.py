@@ -1,4 +1,4 @@
-"""Owners and fates of offsets, from real logs and a store that knows their transactions."""
+"""The producers and outcomes of offsets, from real logs and a store that has their transactions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.broker
 
 
 class Story(NamedTuple):
-    """One partition of a running broker: who wrote what is in `SPANS`."""
+    """A partition of a running broker, whose content SPANS describes."""
 
     broker: Broker
     topic: str
@@ -120,7 +120,7 @@ def story(request: pytest.FixtureRequest, brokers: Callable[[str], Broker]) -> I
 
 
 def wait_for_end(broker: Broker, topic: str, end: int) -> None:
-    """EndTxn is answered before its markers are written."""
+    """Waits until the partition ends at `end`: the response to EndTxn comes before the markers are written."""
     admin, place = admin_of(broker.bootstrap), TopicPartition(topic, 0)
     wait_until(
         lambda: admin.list_offsets({place: OffsetSpec.latest()})[place].result(ANSWER_S).offset,
@@ -131,7 +131,7 @@ def wait_for_end(broker: Broker, topic: str, end: int) -> None:
 
 @pytest.fixture
 def cluster(story: Story, tmp_path: Path) -> Iterator[WithFindings]:
-    """A store that is bound to the broker and knows nothing yet."""
+    """A store that is bound to the broker, without any data."""
     now_ms = time.time_ns() // 1_000_000
     cluster = WithFindings(f"sqlite:///{tmp_path / 'store.db'}", started_ms=now_ms - 3_600_000)
     with connect(story.broker.bootstrap) as client, cluster.engine.begin() as connection:
@@ -152,7 +152,7 @@ def ask(client: TestClient, story: Story, offset: int, to: int | None = None) ->
 
 
 def lines(story: Story, body: Any) -> list[str]:
-    """Returns the spans in the form of SPANS, with producers by their names here, whatever the store calls them."""
+    """Returns the spans in the form of SPANS, with this test's names of the producers in place of the store's."""
     names = {described.producer_id: name for name, described in story.ids.items()}
     reported = []
     for one in body["spans"]:
@@ -179,8 +179,8 @@ def fits(text: str, offset: int) -> bool:
 
 
 def tell_the_store(cluster: WithFindings, story: Story, markers: dict[int, int]) -> int:
-    """Stores the transaction log of the story, read to its end 20 s after the last marker. `markers`: their times
-    by offset; the time of reading."""
+    """Stores the story's transaction log, read to its end 20 s after the last marker. `markers`: their times by offset.
+    Returns the time of reading."""
     log = [entry(0, states.EMPTY, b"explain-paid", pid=story.ids["paid"].producer_id, at_ms=markers[3] - 600_000)]
     for name, at_ms, end in (("paid", markers[3], committed), ("doomed", markers[9], aborted)):
         log += end(len(log), at_ms + 5, f"explain-{name}".encode(), pid=story.ids[name].producer_id)
@@ -264,7 +264,7 @@ def test_a_bound_of_reading_ends_a_run_of_aborted_records(story: Story) -> None:
 
 
 def test_reading_is_bounded_and_asks_the_leader_what_is_open(story: Story) -> None:
-    """Bytes for one batch: the rest has to be proven without reading it."""
+    """With bytes for a single batch, the outcome is either proven without reading further, or unknown."""
     one_batch = Bounds(bytes=1, seconds=5, first_bytes=1, next_bytes=1)
     two_batches = Bounds(bytes=150, seconds=5, first_bytes=1, next_bytes=1)
     with connect(story.broker.bootstrap) as client:

@@ -1,5 +1,5 @@
-"""transaction.version is lowered while a transaction of the new protocol is open: its end is pending in the memory of a
-coordinator that works for all others."""
+"""transaction.version is lowered while a transaction of the new protocol is open. Its end stays pending in the memory
+of its coordinator, which works for all other ids."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROPERTIES = {
 
 
 def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """Case C4, on the one version of the suite that has the feature."""
+    """Case C4: the advice is that for a single stuck id. 4.3.1 is the only version of the suite with the feature."""
     broker = make_broker("4.3.1", **PROPERTIES)
     create_topic(broker.bootstrap, "orders")
     with running(Ingest(broker.bootstrap, tmp_path)) as app:
@@ -41,7 +41,7 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
             broker.tool(
                 "org.apache.kafka.tools.FeatureCommand", *where, "downgrade", "--feature", "transaction.version=0"
             )
-            stop.set()  # one attempt
+            stop.set()  # limits the client to one attempt
             with suppress(Refused, Stopped):
                 held_up.end(commit=True)
         with load(broker.bootstrap, "orders", ["neighbour"], 0.5):
@@ -59,7 +59,7 @@ def test_the_remedy_is_that_of_one_id_that_is_held_up(make_broker: MakeBroker, t
             wait_for(lambda: "transaction.version 2, and 0 is finalized now" in advice(), "the lowered feature")
             for blamed in ("min.insync.replicas", "clock", "Causes"):
                 assert blamed not in advice()
-        broker.stop()  # as a move of the leadership: the partition of the log is loaded anew
+        broker.stop()  # like a move of the leadership, a restart makes the coordinator reload the log
         broker.start()
         wait_until_equal(lambda: app.state("held-up"), "CompleteAbort", "the remedy", ANSWER_S)
         wait_for(lambda: app.findings(Kind.OVERDUE, status=Status.RESOLVED), "the end of the finding")

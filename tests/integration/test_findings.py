@@ -1,4 +1,4 @@
-"""Findings about a real broker's transactions: every trouble is found and named, and nothing else."""
+"""Findings about a real broker's transactions: every problem has its finding, and there are no others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def time_out_together(bootstrap: str, name: str) -> list[str]:
 
 
 def found(app: Ingest, kind: str) -> Any:
-    """The only finding of the kind, or None."""
+    """Returns the only finding of the kind, or None."""
     rows = app.findings(kind)
     assert len(rows) <= 1, rows
     return rows[0] if rows else None
@@ -62,7 +62,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
     time_out_together(bootstrap, "before-our-time")
     with running(Ingest(bootstrap, tmp_path, rules=RULES)) as app:
         app.wait_until_read()
-        with load(bootstrap, TOPIC, ["healthy"], 0.5):  # all the time, or its id would expire too
+        with load(bootstrap, TOPIC, ["healthy"], 0.5):  # continuously, because its id would expire otherwise
             long_one = begin(bootstrap, "batch-1", TOPIC, OPEN_MS)
             victims = time_out_together(bootstrap, "outage")
             outage = wait_for_finding(app, Kind.CORRELATED_TIMEOUTS, lambda row: row.count == len(victims))
@@ -77,7 +77,7 @@ def test_every_trouble_is_named_and_nothing_else(version: str, make_broker: Make
             conflict = wait_for_finding(app, Kind.FENCING_CONFLICT, lambda row: row.count >= 4)
             assert (conflict.transactional_id, conflict.severity) == (b"fought-over", "warning")
 
-            for _ in range(RANDOM_IDS + 1):  # restarts, not one start; each gives up the id before
+            for _ in range(RANDOM_IDS + 1):  # restarts rather than one start; each abandons the previous id
                 transact(open_producer(bootstrap, f"report-{uuid.uuid4()}"), TOPIC)
                 time.sleep(MIN_STARTS * START_MS / 1_000 / RANDOM_IDS)
             churn = wait_for_finding(app, Kind.CHURN)

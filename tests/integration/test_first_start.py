@@ -1,4 +1,5 @@
-"""The most common first day: something hangs already. On a log that was not cleaned, all of it is decided."""
+"""The common first start of txnscope: a transaction already hangs. If the log was never cleaned, all decisions are
+known."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""An Apache Flink job with exactly-once sinks of both naming strategies gets no word that its operator would call
-wrong: through an exception, kills, a recovery that commits what a checkpoint holds, one that comes too late, and a
-savepoint."""
+"""An Apache Flink job with exactly-once sinks of both naming strategies gets no finding that its operator would call
+wrong: through an exception, kills, a recovery that commits what a checkpoint holds, a recovery that comes too late, and
+a savepoint."""
 
 from __future__ import annotations
 
@@ -35,16 +35,18 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 TOPIC: Final = "readings"
 LONG_MS: Final = 600_000
 AWAY_MS: Final = 10_000
-"""The timeout that passes while the job is away: longer than a checkpoint takes on a machine at half speed."""
+"""Transaction timeout that passes while the job is away. It is longer than a checkpoint takes on a machine at half
+speed."""
 
 ALLOWED: Final = frozenset({Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.LONG_RUNNING})
-"""The timeouts are a loss that was staged; a slow machine keeps a transaction open for long."""
+"""The kinds of findings that may occur: the staged loss leads to timeouts, and a slow machine keeps a transaction open
+for long."""
 
 STRATEGIES: Final = {"flink-incrementing": INCREMENTING, "flink-pooling": POOLING}
 
 
 class Seen(NamedTuple):
-    """Everything, once it is over. `makers`: of the ids that were open while the job was away, by id."""
+    """The results after the whole run. `makers`: the makers of the ids that were open while the job was away, by id."""
 
     findings: list[Any]
     rows: dict[str, Any]
@@ -60,7 +62,7 @@ class Seen(NamedTuple):
 
 
 class Job:
-    """The job on one broker, with the application beside it."""
+    """A Flink job on a broker, with the application."""
 
     def __init__(self, broker: Broker, app: Ingest, directory: Path) -> None:
         self.broker, self.app = broker, app
@@ -70,7 +72,7 @@ class Job:
         self._log = directory / "flink.log"
 
     def live(self) -> None:
-        """From its first start to its last savepoint."""
+        """Runs the job from its first start to its last savepoint."""
         with self._started(LONG_MS) as job:
             job.do("checkpoint", "fail", "checkpoint")
             job.kill()
@@ -168,7 +170,7 @@ def test_ids_that_a_job_left_open_are_known_as_those_of_its_sinks(seen: Seen) ->
 
 
 def test_a_recovery_commits_what_the_checkpoint_holds(seen: Seen) -> None:
-    """The recovery commits by the old protocol, under the id of a process that is gone."""
+    """The recovery commits by the old protocol, under the id of the killed process."""
     recovered = [name for name in seen.makers if seen.rows[name].commits]
     assert recovered != []
 

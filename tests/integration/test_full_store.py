@@ -1,4 +1,5 @@
-"""A store without room: no batch is acknowledged, the lack is reported, and all is applied when there is room again."""
+"""A store on a full disk: no batch is acknowledged, the shortage is reported, and all batches are applied when there is
+space again."""
 
 from __future__ import annotations
 
@@ -42,9 +43,10 @@ def test_a_full_store_takes_the_batches_when_there_is_room_again(make_broker: Ma
 
 @contextmanager
 def no_room(app: Ingest, size: int) -> Iterator[None]:
-    """The driver may write in files up to `size` only: one that is as long already cannot grow, as on a full disk.
+    """Limits the files that the driver writes to `size`: a file that is already as long cannot grow, as on a full disk.
 
-    Needs no privilege. The JVM, a process of its own, is not touched, and the driver's log is far shorter.
+    The limit needs no privilege. It does not affect the JVM, which is a process of its own, and the driver's log is far
+    shorter.
     """
     pid = app.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
@@ -58,5 +60,5 @@ def tries(app: Ingest) -> int:
 
 
 def what_stands(app: Ingest) -> tuple[dict[int, int], list[int]]:
-    """Positions, and when the source last succeeded."""
+    """Returns the positions, and the time of the source's last success."""
     return app.positions(), [row.as_of_ms for row in app.log_status()]

@@ -1,4 +1,5 @@
-"""Groups that wait behind real transactions: at, below and beyond the LSO, idle ones, new ones, share groups."""
+"""Groups that wait behind real transactions: groups at, below and beyond the LSO, idle groups, new groups, and share
+groups."""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         eos = stack.enter_context(member(broker.bootstrap, names["eos"], calm))
         commit(eos, calm, 1)
         one = stack.enter_context(watched(broker, tmp_path, topic, calm))
-        assert one.stand_and_round() == {}  # everything is decided: nobody waits, whatever the lags are
+        assert one.stand_and_round() == {}  # every transaction is decided, so no group waits, whatever the lags are
 
         producer.begin_transaction()
         write(producer, topic, 2)
         producer.send_offsets_to_transaction([TopicPartition(calm, 0, 2)], eos.consumer_group_metadata(), ANSWER_S)
-        # the LSO was looked at before the group was asked, and may be there by now
+        # the LSO was sampled before the request about the group, and may have reached its offset since
         assert names["beyond"] not in relations(one.stand_and_round(), topic)
         found = one.looked()
         assert relations(found, topic) == {
@@ -70,7 +71,7 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
         assert found[names["idle"], topic, 0].offset.members == 0
         assert relations(found, calm) == {names["eos"]: GroupRelation.UNSTABLE_OFFSETS}
         pending = found[names["eos"], calm, 0]
-        assert pending.offset.committed_offset == 1  # the one before
+        assert pending.offset.committed_offset == 1  # the offset committed before
         assert pending.ends is not None
         assert pending.ends.last_stable_offset == pending.ends.high_watermark
         home = one.home_of(names["eos"])
@@ -84,7 +85,8 @@ def test_who_waits_behind_an_open_transaction(broker: Broker, tmp_path: Path) ->
 
 
 def test_above_the_lso_only_movement_shows_what_a_group_reads(broker: Broker, tmp_path: Path) -> None:
-    """A read_committed group that was reset to the latest offset while the partition was stalled gets nothing."""
+    """Above the LSO, only a growing committed offset shows that a group reads uncommitted records. A read_committed
+    group that was reset to the latest offset while the partition was stalled gets no records."""
     topic = f"groups-above-{broker.version}"
     reset, dirty = f"reset-{broker.version}", f"dirty-{broker.version}"
     create_topic(broker.bootstrap, topic, 1)
@@ -147,7 +149,8 @@ def test_members_without_an_offset_are_likely_to_wait(broker_431: Broker, tmp_pa
 
 
 def test_below_the_lso_only_a_group_without_records_left_waits(broker: Broker, tmp_path: Path) -> None:
-    """A group far below that does not move has another reason, whatever holds the LSO."""
+    """Below the LSO, only a group without records left to read waits for it. A group far below the LSO that does not
+    move has another reason."""
     topic = f"groups-below-{broker.version}"
     names = {name: f"{name}-below-{broker.version}" for name in ("far", "aborted", "short", "slow")}
     create_topic(broker.bootstrap, topic, 1)
@@ -292,7 +295,7 @@ def test_a_group_without_permission_is_reported_and_the_others_are_known(tmp_pat
 
 
 def test_a_group_without_permission_is_named_where_its_offset_is_pending(tmp_path: Path) -> None:
-    """READ on `__consumer_offsets` is enough for that."""
+    """A pending offset names its group even without permission on the group: READ on `__consumer_offsets` is enough."""
     with BrokerWithAcls("4.3.1", tmp_path, ["ann"]) as guarded:
         create_topic(guarded.admin, "orders", 1)
         producer = open_producer(guarded.admin, "open", OPEN_MS)

@@ -1,7 +1,8 @@
-"""Each kind of process of `txnscope watch` killed, and frozen, amid load: everything moves again, counts stay exact.
+"""Kills and freezes each kind of process of `txnscope watch` under load: every process goes on again, and counts stay
+exact.
 
-How fast it moves again is measured by `make soak` (docs/killed-and-frozen.md); pairs, rest and the first read are
-there, too.
+`make soak` measures how fast the processes recover (docs/killed-and-frozen.md), and also covers pairs, an idle
+application and the first read.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def test_every_kind_of_process_killed(broker_431: Broker, tmp_path: Path) -> Non
 
 
 def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tmp_path: Path) -> None:
-    """Two of them at once where different ones notice their silence: half a minute is spent waiting for that."""
+    """Freezes two processes at the same time if different processes notice their failures, because each freeze takes
+    half a minute to be noticed."""
     create_topic(broker_392.bootstrap, "frozen")
     with restarted(Watch(broker_392.bootstrap, tmp_path)) as app:
         app.wait_until_counting()
@@ -66,8 +68,8 @@ def test_every_kind_of_process_frozen(broker_392: Broker, broker_431: Broker, tm
 
 
 def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
-    """Counts equal what Kafka's own tool reads from the log; history and minutes say the same; nothing was printed that
-    nobody can read."""
+    """Asserts that counts equal those of Kafka's own tool, that history and minutes agree with them, and that the log
+    has no traceback."""
     app.wait_until_read()
     truth = {name: ends for name, ends in completed(tool or broker, broker.bootstrap).items() if name in IDS}
     wait_until_equal(lambda: {name: app.counts()[name] for name in IDS}, truth, f"the counts; {app.log}")
@@ -80,7 +82,8 @@ def _is_exact(app: Watch, broker: Broker, tool: Broker | None = None) -> None:
 
 
 def assert_the_same_ends_everywhere(app: Ingest, names: list[str]) -> None:
-    """Rows, minutes and history of an id have the same number of ends; their aborts are those of clients."""
+    """Asserts that row, minutes and history of each id have the same number of commits and aborts, and that its aborts
+    are those of clients."""
     rows = {r.transactional_id.decode(): r for r in app.rows(transactional_ids)}
     minutes, aborts = Counter[tuple[str, str]](), Counter[str]()
     for minute in app.rows(id_minutes):

@@ -1,4 +1,5 @@
-"""Healthy load beside hanging transactions, also while brokers fail: all that hangs is found, and nothing else."""
+"""Healthy load beside hanging transactions, also during broker failures: every hanging transaction is found, and no
+other."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from tests.soak.soak import Plan, lines, reported, run
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 CASES = 30
-"""The benchmark makes 100, and looks at the times."""
+"""Number of hanging transactions. The benchmark makes 100, and measures times."""
 SHARE = 0.5
-"""Half of the time something is broken, on a machine as slow as it may be; the long run (`make soak`) has the bar."""
+"""Minimum share of judged partitions on a slow machine. Half of the time some broker is broken; the long run (`make
+soak`) has the real bar."""
 
 
 def test_all_late_writes_are_found_and_nothing_else() -> None:
@@ -25,7 +27,7 @@ def test_all_late_writes_are_found_and_nothing_else() -> None:
     assert figures["decisions that would commit a late write"] == 0
     assert figures["healthy transactions that we called hanging"] == 0
     assert figures["hanging transactions that we saw end"] == 100
-    # what all this is for: Kafka's tool waits for 15 minutes, or calls healthy transactions hanging
+    # for comparison: Kafka's tool waits for 15 minutes, or calls healthy transactions hanging
     assert figures["find-hanging at its default: of 30 it found"] == 0
     assert figures["find-hanging at 0 minutes: of 30 it found"] == CASES
 

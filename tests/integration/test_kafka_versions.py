@@ -1,5 +1,5 @@
-"""The abilities of each version of Kafka, for docs/compatibility.md and `txnscope doctor`: tried on a broker with
-default settings, or read from its ApiVersions answer."""
+"""The abilities of each version of Kafka, for docs/compatibility.md and `txnscope doctor`, from trials on a broker with
+default settings or from its ApiVersions response."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ APIS: Final = {
     "StreamsGroupDescribe": 89,
     "DescribeShareGroupOffsets": 90,
 }
-"""API keys of the requests that abilities rest on."""
+"""API keys of the requests on which abilities depend."""
 FEATURES: Final = ("metadata.version", "transaction.version", "group.version", "share.version", "streams.version")
 NODE: Final = 1
 JOINS_WITHIN_S: Final = 30.0
@@ -91,7 +91,7 @@ def _lists(client: KafkaClient, reported: Versions, version: int, **filters: Any
 
 
 def _refuses(write: Callable[[], Hang]) -> bool:
-    """Returns True if the broker refuses the write, False if a transaction hangs after it."""
+    """Returns True if the broker refuses the write, False if the write leaves a hanging transaction."""
     try:
         write()
     except Refused as refused:
@@ -117,7 +117,7 @@ def _has_groups(reported: Versions, kind: str, described_by: str) -> bool:
 
 
 def _joins(bootstrap: str, reported: Versions) -> bool:
-    """Returns whether a member by the new protocol of consumer groups (KIP-848) is assigned a partition."""
+    """Returns whether a member that uses the new protocol of consumer groups (KIP-848) is assigned a partition."""
     if not _has_groups(reported, "consumer", "ConsumerGroupDescribe"):
         return False
     config = {"bootstrap.servers": bootstrap, "group.id": "new", "group.protocol": "consumer", "logger": NULL_LOGGER}
@@ -131,7 +131,8 @@ def _joins(bootstrap: str, reported: Versions) -> bool:
 
 
 def _tool_finds_and_aborts(broker: Broker, connection: Connection) -> bool:
-    """Returns whether Kafka's own tool finds a hanging transaction, and ends it with the command that findings give."""
+    """Returns True once Kafka's own tool has found a hanging transaction, and ended it with the command that findings
+    advise. Raises AssertionError if the tool does not."""
     producer = old_producer(connection, "found")
     producer.add("tried", 2)
     producer.produce("tried", 2, [b"in time"])

@@ -1,6 +1,8 @@
-"""Every way a transaction comes to hang, on real brokers, found by the whole application: who, where, and the way out.
+"""Each way in which a transaction can hang, on real brokers with the whole application: findings have the right owner,
+entry, and remediation.
 
-On 4.3.1; those of test_lab_stories on 3.9.2; all on each of TXNSCOPE_TEST_VERSIONS, where that is set.
+By default, these tests run on 4.3.1 and those of test_lab_stories on 3.9.2. If TXNSCOPE_TEST_VERSIONS is set, all run
+on each of its versions.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def test_c_a_late_write_after_an_abort_and_the_group_behind_it(here: HangLab) ->
 
 @on("4.3.1")
 def test_c_a_late_write_after_a_commit_belongs_to_nothing(here: HangLab) -> None:
-    """Unlike what is committed and has lost its marker: here ABORT is right."""
+    """ABORT is right for a late write, but not for a committed transaction that has lost its marker."""
     here.create_topic("c-committed")
     hang = late_write(old_producer(here.connection, "c-committed-1"), "c-committed", 0, commit=True)
     here.end_by_command(hang)
@@ -78,7 +80,7 @@ def test_c2_records_on_a_partition_that_was_never_added(here: HangLab) -> None:
     here.create_topic("c2-never")
     hang = never_added(old_producer(here.connection, "c2-never-1"), "c2-never", 0)
     here.wait_until_confirmed(hang)
-    mark(here.connection, "c2-never", 0, hang.open, commit=True)  # a marker by hand, whoever wrote it
+    mark(here.connection, "c2-never", 0, hang.open, commit=True)  # a manual marker, written without txnscope
     here.wait_until_resolved(hang, Resolution.FOREIGN_COMMIT)
     here.wait_until_free("c2-never")
 
@@ -92,7 +94,7 @@ def test_d_a_producer_id_that_nobody_ever_had(here: HangLab) -> None:
 
 @on_those(WITH_TV2, "4.3.1")
 def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLab) -> None:
-    """An ABORT would destroy its part there."""
+    """An ABORT would destroy the records that the committed transaction wrote there."""
     here.create_topic("c3-unlisted", 2)
     hang = committed_without_listing(here.connection, "c3-unlisted-1", "c3-unlisted")
     row = here.wait_for_finding(
@@ -109,7 +111,7 @@ def test_c3_a_committed_transaction_that_did_not_list_the_partition(here: HangLa
 @on("4.3.1")
 @pytest.mark.parametrize(("name", "epoch"), [("d3-epoch", 3), ("d3-older", 0)])
 def test_d3_records_of_another_cluster_with_a_producer_id_of_this_one(here: HangLab, name: str, epoch: int) -> None:
-    """An equal producer id is no proof: no id is named, and no marker is advised."""
+    """An equal producer id does not prove the owner, so the finding names no id and advises no marker."""
     here.create_topic(name)
     hang = of_another_cluster(here.connection, name, name, epoch=epoch)
     row = here.wait_for_finding(
@@ -147,7 +149,7 @@ def test_e_offsets_of_a_group_hang_and_a_member_cannot_begin(here: HangLab) -> N
 
 @on("4.3.1")
 def test_e_the_first_offsets_of_a_group_hang_and_it_is_named(here: HangLab) -> None:
-    """The group has committed nothing else, so none of Kafka's answers names it."""
+    """The group has no committed offsets, so no answer of Kafka names it."""
     here.create_topic("e-first", 2)
     offsets = {("e-first", 0): 7, ("e-first", 1): 8}
     hang = offsets_never_added(old_producer(here.connection, "e-first-1"), "e-first-readers", offsets)
@@ -203,7 +205,8 @@ def test_l_two_hang_on_one_partition_and_end_one_by_one(here: HangLab) -> None:
 
 @on("4.3.1")
 def test_o_it_outlives_its_records(here: HangLab) -> None:
-    """Retention took its first records; what the LSO stands at then differs between versions, the finding does not."""
+    """Retention removed the first records of the transaction. The LSO then differs between versions, but the finding
+    does not."""
     here.create_topic("o-past")
     hang, now = outlives_its_records(old_producer(here.connection, "o-past-1"), "o-past", 0)
     here.wait_until_confirmed(hang)

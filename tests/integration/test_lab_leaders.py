@@ -1,4 +1,5 @@
-"""The leader of a participant is away when its transaction is decided, in clusters of three brokers."""
+"""The leader of a participating partition is unavailable when the transaction is decided, in clusters of three
+brokers."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ from tests.matrix.recorder import SEEN
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 BACK_SOON = PROPERTIES | {"broker.session.timeout.ms": "3000"}
-"""A broker that was stopped may come back when its session is over (4.3)."""
+"""Settings with which a stopped broker may come back: after its session has expired (4.3)."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., tuple[Cluster, HangLab]]]:
-    """Three brokers with the application beside them; stopped in the end."""
+    """Yields a function that starts three brokers with the application. All are stopped at the end."""
     with ExitStack() as everything:
 
         def start(version: str, properties: dict[str, str]) -> tuple[Cluster, HangLab]:
@@ -77,7 +78,8 @@ def test_k_the_leader_of_a_participant_is_frozen(cluster: Callable[..., tuple[Cl
 def test_k2_a_committed_transaction_loses_a_participant(
     cluster: Callable[..., tuple[Cluster, HangLab]], version: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """KAFKA-20734. Whoever aborts what hangs then throws half of a committed transaction away: COMMIT is missing."""
+    """KAFKA-20734: the coordinator skips a COMMIT marker. An ABORT would then destroy half of a committed
+    transaction."""
     brokers, here = cluster(version, BACK_SOON)
     with stopped_leader(brokers, "k2-lost") as torn:
         if version not in SKIPS_THE_LOST:
@@ -101,7 +103,7 @@ def test_k2_a_committed_transaction_loses_a_participant(
 def test_k3_committed_records_share_the_fate_of_the_next_transaction(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """The client goes on at once, so nothing hangs; txnscope starts only then, on an empty store."""
+    """The client continues at once, so nothing hangs. txnscope starts only then, on an empty store."""
     brokers, here = cluster(version, BACK_SOON)
     here.app.stop()
     with stopped_leader(brokers, "k3-next") as torn:
@@ -127,17 +129,18 @@ STORIES = {
     "k2-next-aborted": (commits_and_aborts_the_next, "commit"),
     "k2-goes-on": (commits_and_goes_on_elsewhere, "commit"),
 }
-"""What clients do in one outage, and what became of the records that hang after it."""
+"""The actions of clients during one outage, and the decision on the records that hang afterwards."""
 NEEDS_SAMPLES = "k2-next-aborted"
-"""Both transactions list the partition, under one epoch: only samples from meanwhile prove which of them wrote it."""
+"""The case that needs samples: both transactions list the partition under one epoch, and only samples from between them
+prove which of them wrote the records."""
 
 
 @on_those(SKIPS_THE_LOST, "4.3.1")
 def test_k2_what_follows_a_skipped_marker_does_not_change_the_decision(
     cluster: Callable[..., tuple[Cluster, HangLab]], tmp_path: Path, version: str
 ) -> None:
-    """The last transaction of an id that lists the partition need not be the one that wrote what hangs there. Nor does
-    a restart change it; on an empty store it may not be known."""
+    """The last transaction of an id that lists the partition may not be the one that wrote the hanging records. A
+    restart does not change the decision; on an empty store the decision may be unknown."""
     brokers, here = cluster(version, BACK_SOON)
     torn = {name: begin(brokers, name) for name in STORIES}
     for name in STORIES:

@@ -1,4 +1,4 @@
-"""Transactions that block readers, hanging or legal, until the readers go on."""
+"""Transactions that block readers, hanging or legal, until the readers continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.lab.readers import waiting_reader
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ADOPTED_AFTER_S = 6.0
-"""How old records must be to be none of the transaction that lists their partition: `open_entries.ADOPTED_AFTER_MS`."""
+"""Minimum age (s) of records that do not belong to the open transaction that lists their partition:
+`open_entries.ADOPTED_AFTER_MS`."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,8 @@ def here(lab: Callable[[str], HangLab], version: str) -> HangLab:
 
 @on("3.9.2")
 def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
-    """The producer's clock may be wrong: Kafka's own find-hanging goes by that first."""
+    """A long transaction is not confirmed as hanging, even if the producer's clock is wrong. Kafka's own find-hanging
+    relies on that clock first."""
     here.create_topic("b-long", 2)
     before = old_producer(here.connection, "b-before")
     for partition in (0, 1):
@@ -54,7 +56,8 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
             assert (blocker["transactional_id"], blocker["start_offset"]) == (producer.name, at)
 
         def relations() -> set[str]:
-            """Unknown until the group has committed what it read."""
+            """Returns the relations of the group, without "unknown", which is right until the group has committed the
+            offsets it read."""
             return {one["relation"] for one in here.groups("b-readers")} - {"unknown"}
 
         assert wait_for(relations, f"the group that waits; {here.app.log}") <= {"stopped", "will_stop"}
@@ -76,7 +79,7 @@ def test_b_long_and_legal_with_a_group_behind_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_d2_its_id_expires_under_it(here: HangLab) -> None:
-    """The name is still known afterwards, and nobody can write with that producer id any more."""
+    """After the id has expired, the finding still names it, and no producer can write with its producer id any more."""
     here.create_topic("d2-expired")
     hang = late_write(old_producer(here.connection, "d2-gone"), "d2-expired", 0)
     wait_until_equal(lambda: here.app.state("d2-gone"), "Expired", f"its state ({here.app.log})")
@@ -89,7 +92,8 @@ def test_d2_its_id_expires_under_it(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_stale_records_are_adopted_by_a_later_transaction(here: HangLab) -> None:
-    """The COMMIT of that transaction will commit them too: they do not hang any more, and a finding says so."""
+    """A later transaction adopts the stale records: its COMMIT will commit them, so they no longer hang, and a finding
+    reports that."""
     here.create_topic("adopted")
     producer = old_producer(here.connection, "adopted-1", OPEN_MS)
     hang = late_write(producer, "adopted", 0)
@@ -140,7 +144,8 @@ def test_m_a_topic_is_deleted_under_a_transaction(here: HangLab) -> None:
 
 @on("3.9.2")
 def test_a_marker_that_is_refused_for_good(here: HangLab) -> None:
-    """The coordinator gives up and remembers: nobody hangs, and nobody heals."""
+    """The coordinator gives up on the marker, and keeps the transaction as decided. No transaction hangs, and the
+    partition does not recover by itself."""
     here.create_topic("k-refused")
     producer = old_producer(here.connection, "k-refused-1")
     start = leave_prepared(producer, "k-refused", 0)

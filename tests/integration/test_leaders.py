@@ -1,4 +1,4 @@
-"""The transaction log's partitions move to other brokers, lose one, and grow in number: counts stay exactly right."""
+"""The transaction log's partitions move to other brokers, lose a broker, and grow in number. Counts stay exact."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from tests.integration.producers import (
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 ASKED_AGAIN_S = 15.0
-"""How soon a client asks a broker again that was away: after a second; the library's own default is half a minute."""
+"""Time limit within which a client has to retry a broker that was away. It retries after a second; by the library's own
+default, after half a minute."""
 OTHER_LEADER = {1: 2, 2: 3, 3: 1}
 
 
@@ -75,7 +76,7 @@ def test_leaders_move_and_a_broker_that_leads_dies_under_load(tmp_path: Path) ->
             app.wait_for_counts(completed(cluster.nodes[1], cluster.bootstrap))
             assert app.gaps() == []
             assert app.rejects() == []
-            assert "reading stopped" not in app.log.read_text()  # it healed inside, without beginning again
+            assert "reading stopped" not in app.log.read_text()  # the source recovered without a restart of its job
 
 
 def all_answer(client: KafkaClient) -> bool:
@@ -96,7 +97,7 @@ def stored_leaders(app: Ingest) -> dict[int, Leader]:
 
 
 def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
-    """Waits until the store has the leaders of the cluster, and returns them."""
+    """Waits until the store has the cluster's current leaders, and returns them."""
     both = wait_until(
         lambda: (stored_leaders(app), leaders(bootstrap)),
         lambda both: both[0] == both[1],
@@ -106,11 +107,12 @@ def wait_for_leaders(app: Ingest, bootstrap: str) -> dict[int, Leader]:
 
 
 def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
-    """Makes these brokers the leaders, by partition."""
+    """Makes the given broker the leader of each partition."""
     order = {p: [node, *sorted({1, 2, 3} - {node})] for p, node in chosen.items()}
 
     def elected() -> dict[int, int]:
-        """A broker that came back must have caught up before it may lead."""
+        """Requests the election, and returns the leaders. A broker that has come back must catch up before it may
+        lead."""
         with connect(bootstrap) as client:
             elect(client, {TOPIC: order})
         return {p: leader.node for p, leader in leaders(bootstrap).items()}
@@ -121,7 +123,7 @@ def make_leaders(bootstrap: str, chosen: dict[int, int]) -> None:
 def test_partitions_that_are_added_are_read_from_their_start_and_counted(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """Brokers use them after their next start: ids then have another coordinator than before."""
+    """Brokers use the added partitions after their next restart. Ids may then have another coordinator than before."""
     broker = make_broker("3.9.2", **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "grown")
     names = [f"grown-{n}" for n in range(3)]
@@ -145,7 +147,7 @@ def test_partitions_that_are_added_are_read_from_their_start_and_counted(
 
 
 def plant_a_commit(broker: Broker, transactional_id: str, partition: int) -> None:
-    """The records of one transaction, as a coordinator would write them."""
+    """Writes the records of one transaction as a coordinator would."""
     producer, now = internal_producer(broker.bootstrap), wall_clock_ms()
     for status in (records.ONGOING, records.PREPARE_COMMIT, records.COMPLETE_COMMIT):
         topics = [] if status == records.COMPLETE_COMMIT else [("grown", [0])]

@@ -1,5 +1,5 @@
-"""Two applications for one cluster, on hosts whose clocks differ by an hour: one writes, the other waits, and takes
-over whatever befalls the first."""
+"""Two applications for one cluster, on hosts whose clocks differ by an hour. One of them writes; the other waits, and
+takes over when the first one fails in any way."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 HOUR_S = 3_600
 IDS = ["leased-0", "leased-1"]
-PLANNER = "python_streamin"  # the name that it gives itself, as Linux cuts it
+PLANNER = "python_streamin"  # the name that a planner gives itself, truncated by Linux
 STANDS_BY = "another instance writes this cluster: standing by"
 
 
 class Pair:
-    """The applications of hosts `ahead` and `right`, in one store."""
+    """The applications on the hosts `ahead` and `right`, over one store."""
 
     def __init__(self, bootstrap: str, url: str, folder: Path) -> None:
         self.ahead, self.right = (
@@ -48,7 +48,7 @@ class Pair:
         return Ingest(bootstrap, directory, host=host, url=url)
 
     def lease(self) -> tuple[str, int]:
-        """The host that holds the lease, and its epoch."""
+        """Returns the host of the lease holder, and the epoch of the lease."""
         (row,) = self.right.rows(leases)
         return row.owner.partition(":")[0], row.epoch
 
@@ -59,7 +59,7 @@ class Pair:
 
 @contextmanager
 def pair(bootstrap: str, url: str, folder: Path) -> Iterator[Pair]:
-    """`ahead` holds the lease, `right` stands by."""
+    """Runs both applications: `ahead` holds the lease, `right` is the standby."""
     apps = Pair(bootstrap, url, folder)
     try:
         apps.ahead.start().wait_until_counting()
@@ -89,7 +89,7 @@ def test_a_killed_frozen_or_stuck_holder_is_replaced_and_writes_no_more(
         with load(broker.bootstrap, "leased", IDS):
             ahead.wait_for_more_commits(IDS)
 
-            for ahead_s in (-HOUR_S, HOUR_S):  # the holder's clock jumps, and two renewals are by the new time
+            for ahead_s in (-HOUR_S, HOUR_S):  # the holder's clock jumps, and two renewals follow
                 assert ahead.host is not None
                 ahead.host.set_clock(ahead_s)
                 before = apps.renewed_at_ms()
@@ -136,7 +136,8 @@ def test_on_sqlite_a_frozen_holder_that_wakes_writes_nothing_more(
 
 
 def freeze_between_writes(app: Ingest, file: Path) -> None:
-    """A process that is frozen in the middle of a write keeps SQLite's lock, which only its end or its waking frees."""
+    """Freezes the application at a moment without a write. A process that is frozen in the middle of a write keeps
+    SQLite's lock until it ends or continues."""
 
     def is_free() -> bool:
         os.killpg(app.process.pid, signal.SIGSTOP)
@@ -153,7 +154,7 @@ def freeze_between_writes(app: Ingest, file: Path) -> None:
 
 
 def planner_of(app: Ingest) -> psutil.Process:
-    """Returns one of the processes that plan what is read."""
+    """Returns one of the processes that plan the reads."""
     assert app.host is not None
     own = with_environment("TXNSCOPE_TEST_HOST", app.host.name)
     return wait_for(lambda: [one for one in own if one.name() == PLANNER], "a planner")[-1]

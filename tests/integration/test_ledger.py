@@ -1,4 +1,4 @@
-"""Tailed partitions from a broker through Spark into the store: what is counted is what lies in Kafka's own files."""
+"""Tailed partitions, from a broker through Spark into the store: counts equal the content of Kafka's own files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def tailing(broker: Broker, directory: Path) -> Ingest:
 
 
 def write(producer: Producer, transactions: int) -> None:
-    """Aborts each third transaction, and commits the others; each has compressed batches on both partitions."""
+    """Aborts every third transaction, and commits the others. Each transaction has compressed batches on both
+    partitions."""
     for n in range(transactions):
         producer.begin_transaction()
         for partition, records in ((0, 5), (1, 1 + n % 3)):
@@ -78,7 +79,7 @@ def dumped(broker: Broker, directory: Path, partition: int, from_offset: int) ->
 
 
 def volume_of(batches: list[DumpedBatch]) -> dict[int, list[int]]:
-    """records, bytes, transactional records, commits, aborts by minute."""
+    """Returns, by minute: records, bytes, transactional records, commits, aborts."""
     minutes: dict[int, list[int]] = defaultdict(lambda: [0] * 5)
     for words, records in batches:
         sums = minutes[int(words["CreateTime"]) // MINUTE_MS * MINUTE_MS]

@@ -1,4 +1,5 @@
-"""Partitions are added to a real broker's transaction log, which then restarts: records are left behind."""
+"""Partitions are added to a real broker's transaction log, and the broker restarts: records of ids that now hash
+elsewhere are left behind."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ PROPERTIES = {
 
 
 def expand_the_log(broker: Broker, number: int) -> None:
-    """Adds partitions to the log, and restarts the broker: until then it goes on with the number that it knows."""
+    """Adds partitions to the log, and restarts the broker, which uses the old number until then."""
     add_partitions(broker.bootstrap, LOG, number)
     wait_until_equal(
         lambda: partition_count(broker.bootstrap, LOG, threading.Event()), number, "the partitions of the log"
@@ -56,7 +57,7 @@ def wait_for_hang(app: Ingest) -> Any:
 
 
 def assert_left_behind(app: Ingest) -> None:
-    """Asserts the facts of the log that hold however it was read."""
+    """Asserts the facts of the log that hold in every order of reading."""
     places = {row.transactional_id: (row.partition, row.producer_id) for row in app.rows(ids)}
     assert {name: partition for name, (partition, _) in places.items()} == {
         b"exp-a": 0,
@@ -79,7 +80,8 @@ def assert_left_behind(app: Ingest) -> None:
 
 
 def assert_resolve_would_abort(app: Ingest, broker: Broker) -> None:
-    """The id cannot be fenced, and every broker answers that it does not know it."""
+    """Asserts that `resolve` would write an ABORT: the id cannot be fenced, because every broker answers that it does
+    not know it."""
     with app.reader() as engine, connect(broker.bootstrap) as client:
         (cluster,) = app.rows(clusters)
         with engine.connect() as connection:

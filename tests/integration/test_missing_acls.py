@@ -1,4 +1,5 @@
-"""The whole application as somebody who may not see everything: what is missing is named, and nothing is made of it."""
+"""The whole application without some permissions: missing permissions are reported, and no conclusion is drawn from
+missing data."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ USER = "scope"
 
 @contextmanager
 def reading(version: str, tmp_path: Path, *topics: str) -> Iterator[BrokerWithAcls]:
-    """A broker on which transactions may hang, and USER may see all there is but other topics."""
+    """Runs a broker on which transactions may hang. USER may read `topics`, and describe the cluster, all groups and
+    all ids."""
     with BrokerWithAcls(version, tmp_path, [USER], UNGUARDED) as there:
         for topic in topics:
             there.allow(USER, acls.topic(topic), "READ")
@@ -49,9 +51,9 @@ def guarded(version: str, tmp_path: Path) -> Iterator[BrokerWithAcls]:
 
 @contextmanager
 def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangLab]:
-    """The application logs in as USER; tests come by the door that asks nobody."""
+    """Runs the application as USER. The test itself uses the listener without authentication."""
     with Connection(guarded.admin, threading.Event()) as connection:
-        old_producer(connection, "before")  # brokers create the log for the first one
+        old_producer(connection, "before")  # brokers create the log for the first producer
         as_user = ["--bootstrap-servers", guarded.bootstrap, "--kafka-config", str(guarded.properties(USER))]
         app = Ingest(guarded.admin, directory, *as_user, name=CLUSTER)
         with watching(app, guarded.broker, connection) as lab:
@@ -59,18 +61,18 @@ def watching_as_user(guarded: BrokerWithAcls, directory: Path) -> Iterator[HangL
 
 
 def partition(lab: HangLab, topic: str) -> Any:
-    """Returns the partition; None while it was not seen yet."""
+    """Returns the partition; None if the service does not have it yet."""
     answer = lab.rest.get(f"/api/v1/clusters/{CLUSTER}/partitions/{topic}/0")
     return answer.json() if answer.status_code == 200 else None
 
 
 def grants(lab: HangLab) -> list[str]:
-    """Returns the permissions that the cluster's page asks for."""
+    """Returns the permissions that the cluster's page lists as missing."""
     return [one["grant"] for one in lab.get("")["unknown"] if one["grant"]]
 
 
 def not_judged(lab: HangLab, topic: str, because: str) -> Any:
-    """The partition, once it is said to be not judged for that reason."""
+    """Waits until the partition is reported as not judged for that reason, and returns it."""
 
     return wait_until(
         lambda: partition(lab, topic),
@@ -93,7 +95,7 @@ def test_one_id_one_topic_and_one_group_that_may_not_be_seen(
         shop = old_producer(lab.connection, "shop-0")
         for topic in ("orders", "open"):  # at the start of a log nobody is named
             commit_one(shop, topic, 0)
-        # healthy, and hidden by ListTransactions: where Kafka's find-hanging cries wolf
+        # a healthy transaction that ListTransactions hides: Kafka's find-hanging would call it hanging
         secret = old_producer(lab.connection, "secret", timeout_ms=600_000)
         secret.add("open", 0)
         secret.produce("open", 0, [b"still at it"])
@@ -131,7 +133,7 @@ def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tm
             keeper.add("open", 0)
             keeper.produce("open", 0, [b"still at it"])
             hang = late_write(old_producer(lab.connection, "shop-1"), "orders", 0)
-            old_producer(lab.connection, "shop-1")  # it goes on with another epoch
+            old_producer(lab.connection, "shop-1")  # the id continues with another epoch
             late_write(old_producer(lab.connection, "secret"), "hidden", 0)
 
             row = lab.wait_for_finding(Kind.HANGING, lambda one: one.status == Status.CONFIRMED, topic="orders")
@@ -144,7 +146,7 @@ def test_without_the_log_the_answers_of_coordinators_are_likely(version: str, tm
                 assert LOG in why
                 assert lab.partition(topic)["blocker"]["relation"] == "unknown"
             assert f"READ on topic {LOG}" in grants(lab)
-            # the finding comes after half a minute: brokers restart
+            # the finding comes after half a minute, because brokers may be restarting
             (gap,) = wait_for(lambda: lab.app.findings(Kind.COVERAGE_GAP), f"the gap; {lab.app.log}")
             assert (gap.topic, "grant READ on it" in finding_of(gap).observation.title) == (LOG, True)
             lab.assert_nothing_hung("open")

@@ -1,5 +1,5 @@
-"""The whole application before brokers that speak Kafka's protocol and keep no `__transaction_state`: what can be known
-is shown, what cannot is unknown with its reason, and no number that is no time becomes an age."""
+"""The whole application with brokers that speak Kafka's protocol but have no `__transaction_state`: available facts are
+shown, the rest is unknown with a reason, and no invalid timestamp is shown as an age."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ NO_LOG = "the brokers list no topic __transaction_state"
 
 
 class Other(NamedTuple):
-    """`answers`: how the brokers answer at `bootstrap`; workloads use `connection`, past the proxy."""
+    """Brokers behind a proxy. `answers`: the proxy's changes to the answers at `bootstrap`; `connection`: for
+    workloads, without the proxy."""
 
     answers: OtherBrokers
     broker: Broker
@@ -62,7 +63,7 @@ def log_source(lab: HangLab) -> Any:
 
 
 def wait_until_unjudged(lab: HangLab, topic: str) -> Any:
-    """Returns the partition, once it is said to be not judged."""
+    """Waits until the partition is reported as not judged, and returns it."""
     return wait_until(lambda: lab.partition(topic), lambda one: not one["judged"], f"{topic} is not judged")
 
 
@@ -73,7 +74,8 @@ def page(lab: HangLab, path: str = "") -> str:
 
 
 def assert_no_absurd_times(lab: HangLab, *topics: str) -> None:
-    """No page, answer or metric has a time from before Kafka had transactions, or an age from then to now."""
+    """Asserts that no page, answer or metric has a time from before Kafka had transactions, or an age since such a
+    time."""
     pages = [f"/partitions/{topic}/0" for topic in topics]
     for path in ("", "/partitions", "/transactions", "/findings", "/pipeline", *pages):
         answer = lab.rest.get(f"/clusters/{CLUSTER}{path}")
@@ -93,7 +95,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
     topics = ("orders", "open", "prepared")
     for topic in topics:
         create_topic(other.broker.bootstrap, topic)
-    answers.list_fails = True  # as before the first use
+    answers.list_fails = True  # as before the first transaction
     with watched(other, tmp_path) as lab:
         assert log_source(lab)["error"] is None
         assert NO_LOG in lab.app.log.read_text()
@@ -101,7 +103,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         assert "No transactions seen yet." in page(lab)
         assert "its brokers list no topic __transaction_state and no transactional.id" in page(lab)
 
-        # a healthy workload: nothing is known of it, and nothing is wrong with it
+        # a healthy workload, whose state is unknown, and for which nothing is reported
         keeper = old_producer(connection, "keeper", timeout_ms=OPEN_MS)
         for topic in topics:  # at the start of a log nobody is named
             commit_one(keeper, topic, 0)
@@ -116,12 +118,12 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
         assert "Nothing hangs. Nothing is blocked." in page(lab)
         assert "Names, causes, timeouts and history of transactions are not known" in page(lab)
 
-        # one that hangs, one that ListTransactions leaves out, one that stays in PrepareCommit
+        # one transaction hangs, one is missing in ListTransactions, one stays in PrepareCommit
         answers.unlisted.add("keeper")
         keeper.add("open", 0)
         keeper.produce("open", 0, [b"still at it"])
         hang = late_write(old_producer(connection, "shop-1"), "orders", 0)
-        old_producer(connection, "shop-1")  # it goes on with another epoch
+        old_producer(connection, "shop-1")  # the id continues with another epoch
         answers.described_as["shop-2"] = "PrepareCommit"
         late_write(old_producer(connection, "shop-2"), "prepared", 0)
 
@@ -134,7 +136,7 @@ def test_a_cluster_without_a_transaction_log(version: str, other: Other, tmp_pat
             blocker = lab.wait_for_blocker(topic, 0, "unknown")
             assert NO_LOG in blocker["why"]
             assert (blocker["last_write_at"], blocker["last_write_raw_ms"]) == (None, SINCE_START_MS)
-            assert blocker["first_record_timestamp"] is not None  # of the batch itself
+            assert blocker["first_record_timestamp"] is not None  # the timestamp of the batch itself
             unjudged = wait_until_unjudged(lab, topic)
             assert NO_LOG in unjudged["why"]
             lab.assert_nothing_hung(topic)
@@ -161,14 +163,14 @@ def test_open_transactions_show_what_list_transactions_hides(version: str, other
         keeper.end(commit=True)
         lab.wait_until_free("open")
         lab.assert_nothing_hung("open")
-        # once the topic is there, it is read as ever
+        # once the topic exists, it is read as usual
         other.answers.has_log = True
         wait_until(lambda: log_source(lab), lambda one: one["error"] is None and one["caught_up"], "the log is read")
         assert lab.app.state("keeper") == "CompleteCommit"
 
 
 def first_lines(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str], str]:
-    """Returns the exit code of doctor, its first lines by label, and all it printed."""
+    """Returns the exit code of doctor, its first lines by label, and its whole output."""
     code = main(["doctor", *more])
     output = capsys.readouterr()
     assert output.err == ""

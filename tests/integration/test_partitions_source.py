@@ -1,4 +1,4 @@
-"""Data partitions from brokers through Spark into the store: what is open shows up, and goes when it ends."""
+"""Data partitions, from brokers through Spark into the store: open transactions appear, and disappear when they end."""
 
 from __future__ import annotations
 

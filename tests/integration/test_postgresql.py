@@ -1,5 +1,5 @@
-"""The application over PostgreSQL: exact counts through a restart and a failover of the server, a locked table, and the
-death of the driver."""
+"""The application over PostgreSQL: counts stay exact through a restart and a failover of the server, a locked table,
+and the death of the driver."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_counts_are_exact_through_server_faults_and_a_killed_driver(broker_431: 
 
 
 def demote(server: Postgres) -> None:
-    """Starts it again as a standby, as a primary that another one has replaced."""
+    """Restarts the server as a standby, like a primary that was replaced by another server."""
     server.stop()
     (server.directory / "data" / "standby.signal").touch()
     server.start()
@@ -71,5 +71,5 @@ def errors(app: Ingest) -> set[str | None]:
 
 
 def counted(app: Ingest) -> tuple[int, int]:
-    """Commits and aborts of this test's id: the broker has others'."""
+    """Returns (commits, aborts) of this test's id. The broker has ids of other tests."""
     return app.counts().get("postgresql", (-1, -1))

@@ -1,5 +1,5 @@
-"""Ordinary applications with the client libraries that people use get no wrong word: what is found, counted and shown
-of them is what happened, as the coordinator's own lines in the broker's log and Kafka's own tool have it."""
+"""Applications with the common client libraries get no wrong finding: findings, counts and pages agree with the
+coordinator's own lines in the broker's log and with Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ COMMANDED = (KAFKAJS, AIOKAFKA)
 
 
 class Ends(NamedTuple):
-    """Counts how the transactions of one id ended: commits, and aborts by cause."""
+    """The ends of one id's transactions: the number of commits, and of aborts by cause."""
 
     commits: int
     aborts: dict[str, int]
 
 
 class Seen(NamedTuple):
-    """Everything, once it is over; by id. `history`: the log as Kafka prints it; `timeline`: newest first."""
+    """The results after the whole scenario, by id. `history`: the log as Kafka prints it; `timeline`: newest first."""
 
     scenario: Scenario
     findings: list[Any]
@@ -47,15 +47,16 @@ class Seen(NamedTuple):
     history: dict[str, list[Printed]]
 
     def ran_out(self) -> Counter[str]:
-        """Counts by id the transactions that were aborted after their timeout. Most of them by the coordinator, some in
-        the seconds before its scan by the application that starts again: the log does not tell them apart."""
+        """Counts by id the transactions that were aborted after their timeout. The coordinator aborts most of them. A
+        few are aborted by a restarting application in the seconds before the coordinator's scan; the log does not
+        distinguish these."""
         return Counter(name for name, records in self.history.items() for one in records if one.ran_out)
 
     def reported(self) -> list[tuple[str, str, int, str]]:
         return [(one.kind, _about(one), one.count, finding_of(one).summary) for one in self.findings]
 
     def needs(self, *names: str) -> None:
-        """Skips the test where a library is not here."""
+        """Skips the test if the library is not available."""
         for name in names:
             if name in self.scenario.absent:
                 pytest.skip(self.scenario.absent[name])
@@ -91,7 +92,8 @@ def _about(finding: Any) -> str:
 
 
 def test_nothing_is_found_but_what_timed_out_and_what_churns(seen: Seen) -> None:
-    """No transaction hangs, no restart is a conflict, and a first rolling start is no churn."""
+    """The only findings are those about timeouts and the application with random ids. No transaction hangs, no restart
+    is a conflict, and a first rolling start is no churn."""
     assert {one.kind for one in seen.findings} <= {Kind.TIMED_OUT, Kind.CORRELATED_TIMEOUTS, Kind.CHURN}, (
         seen.reported()
     )
@@ -142,7 +144,8 @@ def test_timeouts_are_those_that_the_coordinator_logs(seen: Seen) -> None:
 
 
 def test_kafka_streams_leaves_one_to_fencing_and_aborts_the_rest_itself(seen: Seen) -> None:
-    """A thread that aborts and starts anew under its id leaves the same records as one that is fenced."""
+    """After a kill, one thread leaves its transaction to fencing, and the others abort theirs. A thread that aborts and
+    starts again under its id leaves the same records as a fenced thread."""
     seen.needs(STREAMS)
     killed_ms = seen.scenario.killed_ms
     causes_seen: Counter[str] = Counter()

@@ -1,5 +1,5 @@
-"""Ending hanging transactions on real brokers, over REST and on the command line: what is refused, what is written,
-and what readers and the finding see of it."""
+"""Ending hanging transactions on real brokers, over REST and on the command line: which requests are refused, which
+markers are written, and how readers and the finding change."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tests.lab.lost_leaders import LOST, PROPERTIES, still_hangs, stopped_leader
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 GUARDLESS_CLUSTER = PROPERTIES | UNGUARDED | {"broker.session.timeout.ms": "3000"}
-"""A broker that was stopped may come back when its session is over (4.3)."""
+"""Settings with which a stopped broker may come back: after its session has expired (4.3)."""
 
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ResolveClients]]:
-    """An operator's desk at the lab of a version."""
+    """Returns a function that starts the lab of a version, and an operator's clients over it."""
     directory = tmp_path_factory.mktemp("resolving")
     with ExitStack() as everything:
         lab = everything.enter_context(hang_labs(directory))
@@ -46,7 +46,7 @@ def here(at: Callable[[str], ResolveClients], version: str) -> ResolveClients:
 
 
 def fenced(lab: HangLab, hang: Hang) -> None:
-    """Starts its application again, which raises the epoch."""
+    """Starts the application of the hanging transaction again, which raises the epoch."""
     assert hang.transactional_id is not None
     assert old_producer(lab.connection, hang.transactional_id).producer_epoch > hang.producer_epoch
 
@@ -136,7 +136,7 @@ def test_the_command_line_ends_what_nobody_ever_had(here: ResolveClients) -> Non
 
 @on("3.9.2")
 def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> None:
-    """A finding that claims it hangs makes no difference."""
+    """A transaction that its coordinator will end gets no marker, even if a finding claims that it hangs."""
     lab = here.lab
     lab.create_topic("r-owned", 2)
     live = old_producer(lab.connection, "r-live", OPEN_MS)
@@ -158,7 +158,7 @@ def test_what_a_coordinator_will_end_is_never_touched(here: ResolveClients) -> N
 
 @on("3.9.2")
 def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
-    """The log may have got the end of the transaction meanwhile."""
+    """No marker is written while the log is not read to its end: the unread part may end the transaction."""
     lab = here.lab
     lab.create_topic("r-behind")
     hang = late_write(old_producer(lab.connection, "r-behind-1"), "r-behind", 0)
@@ -172,8 +172,8 @@ def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
         assert (answer.status_code, "is not read to its end" in answer.json()["detail"]) == (409, True)
     assert open_on(lab.connection, "r-behind", 0) == [hang.open]
     assert here.audited(hang) == []
-    here.until_accepted(finding)  # the log is read to its end again
-    with ThreadPoolExecutor(2) as both:  # two replicas of the service, and neither knows of the other
+    here.until_accepted(finding)  # accepted once the log is read to its end again
+    with ThreadPoolExecutor(2) as both:  # two replicas of the service, which do not know about each other
         answers = list(both.map(lambda one: one.post(finding, {"dry_run": False}), (here, here.other())))
     assert sorted({answer.status_code for answer in answers}) in ([200], [200, 409]), [a.text for a in answers]
     lab.wait_until_resolved(hang, Resolution.OUR_MARKER)
@@ -182,7 +182,8 @@ def test_not_while_the_log_is_not_read(here: ResolveClients) -> None:
 
 @on("4.3.1")
 def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, version: str) -> None:
-    """KAFKA-20734: both halves are read then. Kafka's own abort would throw this one away."""
+    """KAFKA-20734: the COMMIT makes both halves of the transaction readable. The ABORT of Kafka's own tool would
+    destroy one half."""
     with (
         Cluster(version, tmp_path / "kafka", GUARDLESS_CLUSTER) as brokers,
         hang_lab(brokers.nodes[1], tmp_path, brokers.bootstrap) as lab,
@@ -208,7 +209,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
         )
         with frozen(brokers, torn.victim):
             answer = here.post(finding, {"dry_run": False})
-            # the frozen broker leads the partition, and may be the one that is asked who leads it
+            # the frozen broker leads the partition, and may also be the broker asked for the leader
             refusals = {409: "cannot be read now", 503: "does not answer"}
             assert refusals[answer.status_code] in answer.json()["detail"]
         here.until_accepted(finding)
@@ -223,7 +224,7 @@ def test_a_committed_transaction_gets_the_commit_that_it_lost(tmp_path: Path, ve
 
 @contextmanager
 def paused(leader: int) -> Iterator[None]:
-    """The whole application: its process and all that it started."""
+    """Freezes the whole application during the block: its process, and all processes that it started."""
     os.killpg(leader, signal.SIGSTOP)
     try:
         yield

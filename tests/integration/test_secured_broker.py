@@ -1,4 +1,4 @@
-"""The application against a broker that demands a login over TLS, while the password is changed."""
+"""The application reads from a broker that demands a login over TLS, while the password is changed."""
 
 from __future__ import annotations
 

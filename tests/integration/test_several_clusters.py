@@ -27,7 +27,7 @@ from tests.service.store.logs import NOW_MS
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 NAMES = ["shared-0", "shared-1"]
-"""The same ids in both clusters."""
+"""Ids that exist in both clusters."""
 
 
 def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
@@ -43,7 +43,7 @@ def test_two_clusters_that_begin_together_in_one_store_do_no_harm(
             apps.append(Ingest(broker.bootstrap, directory, name=f"kafka-{version}", url=url))
         calm, troubled = apps
         try:
-            for app in apps:  # neither finds a table of ours
+            for app in apps:  # neither application finds our tables
                 app.start()
             for app in apps:
                 app.wait_until_counting()
@@ -87,13 +87,13 @@ class WatchOfSeveral(Ingest):
         return self
 
     def wait_until_counting(self) -> None:
-        """Waits until the first start is through for every cluster."""
+        """Waits until the first start is complete for every cluster."""
         for name in self._brokers:
             self.name = name
             super().wait_until_counting()
 
     def wait_for_commits(self, cluster: str, commits: int) -> None:
-        """Waits until the service answers with this number of commits for the id of that cluster."""
+        """Waits until the service returns this number of commits for the cluster's id."""
         url = f"http://127.0.0.1:{self.port}/api/v1/clusters/{cluster}/transaction?id=shared-0"
 
         def counted() -> int | None:
@@ -142,7 +142,8 @@ def test_watch_goes_on_with_others_while_the_brokers_of_one_are_away(make_broker
 
 
 def test_a_second_name_for_a_cluster_is_refused_in_one_line(broker_431: Broker, tmp_path: Path) -> None:
-    """Its first name has not been read for long, and keeps it."""
+    """A second name for a Kafka cluster is refused, even if the cluster has not been read under its first name for a
+    long time."""
     app = Ingest(broker_431.bootstrap, tmp_path, name="second")
     engine = migrated(open_engine(app.url))
     clusters.bind(engine, "first", CLUSTER_ID, NOW_MS)

@@ -1,4 +1,4 @@
-"""The application on a Spark cluster that exists already: the same answers, whatever of the cluster dies."""
+"""The application on an existing Spark cluster gives the same results, whichever process of the cluster dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Half a core for a while: slow and honest, nothing dies, nothing is lost, nothing is said wrongly."""
+"""With half a core for a while, the application is slow, but no process dies, no data are lost, and no finding is
+wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.lab.hangs import UNGUARDED
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 STARVED_S = 60
-"""`make soak` starves it for ten minutes."""
+"""Seconds of starvation. `make soak` starves the application for ten minutes."""
 
 
 def test_starved_it_is_slow_and_right(make_broker: MakeBroker, broker_431: Broker, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""A SQLite store that is locked, replaced, deleted or damaged under the running job: the job goes on by itself, and
-every transaction is counted once. Real brokers, real Spark."""
+"""A SQLite store is locked, replaced, deleted or damaged under the running job. The job continues by itself, and counts
+every transaction once. With real brokers and real Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ID = "store-faults"
 
 
 class Supervised(Ingest):
-    """`txnscope ingest`: the application, and the process that starts it again."""
+    """`txnscope ingest`: the application, and the supervisor that restarts it."""
 
     def start(self, module: str = "service.cli") -> Supervised:
         self._run(module, "ingest", *self._flags)
@@ -38,12 +38,13 @@ class Supervised(Ingest):
         return file_of(self.url)
 
     def wait_for_text(self, text: str, after: int = 0) -> int:
-        """Waits until the log has the text behind the first `after` letters; returns the place behind it."""
+        """Waits until the log contains the text behind its first `after` characters. Returns the position behind the
+        text."""
         wait_for(lambda: text in self.log.read_text()[after:], f"{text!r} in {self.log}")
         return self.log.read_text().index(text, after) + len(text)
 
     def wait_for_id(self, commits: int, aborts: int) -> None:
-        """Waits for these counts of this test's id: the broker has those of other tests, too."""
+        """Waits for these counts of this test's id. The broker has ids of other tests."""
         not_yet = (StoreError, OperationalError)  # no file yet, or no tables
         wait_until_equal(lambda: self.counts().get(ID), (commits, aborts), f"the counts ({self.log})", retry_on=not_yet)
 
@@ -68,7 +69,7 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def replace(file: Path, other: Path) -> None:
-    """Puts another file in its place, as an operator restores a backup."""
+    """Replaces the file by another one, as an operator does to restore a backup."""
     for one in all_of(file):
         one.unlink()
     other.rename(file)

@@ -1,4 +1,5 @@
-"""Counts and states stay exactly right, whatever is killed, restarted, deleted or cut. Real brokers, real Spark."""
+"""Counts and states stay exact when processes are killed or restarted, and data are deleted or cut. With real brokers
+and real Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def test_kill_minus_9_of_the_driver_and_a_restart_of_the_broker_in_the_middle_of
 
 @on_broker("3.9.2")
 def test_killed_between_the_commit_of_the_store_and_that_of_spark(broker: Broker, tmp_path: Path) -> None:
-    """The checkpoint is gone, too: the store alone has the place to go on from."""
+    """The checkpoint is removed, too, so only the store has the position at which to continue."""
     create_topic(broker.bootstrap, "between")
     with ingesting(broker.bootstrap, tmp_path) as app:
         assert app.stop() == 0
@@ -86,7 +87,7 @@ def test_a_topic_that_is_created_again_is_read_anew_and_nothing_stale_stays(
 
 @on("3.9.2")
 def test_a_log_that_lost_its_end_is_read_again(version: str, make_broker: MakeBroker, tmp_path: Path) -> None:
-    """After an unclean election, other records lie where some were read."""
+    """After an unclean election, the log has other records at offsets that were already read."""
     broker = make_broker(version, **{"transaction.state.log.num.partitions": 1})
     create_topic(broker.bootstrap, "cut")
     with ingesting(broker.bootstrap, tmp_path) as app:
@@ -106,7 +107,7 @@ def test_a_log_that_lost_its_end_is_read_again(version: str, make_broker: MakeBr
 
 
 def cut_before(segment: Path, transactional_id: bytes) -> None:
-    """Take away the segment's end from the first batch on that speaks of the id."""
+    """Truncates the segment before the first batch that contains the id."""
     data = segment.read_bytes()
     at = 0
     while at < len(data):
@@ -125,7 +126,8 @@ def cut_before(segment: Path, transactional_id: bytes) -> None:
 def test_a_cluster_without_transactions_is_healthy_and_its_log_is_never_created(
     version: str, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """Neither are there other topics: all that there is, is covered."""
+    """A cluster without transactions and without topics is healthy, with full coverage, and reading never creates the
+    transaction log."""
     broker = make_broker(version)
     with ingesting(broker.bootstrap, tmp_path) as app:
         sources = wait_until(

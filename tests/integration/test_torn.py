@@ -1,4 +1,4 @@
-"""Transactions of which one part did not end as their coordinator decided (C13), on real brokers."""
+"""Torn transactions on real brokers: one part ended otherwise than the coordinator decided (C13)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AnyProducer = OldProducer | RawProducer
 
 
 def audited(app: Ingest) -> dict[str, int]:
-    """The audited transactions so far, by result."""
+    """Returns the number of audited transactions so far, by result."""
     app.is_running()
     return {row.label: row.value for row in app.rows(counters) if row.name == AUDITED}
 
@@ -63,14 +63,14 @@ def write(producer: AnyProducer, *topics: str) -> None:
 def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
-    """C13: an operator takes a living transaction for a hanging one and aborts it on a-0 with Kafka's tool; its client
-    goes on, and commits."""
+    """C13: an operator takes a live transaction for a hanging one, and aborts it on a-0 with Kafka's tool. Its client
+    continues, and commits."""
     broker = brokers(version)
     a, b, name = (f"torn-{protocol}-{part}" for part in ("a", "b", "id"))
     create_topics(broker.bootstrap, NewTopic(a, 1, 1), NewTopic(b, 1, 1))
     connection = Connection(broker.bootstrap, threading.Event())
 
-    producer = producer_of(connection, protocol, name)  # before us, so that there is a transaction log
+    producer = producer_of(connection, protocol, name)  # before txnscope starts, so that the transaction log exists
     with running(Ingest(broker.bootstrap, tmp_path, "--partitions", "all", "--topics", f"torn-{protocol}-*")) as app:
         wait_for(lambda: len(app.rows(audited_partitions)) == 2, f"the audit to begin ({app.log})")
         for n in range(20):
@@ -100,14 +100,14 @@ def test_a_marker_by_hand_tears_a_transaction_and_nothing_else_is_torn(
 
 
 def tailed(app: Ingest) -> dict[str, str]:
-    """The ids of the topics that are tailed."""
+    """Returns the topic id of each tailed topic."""
     app.is_running()
     return {row.topic: row.topic_id for row in app.rows(log_partitions) if row.source == SourceName.LEDGER}
 
 
 def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again: str) -> None:
-    """Waits until txnscope has seen that these topics are deleted, that `again` is another one than before, and the
-    end of the transaction log after that."""
+    """Waits until txnscope has seen the deletion of these topics, and of the old `again` behind its new one, and then
+    the current end of the transaction log."""
 
     def are_seen() -> bool:
         now = tailed(app)
@@ -131,7 +131,8 @@ def wait_until_gone(app: Ingest, before: dict[str, str], topics: set[str], again
 def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(
     brokers: Callable[[str], Broker], version: str, protocol: str, tmp_path: Path
 ) -> None:
-    """C13: of five topics that are deleted, one is created again; only what was committed after that is torn."""
+    """C13: five topics are deleted, and one of them is created again. Only transactions that were committed after that
+    are torn."""
     broker = brokers(version)
     stays, gone, again, aborted, ended, listed = topics = [
         f"goes-{protocol}-{part}" for part in ("stays", "gone", "again", "aborted", "ended", "listed")

@@ -1,4 +1,5 @@
-"""State, producer id, epoch, partitions and outcomes of every id: as the workload knows them and as Kafka answers."""
+"""State, producer id, epoch, partitions and outcomes of every id agree with the workload's own book and with Kafka's
+answers."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
     broker: Broker, broker_431: Broker, tmp_path: Path
 ) -> None:
-    """librdkafka (old protocol) and, where the cluster has it, TV2; 3.9.2 writes value v0, 4.3.1 writes v1."""
+    """The clients are librdkafka (old protocol) and, if the cluster has it, TV2. 3.9.2 writes value v0, 4.3.1 writes
+    v1."""
     prefix = "truth-"
     with ingesting(broker.bootstrap, tmp_path) as app:
         record = Workload(broker.bootstrap, seed=11, prefix=prefix).run(rounds=6)
@@ -54,7 +56,7 @@ def test_the_store_says_what_the_applications_did_and_what_kafka_answers(
 
 @on_broker("3.9.2")
 def test_history_before_the_first_start_is_state_but_not_counted(broker: Broker, tmp_path: Path) -> None:
-    """A first read of old history raises no count; what comes after it counts exactly."""
+    """A first read of old history gives states, but no counts. Later transactions are counted exactly."""
     record = Workload(broker.bootstrap, seed=12, prefix="history-").run(rounds=2)
     with ingesting(broker.bootstrap, tmp_path) as app:
         app.wait_until_read()

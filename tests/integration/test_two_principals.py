@@ -1,4 +1,4 @@
-"""One principal reads, and another one, which may do little else, writes markers: real ACLs of a real broker."""
+"""One principal reads, and another one, with few other permissions, writes markers: with real ACLs on a real broker."""
 
 from __future__ import annotations
 

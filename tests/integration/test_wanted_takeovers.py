@@ -1,5 +1,6 @@
-"""Frameworks that take transactional.ids over by design get no word that their operators would call wrong: Kafka
-Connect in its rounds of fencing after a reconfiguration, Spring's producers for each input partition in rebalances."""
+"""Frameworks that take over transactional.ids by design get no finding that their operators would call wrong: Kafka
+Connect with its rounds of fencing after a reconfiguration, and Spring's producers for each input partition in
+rebalances."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ TARGET: Final = "out"
 PARTITIONS: Final = 3
 RELAYS: Final = [f"tx.g.{SOURCE}.{partition}" for partition in range(PARTITIONS)]
 REBALANCES: Final = 3
-"""Times that a second instance comes and goes."""
+"""Number of times that a second instance starts and stops."""
 
 
 class Seen(NamedTuple):
-    """Everything, once it is over; by id."""
+    """The results after the whole run; rows, history and makers by id."""
 
     findings: list[Any]
     rows: dict[str, Any]
@@ -77,7 +78,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
-    """Runs one instance, and a second one that comes and goes."""
+    """Runs one instance, and starts and stops a second one."""
     command = spring.command(SOURCE, TARGET, "g")
     with feeding(broker.bootstrap), Client(command, directory / "spring-1.log") as first:
         first.wait_for(READY)
@@ -93,7 +94,7 @@ def relay(broker: Broker, app: Ingest, spring: Spring, directory: Path) -> None:
 
 @contextmanager
 def feeding(bootstrap: str) -> Iterator[None]:
-    """Records come all the time, on every partition."""
+    """Writes records continuously to every partition during the block."""
     producer = plain_producer(bootstrap)
 
     def feed() -> None:
@@ -118,7 +119,8 @@ def test_the_leader_and_the_tasks_of_connect_are_recognised(seen: Seen) -> None:
 
 
 def test_connect_fenced_its_tasks_in_each_round(seen: Seen) -> None:
-    """At least once: a worker that has to wait too long for the others begins a round anew."""
+    """Connect fences its tasks at least once in each round. A worker that has to wait too long for the others begins
+    the round again."""
     fences = {
         name: sum(one.state == states.EMPTY and one.timeout_ms == FENCED_WITH_MS for one in seen.history[name])
         for name in TASK_IDS

@@ -1,4 +1,4 @@
-"""Asks brokers about a data partition, writes markers to it by hand, and deletes its records."""
+"""Requests the state of a data partition from brokers, writes markers to it directly, and deletes its records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_THERE = 3, None  # UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Open(NamedTuple):
-    """A transaction that is open on a partition, as DescribeProducers returns it."""
+    """An open transaction on a partition, as DescribeProducers returns it."""
 
     producer_id: int
     producer_epoch: int
@@ -34,7 +34,7 @@ class Ends(NamedTuple):
 
 
 def open_on(connection: Connection, topic: str, partition: int) -> list[Open]:
-    """Returns the transactions that are open on the partition, by start offset."""
+    """Returns the open transactions of the partition, by start offset."""
     found = [
         Open(p.producer_id, p.producer_epoch, p.transaction_start_offset)
         for p in _producers(connection, topic, partition)
@@ -58,7 +58,7 @@ def ends(connection: Connection, topic: str, partition: int) -> Ends:
 
 
 def mark(connection: Connection, topic: str, partition: int, one: Open, *, commit: bool) -> None:
-    """Writes the missing marker by hand. Kafka's own tool can do that for ABORT, and none of its tools for COMMIT."""
+    """Writes the missing marker directly. Kafka's own tool can write an ABORT, but no tool of Kafka writes a COMMIT."""
     last = coordinator_epoch(connection, topic, partition, one.producer_id)
 
     def ask(client: KafkaClient, node: int) -> tuple[int, Any]:
@@ -114,7 +114,7 @@ def _offset(connection: Connection, topic: str, partition: int, isolation: int, 
 def _at_leader(
     connection: Connection, what: str, topic: str, partition: int, ask: Callable[[KafkaClient, int], tuple[int, Any]]
 ) -> Any:
-    """Returns the answer of the partition's leader, asked again while it is not there."""
+    """Returns the answer of the partition's leader. Repeats the request while the partition is not there."""
 
     def attempt(client: KafkaClient) -> tuple[int, Any]:
         layout = topic_layout(client, topic)

@@ -1,4 +1,4 @@
-"""Makes transactions that hang. Each function leaves one behind, and returns the right answer about it.
+"""Makes hanging transactions. Each function leaves one behind, and returns the right answer about it.
 
 The functions need a broker without KIP-890's guard (`UNGUARDED`). Each checks with the broker that the transaction is
 open, and that the LSO has not passed it.
@@ -46,19 +46,19 @@ def old_producer(connection: Connection, name: str, timeout_ms: int = 60_000) ->
 
 
 def orphan_producer(connection: Connection, as_id: str) -> OldProducer:
-    """Returns a producer with a producer id that never had an owner. Its requests name the id `as_id`."""
+    """Returns a producer whose producer id never had an owner. Its requests name the id `as_id`."""
     producer = OldProducer(connection, None, as_id)
     producer.init()
     return producer
 
 
 def an_hour_ago() -> int:
-    """Returns a CreateTime that is old enough for Kafka's own find-hanging, which passes over young transactions."""
+    """Returns a CreateTime that is old enough for Kafka's own find-hanging, which ignores younger transactions."""
     return time.time_ns() // 1_000_000 - HOUR_MS
 
 
 def commit_one(producer: OldProducer, topic: str, partition: int, values: list[bytes] | None = None) -> None:
-    """Commits an ordinary transaction. Its marker is written when this function returns."""
+    """Commits an ordinary transaction. Its marker is written before this function returns."""
     producer.add(topic, partition)
     producer.produce(topic, partition, values or [b"committed"])
     producer.end(commit=True)
@@ -83,8 +83,8 @@ def never_added(producer: OldProducer, topic: str, partition: int, *, timestamp_
 
 
 def committed_without_listing(connection: Connection, name: str, topic: str) -> Hang:
-    """Writes behind a late write, in a TV2 transaction that commits: the leader does not add the partition, because
-    something of the same producer id and epoch is open there. Needs Kafka 4 and a topic of two partitions."""
+    """Writes behind a late write, within a TV2 transaction that commits. The leader does not add the partition, because
+    an entry of the same producer id and epoch is open there. Needs Kafka 4 and a topic of two partitions."""
     old = old_producer(connection, name)
     hang = late_write(old, topic, 0)
     new = RawProducer(connection, name)
@@ -99,8 +99,8 @@ def committed_without_listing(connection: Connection, name: str, topic: str) -> 
 
 
 def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: int) -> Hang:
-    """Writes records as a copied partition has them: under a producer id that this cluster gives to an id afterwards.
-    `epoch`: above 0 for one that the id never had."""
+    """Writes records as they are in a copied partition: under a producer id that this cluster later assigns to an id of
+    its own. `epoch`: above 0 for an epoch that the id never had."""
     before = old_producer(connection, f"{name}-before")
     copied = orphan_producer(connection, name)
     copied.producer_id, copied.producer_epoch = before.producer_id + 2, epoch
@@ -111,7 +111,7 @@ def of_another_cluster(connection: Connection, name: str, topic: str, *, epoch: 
 
 
 def offsets_never_added(producer: OldProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> Hang:
-    """Sends TxnOffsetCommit without AddOffsetsToTxn. The transaction hangs on the partition that has the group's
+    """Sends TxnOffsetCommit without AddOffsetsToTxn. The transaction hangs on the partition with the group's
     offsets."""
     producer.commit_offsets(group, offsets)
     partition = offsets_partition(producer.connection, group)
@@ -121,11 +121,11 @@ def offsets_never_added(producer: OldProducer, group: str, offsets: Mapping[tupl
 
 
 def outlives_its_records(producer: OldProducer, topic: str, partition: int) -> tuple[Hang, Ends]:
-    """Deletes the first records of a hanging transaction, which the leader still reports as open. Returns it, and the
-    ends of the partition.
+    """Deletes the first records of a hanging transaction, which the leader still reports as open. Returns the
+    transaction, and the start and end offsets of the partition.
 
-    On 3.9.2 the LSO is then the log start. On 4.3.1 it is the base offset of the batch that contains the log start, and
-    so lies below it.
+    On 3.9.2 the LSO is then the log start. On 4.3.1 the LSO is the base offset of the batch that contains the log
+    start, and so lies below the log start.
     """
     hang = never_added(producer, topic, partition, timestamp_ms=an_hour_ago())
     for _ in range(2):

@@ -1,6 +1,7 @@
-"""Transactions of correct clients that lose the leader of one partition: it is frozen or stopped as they are decided.
+"""Transactions of correct clients whose partition loses its leader: the leader is frozen or stopped while the
+transactions are decided.
 
-The cluster has three brokers. The transaction log is on one of them only, and the victim is another one: with a replica
+The cluster has three brokers. The transaction log is on one broker only, and the victim is another one: with a replica
 of the log on a frozen broker, the Prepare record itself would wait.
 """
 
@@ -30,11 +31,11 @@ PROPERTIES: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "min.insync.replicas": "1",
-    # a frozen broker stays the leader of its partitions for so long
+    # a frozen broker stays the leader of its partitions for this time
     "broker.session.timeout.ms": "60000",
 }
 LOST, LIVING = 0, 1
-"""The topic's partitions: led by the victim, and by the coordinator."""
+"""The topic's partitions. The victim leads LOST, and the coordinator leads LIVING."""
 
 
 class Torn(NamedTuple):
@@ -47,11 +48,12 @@ class Torn(NamedTuple):
     producer_epoch: int
     start_offset: int
     victim: int
-    """Node of the broker that leads LOST, and is frozen or stopped."""
+    """Node id of the broker that leads LOST, and is frozen or stopped."""
     coordinator: int
 
     def hang(self, decision: str = "commit") -> Hang:
-        """Returns the right answer if the coordinator completed without LOST: the transaction hangs there."""
+        """Returns the right answer for the case that the coordinator completed without LOST, so that the transaction
+        hangs there."""
         return Hang(
             self.topic,
             LOST,
@@ -76,8 +78,8 @@ def aborts(producer: OldProducer, _: Torn) -> None:
 
 
 def commits_and_aborts_the_next(producer: OldProducer, torn: Torn) -> None:
-    """Commits the transaction, and aborts the next one. Both list LOST, where the next one could not write: its marker
-    is skipped, too."""
+    """Commits the transaction, and aborts the next one. Both list LOST. The next one could not write there, and its
+    marker is skipped, too."""
     commits(producer, torn)
     _wait_until_complete(producer, torn, "CompleteCommit")
     producer.add(torn.topic, LOST, LIVING)
@@ -93,8 +95,8 @@ def commits_and_goes_on_elsewhere(producer: OldProducer, torn: Torn) -> None:
 
 @contextmanager
 def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
-    """Commits a transaction while the leader of LOST is frozen. In the block its marker for LOST is not acknowledged;
-    after the block the transaction completes."""
+    """Commits a transaction while the leader of LOST is frozen. During the block, the marker for LOST is not
+    acknowledged; after the block, the transaction completes."""
     torn = begin(cluster, name)
     victim = cluster.nodes[torn.victim]
     victim.pause()
@@ -114,8 +116,8 @@ def frozen_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
-    """Commits a transaction while LOST has no leader, which is so until the block ends. The transaction hangs then if
-    the version is in SKIPS_THE_LOST; otherwise it completes."""
+    """Commits a transaction while LOST has no leader, until the block ends. The transaction then hangs if the version
+    is in SKIPS_THE_LOST; otherwise it completes."""
     torn = begin(cluster, name)
     with outage(cluster, {torn: commits}):
         yield torn
@@ -123,7 +125,8 @@ def stopped_leader(cluster: Cluster, name: str) -> Iterator[Torn]:
 
 @contextmanager
 def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
-    """As `stopped_leader`, for transactions that have begun already, each with the actions of its client."""
+    """Runs the actions of clients while LOST has no leader, as `stopped_leader` does, for transactions that have
+    already begun."""
     ((victim, leading),) = {(cluster.nodes[torn.victim], cluster.nodes[torn.coordinator]) for torn in stories}
     victim.stop()
     try:
@@ -141,16 +144,17 @@ def outage(cluster: Cluster, stories: Mapping[Torn, Story]) -> Iterator[None]:
 
 
 def goes_on(connection: Connection, torn: Torn) -> OldProducer:
-    """Returns the producer with its next transaction begun, which writes to LOST behind what is open there."""
+    """Begins the producer's next transaction, and writes to LOST behind the open entry there. Returns the producer."""
     producer = _continued(connection, torn)
     producer.add(torn.topic, LOST)
-    producer._sequences[torn.topic, LOST] = 2  # behind the two records of `begin`
+    producer._sequences[torn.topic, LOST] = 2  # follows the two records of `begin`
     producer.produce(torn.topic, LOST, [b"of the next"])
     return producer
 
 
 def still_hangs(cluster: Cluster, torn: Torn) -> bool:
-    """Returns whether the victim, once it is back, reports the transaction as open on LOST, with the LSO at it."""
+    """Returns whether the victim, after its return, reports the transaction as open on LOST, with the LSO at its
+    start."""
     with _to(cluster.nodes[torn.victim]) as connection:
         now = ends(connection, torn.topic, LOST)
         return torn.hang().open in open_on(connection, torn.topic, LOST) and now.last_stable_offset == torn.start_offset
@@ -174,8 +178,8 @@ def begin(cluster: Cluster, name: str) -> Torn:
 
 
 def _controller(client: KafkaClient) -> int:
-    """Returns the node of the active controller. The victim is another one: to lose the controller would stop more than
-    one leader."""
+    """Returns the node of the active controller. The victim is another node, because losing the controller would stop
+    more than one leader."""
     partition = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
     answer = client.ask(DescribeQuorumRequest(topics=[topic]))
@@ -183,14 +187,14 @@ def _controller(client: KafkaClient) -> int:
 
 
 def _continued(connection: Connection, torn: Torn) -> OldProducer:
-    """Returns the transaction's producer, over a connection that never asked the victim."""
+    """Returns the transaction's producer, over a connection that has never used the victim."""
     producer = OldProducer(connection, torn.transactional_id)
     producer.producer_id, producer.producer_epoch = torn.producer_id, torn.producer_epoch
     return producer
 
 
 def _wait_until_ended(connection: Connection, leading: Broker, torn: Torn) -> None:
-    """Waits until the transaction has ended as far as it can: completely, or but for the marker on LOST."""
+    """Waits until the transaction has ended as far as possible: completely, or except for the marker on LOST."""
     wait_until_equal(lambda: open_on(connection, torn.topic, LIVING), [], "what is open on the living partition")
     if leading.version in SKIPS_THE_LOST:
         wait_for(lambda: _state(connection, torn).startswith("Complete"), "its end, without the lost one")

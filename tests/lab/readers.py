@@ -14,8 +14,7 @@ from tests.helpers.waiting import wait_for, wait_until_equal
 
 @contextmanager
 def waiting_reader(bootstrap: str, group: str, topic: str, expected: int) -> Iterator[None]:
-    """Runs a group with one member, which has read the `expected` records that it may see, and committed their
-    offsets."""
+    """Runs a group with one member, which has read all `expected` readable records and committed their offsets."""
     reader = consumer(bootstrap, group)
     try:
         reader.subscribe([topic])
@@ -28,7 +27,8 @@ def waiting_reader(bootstrap: str, group: str, topic: str, expected: int) -> Ite
 
 @contextmanager
 def stuck_reader(bootstrap: str, group: str, topic: str) -> Iterator[None]:
-    """Runs a group with one member that cannot begin: the group's offset is part of an open transaction (KIP-447)."""
+    """Runs a group with one member that cannot start reading, because the group's offset is part of an open transaction
+    (KIP-447)."""
     reader = consumer(bootstrap, group)
     try:
         reader.subscribe([topic])

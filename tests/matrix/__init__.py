@@ -1,1 +1,1 @@
-"""The matrix: every scenario on every version of Kafka, one version at a time, with a record of each run."""
+"""Runs every scenario on every version of Kafka, one version at a time, and keeps a record of each run."""

@@ -1,8 +1,8 @@
 """A pytest plugin (`-p tests.matrix.recorder`) that records a run on one version of Kafka.
 
-Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are kept: those of another version's broker say nothing
-about it. Tests add to the record what the version can (`record_property(ABILITIES, …)`), what only some versions do
-(SEEN), and what txnscope told them (`tell`).
+Only tests that run on the version of TXNSCOPE_TEST_VERSIONS are recorded, because a test on another version shows
+nothing about it. Tests add to the record the abilities of the version (`record_property(ABILITIES, …)`), behavior of
+some versions only (SEEN), and the findings and causes that txnscope reported (`tell`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _told: Final[dict[tuple[str, str], str]] = {}
 
 
 def tell(kind: str, text: str, why: str = "") -> None:
-    """Notes what txnscope told the test that runs: a finding of this kind or a CAUSE, its words, and the reason."""
+    """Records what txnscope reported to the current test: a finding of this kind or a CAUSE, its text, and the
+    reason."""
     _told.setdefault((kind, text), why)
 
 
@@ -55,13 +56,13 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Adds the lines of the test to its report, which a worker sends to the main process."""
+    """Adds the lines of the test to its report, which a pytest-xdist worker sends to the main process."""
     if call.when == "call":
         item.user_properties += [(_TOLD, [*one, why]) for one, why in _told.items()]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Adds up the phases of a test."""
+    """Combines the phases of a test."""
     name = report.nodeid.removeprefix("tests/").replace(f"[{VERSIONS[0]}]", "").replace(f"-{VERSIONS[0]}]", "]")
     one = _scenarios.setdefault(name, {"outcome": "passed", "seconds": 0.0, SEEN: [], _TOLD: []})
     one["outcome"] = min(one["outcome"], report.outcome, key=_WORST_FIRST.index)

@@ -1,5 +1,5 @@
-"""`python -m tests.soak [--minutes N] [--hangs N] [--version V [--roll-to V]] [--all-partitions]`: three brokers,
-faults, many clients."""
+"""Runs the soak: `python -m tests.soak [--minutes N] [--hangs N] [--version V [--roll-to V]] [--all-partitions]`, with
+three brokers, faults, and many clients."""
 
 from __future__ import annotations
 

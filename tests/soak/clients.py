@@ -1,9 +1,9 @@
-"""Runs healthy clients, one thread each: of the old and the new protocol, with short and with long transactions, and
-some that write before AddPartitionsToTxn.
+"""Runs healthy clients, one thread each: of the old and the new protocol, with short and long transactions, and some
+that write before AddPartitionsToTxn.
 
-`python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends, and prints the number of
-transactions by kind of client, and what clients abandoned. As a process of their own the clients can be ended whatever
-they wait for (`tests.soak.working`).
+`python -m tests.soak.clients BOOTSTRAP HOLD_S HANGS` works until its standard input ends. It then prints the number of
+transactions by kind of client, and the writes that clients abandoned. As a separate process, the clients can be ended
+even while they wait for a broker (`tests.soak.working`).
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ _PAIRS: Final = [[1, 2], [2, 3], [3, 1], [1, 3], [2, 1], [3, 2]]
 _TIMEOUT_MS: Final = 120_000
 _TV2: Final = 2
 _AGAIN: Final = frozenset({19, 20})
-"""Error codes on which a write is repeated: NOT_ENOUGH_REPLICAS, which a leader also returns if it could not add the
-partition just now, and NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+"""Error codes after which a write is repeated: NOT_ENOUGH_REPLICAS, which a leader also returns if it could not add the
+partition at the moment, and NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
 
 
 def prepare_topics(bootstrap: str, hangs: int) -> None:
-    """Creates the topics. Each partition has more than one replica, so that none lacks a leader while one broker is
-    away: 4.3.1 would skip its marker (KAFKA-20734), and the transaction would hang.
+    """Creates the topics. Each partition has more than one replica, so that it keeps a leader while one broker is away.
+    Without a leader, 4.3.1 would skip the marker (KAFKA-20734), and the transaction would hang.
 
-    Partitions of EARLY and HELD have two replicas. While a broker is frozen, writes to the partitions without a replica
-    on it do not wait, but AddPartitionsToTxn does: the transaction log has a replica on every broker.
+    Partitions of EARLY and HELD have two replicas. While a broker is frozen, writes to partitions without a replica on
+    it do not wait, but AddPartitionsToTxn does, because the transaction log has a replica on every broker.
     """
     two = {"min.insync.replicas": "1"}
     new = [NewTopic(name, PARTITIONS, 3) for name in (CLASSIC, MODERN)]
@@ -70,10 +70,10 @@ def prepare_topics(bootstrap: str, hangs: int) -> None:
 
 class Clients:
     """Clients that work until the block ends, and then finish their transactions. `done`: number of transactions by
-    kind of client. `abandoned`: early writes that Kafka shows open though their client, refused meanwhile, has begun
-    again. They hang until a later transaction of the id takes them over.
+    kind of client. `abandoned`: writes before AddPartitionsToTxn that Kafka still shows as open although their client
+    was refused and has begun again. These entries hang until a later transaction of the id adopts them.
 
-    `on_failure` is called with the exception of a client that cannot go on. Clients of the new protocol work only if
+    `on_failure` is called with the exception of a client that cannot continue. Clients of the new protocol work only if
     the cluster has TV2.
     """
 
@@ -113,11 +113,12 @@ class Clients:
             self._on_failure(e)
 
     def _connection(self) -> Connection:
-        """Returns a connection that `_stop` does not interrupt: a client finishes its transaction before it stops."""
+        """Returns a connection that `_stop` does not interrupt, because a client finishes its transaction before it
+        stops."""
         return Connection(self._bootstrap, self._never)
 
     def _classic(self, name: str) -> None:
-        """Works with librdkafka, which adds each partition before it writes to it."""
+        """Runs a client of librdkafka, which adds each partition before it writes to it."""
         producer: Producer | None = None
         turn = 0
         while not self._stop.wait(0.05):
@@ -126,11 +127,11 @@ class Clients:
                 producer = producer or open_producer(self._bootstrap, name, _TIMEOUT_MS)
                 transact(producer, CLASSIC, commit=turn % 4 != 0)
                 self.done["classic"] += 1
-            except KafkaException:  # fatal for this instance: applications begin again with a new one
+            except KafkaException:  # fatal for this instance: as applications do, begin again with a new one
                 producer = None
 
     def _modern(self, name: str) -> None:
-        """Works with TV2: leaders add the partitions, and every end of a transaction raises the epoch."""
+        """Runs a TV2 client: leaders add the partitions, and every end of a transaction raises the epoch."""
         chance = random.Random(name)
         with self._connection() as connection:
             producer = RawProducer(connection, name)
@@ -146,7 +147,7 @@ class Clients:
                     producer.init(_TIMEOUT_MS)
 
     def _early(self, name: str, topic: str, partitions: Sequence[int]) -> None:
-        """Works with the old protocol, and writes a moment before it sends AddPartitionsToTxn."""
+        """Runs a client of the old protocol that writes a moment before it sends AddPartitionsToTxn."""
         chance = random.Random(name)
         with self._connection() as connection:
             producer = old_producer(connection, name, _TIMEOUT_MS)
@@ -173,7 +174,7 @@ class Clients:
         producer.end(commit=chance.random() < 0.7)
 
     def _long(self) -> None:
-        """Works like Flink's sink: its transaction is open from one checkpoint to the next."""
+        """Runs a client like Flink's sink, whose transaction is open from one checkpoint to the next."""
         with self._connection() as connection:
             producer = RawProducer(connection, LONG) if self._is_modern else OldProducer(connection, LONG)
             producer.init(900_000)
@@ -212,7 +213,7 @@ def _write(producer: RawProducer | OldProducer, topic: str, partition: int) -> N
 
 
 def _end(e: BaseException) -> None:
-    """Ends the whole process at once: a soak without one of its clients proves nothing."""
+    """Ends the whole process at once, because a soak without one of its clients proves nothing."""
     traceback.print_exception(e)
     os._exit(1)
 

@@ -1,5 +1,5 @@
-"""Makes faults of brokers as in production: they freeze, slow down, restart, die, lose the lead of partitions, and are
-upgraded."""
+"""Makes broker faults as they occur in production: brokers freeze, slow down, restart, die, lose the leadership of
+partitions, and are upgraded."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ KILLED: Final = "killed"
 UPGRADED: Final = "upgraded"
 FEATURES: Final = "features of the new version"
 ROLL: Final = (UPGRADED, UPGRADED, UPGRADED, FEATURES)
-"""The steps of a rolling upgrade: each broker, then what only all of them together can do (TV2)."""
+"""The steps of a rolling upgrade: each broker, and then the features that need all brokers upgraded (TV2)."""
 KINDS: Final = (FROZEN, COORDINATORS, KILLED, HICCUP, LEADERS, LIMPING, RESTARTED)
 
 _PULSES, _STOPPED_S, _GOING_S = 12, 0.6, 0.4
 
 
 class Done(NamedTuple):
-    """A fault that is over. `node` None: leaders of all nodes were moved. Times are those of time.time()."""
+    """A fault that has ended. `node` None: leaders of all nodes were moved. Times are those of time.time()."""
 
     kind: str
     node: int | None
@@ -45,7 +45,7 @@ class Done(NamedTuple):
 
 
 class Faults:
-    """Makes faults, one at a time. `away`: brokers that do not answer now. `roll_to`: the version of upgrades."""
+    """Makes faults, one at a time. `away`: brokers that do not answer now. `roll_to`: the version to upgrade to."""
 
     def __init__(self, cluster: Cluster, seed: int, roll_to: str | None = None) -> None:
         self._cluster, self._chance, self._roll_to = cluster, random.Random(seed), roll_to
@@ -53,7 +53,7 @@ class Faults:
         self.done: list[Done] = []
 
     def do(self, kind: str) -> Done:
-        """Makes a fault, and returns it when it is over. Replicas may have to catch up then (`settle`)."""
+        """Makes a fault, and returns it when it has ended. Replicas may still have to catch up (`settle`)."""
         began = time.time()
         node = self._victim(kind)
         if kind == FEATURES:

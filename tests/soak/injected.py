@@ -1,4 +1,4 @@
-"""Injects transactions that hang, one after the other, each on a partition of its own."""
+"""Makes transactions hang, one after the other, each on a partition of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.lab.hangs import Hang, late_write, never_added, old_producer, orphan_
 from tests.soak.clients import HANGS
 
 MARKED_AFTER: Final = 3
-"""Number of later injections after which an injected transaction is ended by hand."""
+"""Number of later injections after which the marker of an injected transaction is written directly."""
 
 
 class Injected(NamedTuple):
@@ -25,13 +25,14 @@ class Injected(NamedTuple):
 
 
 class Injecting:
-    """Injects `count` hanging transactions in `seconds`. The end of the block waits for the last one."""
+    """Makes `count` transactions hang within `seconds`. The end of the block waits for the last one."""
 
     def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
         self._bootstrap, self._count, self._every_s = bootstrap, count, seconds / count
         self.injected: list[Injected] = []
         self.marked_s: dict[int, float] = {}
-        """Time, by partition, from which on the transaction there may be gone: its marker is written by hand."""
+        """Time, by partition, from which on the transaction there may be gone because its marker is written
+        directly."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -1,5 +1,5 @@
-"""Runs healthy load, faults and hanging transactions together. Reports what was found, confirmed wrongly, and not
-judged."""
+"""Runs healthy load, faults and hanging transactions together. Reports the findings, wrong confirmations, and the
+partitions that were not judged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOLD_S: Final = 300.0
 JUDGED_SHARE: Final = 0.99
 JUDGED_AGAIN_S: Final = 10.0
 _BEGINS_S: Final = 2.0
-"""Greatest age of the data with which counting may begin."""
+"""Maximum age of the data when counting begins."""
 _SLACK_S: Final = 6.0
 _AUDITED: Final = select(counters.c.label, counters.c.value).where(counters.c.name == AUDITED)
 
@@ -58,14 +58,14 @@ class Plan(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a soak. `delays_s`: seconds from each injection until the finding was confirmed. `missed`:
-    transactions that hang and have no confirmed finding. `dropped`: injected ones whose finding ended while they hung.
-    `others`: findings about transactions that were confirmed and do not hang. `own`: transactions that hang, as Kafka
-    itself shows, without having been injected. `abandoned`: number of findings about writes that a client had abandoned
-    before it added them: they hung until a later transaction of the id took them over. `lost`: findings of lost records
-    and torn transactions; nothing here loses or tears any. `audited`: the number of ended transactions by the result of
-    the comparison of their markers. `again_s`: for each fault, the
-    seconds until all partitions were judged again; None if they never were."""
+    """The result of a soak. `delays_s`: seconds from each injection until the finding was confirmed. `missed`: hanging
+    transactions without a confirmed finding. `dropped`: injected transactions whose finding ended while they hung.
+    `others`: confirmed findings about transactions that do not hang. `own`: transactions that hang, as Kafka itself
+    shows, but were not injected. `abandoned`: number of findings about writes that a client abandoned before
+    AddPartitionsToTxn; they hung until a later transaction of the id adopted them. `lost`: findings of lost records and
+    torn transactions, which no fault here causes. `audited`: number of ended transactions by the result of the
+    comparison of their markers. `again_s`: for each fault, the seconds until all partitions were judged again; None if
+    they never were."""
 
     injected: int
     delays_s: list[float]
@@ -148,8 +148,8 @@ def _disturb(faults: Faults, plan: Plan, work: Work) -> None:
 
 
 def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None:
-    """Waits until all injected transactions are found, and all partitions are judged again after each fault. Any that
-    is still missing at the limit fails the result, not this wait."""
+    """Waits until all injected transactions are found, and all partitions are judged again after each fault. If one is
+    missing at the time limit, the result fails, not this wait."""
 
     def left() -> list[object]:
         hidden = [key for one in injecting.injected if (key := _key(one.hang)) not in seen.found]
@@ -160,8 +160,8 @@ def _wait_for_the_last(injecting: Injecting, faults: Faults, seen: Seen) -> None
 
 
 def _wait_until_confirmed(watched: Watched, hanging: set[Key]) -> None:
-    """Waits until all entries in `hanging` are confirmed. No client works any more, so entries that are still open
-    hang. An entry that is never confirmed fails the result, not this wait."""
+    """Waits until all entries in `hanging` are confirmed. No client works any more, so open entries hang. If an entry
+    is never confirmed, the result fails, not this wait."""
     with suppress(AssertionError):
         wait_until_equal(
             lambda: sorted(hanging - {_of(row) for row in _confirmed(watched.store)}), [], "what is not confirmed"
@@ -169,7 +169,7 @@ def _wait_until_confirmed(watched: Watched, hanging: set[Key]) -> None:
 
 
 def _open(cluster: Cluster, hangs: int) -> set[Key]:
-    """Returns the entries that are open although no client works any more, as their leaders report them."""
+    """Returns the entries that leaders report as open although no client works any more."""
     found: set[Key] = set()
     with Connection(cluster.bootstrap, threading.Event()) as connection:
         for topic in TOPICS:
@@ -260,7 +260,8 @@ def lines(result: Result, share: float = JUDGED_SHARE, again_s: float = JUDGED_A
 
 
 def reported(result: Result, bars: Sequence[Line]) -> Iterator[str]:
-    """Yields the lines of the table, and below them the faults, the reasons of missing verdicts, and all wrong ones."""
+    """Yields the lines of the table, followed by the faults, the reasons for missing verdicts, and all wrong
+    verdicts."""
     for line in bars:
         verdict = "" if not line.bar else f"{line.bar:>8}  {'reached' if line.is_reached else 'MISSED'}"
         yield f"{line.name:45} {line.value:>12} {verdict}".rstrip()

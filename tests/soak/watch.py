@@ -1,4 +1,4 @@
-"""Samples the application's answers, beside the real leaders: which partitions are judged, and what hangs."""
+"""Samples the application's answers and the real leaders: which partitions are judged, and which transactions hang."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.soak.clients import Key
 
 EVERY_S: Final = 0.5
 FRESH_S: Final = 10.0
-"""Greatest age of an answer's data that counts as a verdict."""
+"""Maximum age of data that count as a verdict."""
 
 Place = tuple[str, int]
 
 
 class Sample(NamedTuple):
     """One sample of the answers. `as_of_s`: the time of their data; 0 without an answer. `lit`: the number of judged
-    partitions with a leader that is up. `dark`: the other partitions with a leader that is up, each with the reason.
-    `unknown`: the number of unknown partitions in the answer about the cluster; -1 without an answer."""
+    partitions whose leader is up. `dark`: the other partitions whose leader is up, each with the reason. `unknown`: the
+    number of unknown partitions in the answer about the cluster; -1 without an answer."""
 
     at_s: float
     as_of_s: float
@@ -41,8 +41,9 @@ class Sample(NamedTuple):
 
 @dataclass
 class Seen:
-    """The samples so far. `found`: the time at which each confirmed entry was seen first, by topic, partition, producer
-    id and start offset. `said`: the answer about it then. `dropped`: the time at which it was missing first."""
+    """The samples so far. `found`: the time at which each confirmed entry was first seen, by topic, partition, producer
+    id and start offset. `said`: the answer about the entry at that time. `dropped`: the time at which the entry was
+    first missing."""
 
     samples: list[Sample] = field(default_factory=list)
     found: dict[Key, float] = field(default_factory=dict)
@@ -50,23 +51,25 @@ class Seen:
     dropped: dict[Key, float] = field(default_factory=dict)
 
     def share(self) -> float:
-        """Returns the share of judged partition-seconds among those with a leader that was up."""
+        """Returns, for partitions with a leader that was up, the share of partition-seconds in which they were
+        judged."""
         lit = sum(sample.lit for sample in self.samples)
         return lit / max(lit + sum(len(sample.dark) for sample in self.samples), 1)
 
     def judged_again_s(self, after_s: float) -> float | None:
-        """Returns the seconds from `after_s` until all partitions were judged by newer data; None if they never are."""
+        """Returns the seconds from `after_s` until all partitions were judged by newer data; None if they never
+        were."""
         good = (s.at_s for s in self.samples if s.as_of_s >= after_s and not s.dark and not s.away)
         return next((at - after_s for at in good), None)
 
     def reasons(self) -> Counter[str]:
-        """Counts why partitions were not judged: one for each partition and sample."""
+        """Counts the reasons for missing verdicts: one for each partition and sample."""
         return Counter(why for sample in self.samples for why in sample.dark.values())
 
 
 class Watching:
-    """Samples until the block ends. `away` returns the brokers that are known not to answer; `topics`: a pattern of
-    those that are watched."""
+    """Samples until the block ends. `away` returns the brokers that are known not to answer; `topics`: a pattern of the
+    watched topics."""
 
     def __init__(
         self, watched: Watched, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str = "*"
@@ -117,7 +120,7 @@ class Watching:
 
 
 def as_of_s(body: Any) -> float:
-    """Returns the time of the data in an answer; 0 if there never were any."""
+    """Returns the time of the data in an answer; 0 if there were never any data."""
     return 0.0 if body["as_of"] is None else datetime.fromisoformat(body["as_of"]).timestamp()
 
 
@@ -139,8 +142,8 @@ def _sample(body: Any, reported: Any, leaders: dict[Place, int], away: frozenset
 
 
 class _Leaders:
-    """Asks a broker that answers for all leaders, again and again. `now` has the newest answer, and is a new mapping
-    each time."""
+    """Requests all leaders from a broker that answers, again and again. `now` has the newest answer, each time as a new
+    mapping."""
 
     def __init__(self, cluster: Cluster, away: Callable[[], frozenset[int]], topics: str) -> None:
         self._cluster, self._away, self._topics = cluster, away, topics

@@ -1,4 +1,4 @@
-"""Runs the healthy clients as a process, which ends when its standard input does, or else is killed."""
+"""Runs the healthy clients as a process, which ends when its standard input does, and otherwise is killed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.soak.clients import Key
 
 
 class Work(NamedTuple):
-    """The work of the clients. `done`: number of transactions by kind of client; `abandoned`: as in `Clients`; both are
-    filled when the block has ended. `check` raises AssertionError if their process has failed."""
+    """The work of the clients. `done`: number of transactions by kind of client; `abandoned`: as in `Clients`. Both are
+    filled when the block has ended. `check` raises AssertionError if the process has failed."""
 
     done: Counter[str]
     abandoned: set[Key]
@@ -26,7 +26,7 @@ class Work(NamedTuple):
 
 @contextmanager
 def working(bootstrap: str, *, hold_s: float, hangs: int) -> Iterator[Work]:
-    """Runs the clients until the block ends. Every transaction is finished then."""
+    """Runs the clients until the block ends. Every transaction is then finished."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.soak.clients", bootstrap, str(hold_s), str(hangs)],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The begin and the end of the application, without Spark and without a broker."""
+"""The start and the end of the application, without Spark and without brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.brokers import free_port
 
 
 def an_application(folder: Path, stopping: threading.Event) -> tuple[Application, Mock]:
-    """Returns an application whose broker does not answer, and the start of Spark."""
+    """Returns an application whose broker does not answer, and a mock of Spark's start."""
     settings = IngestSettings.of(
         Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", store=f"sqlite:///{folder / 'store.db'}")
     )

@@ -1,4 +1,4 @@
-"""Settings of the streaming application, and those that it passes on to Spark's readers."""
+"""Settings of the streaming application, and their transfer to Spark's readers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Passed = Callable[..., IngestSettings]
 
 @pytest.fixture
 def passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Passed:
-    """Returns a function: what the application has of flags and of a file that `txnscope ingest` gets."""
+    """Returns a function from the flags and the settings file of `txnscope ingest` to the application's settings."""
     for name in [name for name in os.environ if name.startswith("TXNSCOPE_")]:
         monkeypatch.delenv(name)
     file = tmp_path / "txnscope.toml"

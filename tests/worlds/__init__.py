@@ -1,1 +1,1 @@
-"""A simulation in which the truth is known: clients, coordinator, partition, cleaner and observer."""
+"""A simulation of clients, coordinator, partition, log cleaner and observer, in which the truth is known."""

@@ -1,8 +1,9 @@
-"""`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often and why all is unknown.
+"""`python -m tests.worlds`: draws many histories, counts wrong markers, and prints how often each question stayed open,
+and why.
 
-Most are judged by the verdict alone, which takes no time; some by all of txnscope (`judged`), which takes a second.
-Then every small world (`enumerated`) is played, and lives of an id are drawn for the causes of its ends (`causes`): no
-certain cause may be wrong.
+Most histories are judged by the verdict alone, which takes no time; some by the whole application (`judged`), which
+takes a second each. Then every small world (`enumerated`) is played, and lives of an id are drawn for the causes of
+their ends (`causes`). No certain cause may be wrong.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _lives(pool: ProcessPoolExecutor, seeds: Iterable[int]) -> tuple[causes.Tall
 
 
 def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
-    """Prints how often each cause was right, and what it was if not. Returns the number of wrong ones."""
+    """Prints how often each cause was right, and the true causes otherwise. Returns the number of wrong ones."""
     for line in wrong:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write(
@@ -77,7 +78,7 @@ def _print_causes(lives: int, total: causes.Tally, wrong: list[str]) -> int:
 
 
 def _print_wrong(how: str, parts: Iterable[Played]) -> int:
-    """Prints what was found in the histories. Returns the number of wrong ones."""
+    """Prints the results of the histories. Returns the number of wrong verdicts."""
     histories, total, wrong = 0, Tally(), list[str]()
     for number, tally, found in parts:
         histories += number

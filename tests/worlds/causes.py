@@ -1,4 +1,5 @@
-"""Draws lives of an id, and compares each cause that txnscope gives with who really ended the transaction and why."""
+"""Draws lives of an id (all its records, with the true ends), and compares each cause that txnscope gives with the
+truth."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ RIGHT: Final[dict[str, frozenset[str]]] = {
         {CauseCode.INITIALIZED, CauseCode.PID_ROTATED}
     ),  # an Empty that rotates the producer id initializes it, too
 }
-"""The truths that a cause may stand for, where these are more than the one of its name."""
+"""For each cause, the true causes for which it is right, if there are others than the cause itself."""
 
 RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.COMMIT: frozenset({LATE_END}),
@@ -34,18 +35,18 @@ RARE: Final[dict[str, frozenset[str]]] = {
     CauseCode.ADMIN: frozenset({CauseCode.FENCED, CauseCode.CLIENT_ABORT, ITSELF, ZOMBIE, CauseCode.TIMEOUT}),
     CauseCode.PID_ROTATED: frozenset({CauseCode.INITIALIZED}),
 }
-"""The other truths that docs/causes.md names for a likely cause: an instance that gave up, a clock that stepped back,
-an end between the timeout and the next scan, a producer that was refused and created anew at once, transaction.version
-lowered to 0 in the middle of a TV2 transaction."""
+"""For each likely cause, the other true causes that docs/causes.md names: an instance that gave up, a clock that was
+set back, an end between the timeout and the next scan, a producer that was refused and at once created again, or
+transaction.version lowered to 0 in the middle of a TV2 transaction."""
 
 
 class WrongCause(AssertionError):
-    """A certain cause that is not so, or a likely one of a kind that docs/causes.md does not name."""
+    """Raised for a certain cause that is wrong, or a likely cause whose truth docs/causes.md does not name."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the true causes, by the cause and confidence that were found."""
+    """Counts of the true causes, by the cause and confidence that txnscope gave."""
 
     truths: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
 
@@ -54,7 +55,8 @@ class Tally:
 
 
 def draw_causes(seed: int, tally: Tally) -> Coordinator:
-    """Draws the life of `seed`, judges its whole log and what a cleaning leaves of it. Raises WrongCause."""
+    """Draws the life of an id from `seed`. Judges its whole log, and the log that compaction leaves. Raises
+    WrongCause."""
     rng = Random(seed)
     life = a_life(rng, STEPS, skewed=rng.random() < 0.7)
     for row, truth in _causes_of(life.log, life):
@@ -81,7 +83,7 @@ def _refuse(seed: int, row: Transition, truth: str, rare: dict[str, frozenset[st
 
 
 def draw_causes_block(first_seed: int) -> tuple[Tally, list[str]]:
-    """Draws CAUSES_BLOCK lives. Returns their tally, and a line for each wrong one."""
+    """Draws CAUSES_BLOCK lives of an id. Returns their tally, and a line for each wrong cause."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + CAUSES_BLOCK):
         try:

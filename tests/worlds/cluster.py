@@ -1,7 +1,8 @@
-"""A model of Kafka's transactions, small enough to be checked by eye: one transactional.id, one data partition that is
-judged and one that is not, the coordinator's log, and a coordinator that may skip markers (KAFKA-20734).
+"""A model of Kafka's transactions, small enough to be checked by reading: one transactional.id, a data partition that
+is judged, another one that is not, the transaction log, and a coordinator that may skip markers (KAFKA-20734).
 
-Unlike Kafka, the model knows for every record the transaction in which its client wrote it, and how that one ended.
+Unlike Kafka, the model stores, for every record, the transaction in which its client wrote it, and how that transaction
+ended.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ LAST_CLIENT_EPOCH: Final = 32_766
 
 
 class Answered(Random):
-    """A generator that always draws 0.5, so that no request of the cluster fails."""
+    """A random generator that always draws 0.5, so that no request of the cluster fails."""
 
     def random(self) -> float:
         return 0.5
 
 
 class Protocol(Enum):
-    """`OLD`: EndTxn up to v4, AddPartitionsToTxn by the client. `TV2`: EndTxn v5, partitions added by Produce."""
+    """The protocol of a client. `OLD`: EndTxn up to v4, AddPartitionsToTxn by the client. `TV2`: EndTxn v5, partitions
+    added by Produce."""
 
     OLD = auto()
     TV2 = auto()
@@ -43,7 +45,7 @@ class Protocol(Enum):
 
 @dataclass(slots=True)
 class Txn:
-    """A transaction as its client and its coordinator know it. `is_commit`: the decision; None while there is none."""
+    """A transaction as its client and its coordinator know it. `is_commit`: the decision; None before it."""
 
     number: int
     producer_id: int
@@ -53,7 +55,7 @@ class Txn:
     written: set[str] = field(default_factory=set)
     is_commit: bool | None = None
     kept_epoch: bool = False
-    """An old request ended it under TV2, and kept its epoch."""
+    """True if an old request ended the transaction under TV2, so that the epoch did not change."""
 
 
 @dataclass(slots=True)
@@ -91,15 +93,15 @@ class Batch:
     sequence: int = 0
     is_foreign: bool = False
     fate: bool | None = None
-    """True if its own transaction, or the first marker that was due after the batch, was COMMIT; False if it was ABORT;
-    None while none was."""
+    """The right outcome of the batch: that of its own transaction, or else the first marker that was due after it. True
+    for COMMIT, False for ABORT, None if there was none yet."""
 
 
 BEGIN_MS: Final = 1_790_000_000_000
 
 
 class Cluster:
-    """The model of a cluster. `can_skip`: when it sends markers, the coordinator takes a partition without a leader for
+    """The model of a cluster. `can_skip`: when the coordinator sends markers, it takes a partition without a leader for
     a deleted one (4.3.0 to 4.4.0). The clocks of coordinator, leader and client are wrong by `…_skew_ms`."""
 
     def __init__(self, random: Random, protocol: Protocol, *, can_skip: bool, first_epoch: int = 0) -> None:
@@ -124,7 +126,7 @@ class Cluster:
     def wait(self, ms: int) -> None:
         self.now_ms += ms
 
-    # high watermarks: everything is acknowledged as soon as it is written, but a new leader does not know at once
+    # high watermarks: every write is acknowledged at once, but a new leader does not know that at first
 
     @property
     def high_watermark(self) -> int:
@@ -136,8 +138,8 @@ class Cluster:
 
     @property
     def tells_its_end(self) -> bool:
-        """True if the leader answers ListOffsets for the latest offset. A new leader does not until its high watermark
-        has caught up (KIP-207)."""
+        """True if the leader answers ListOffsets for the latest offset. A new leader does not answer until its high
+        watermark has caught up (KIP-207)."""
         return self.has_leader and not self._watermark_lags
 
     @property
@@ -161,8 +163,9 @@ class Cluster:
         self.append(f"noise-{self.random.randint(0, 2)}", state=EMPTY, producer_id=9000, producer_epoch=0)
 
     def clean(self, upto: int) -> None:
-        """Cleans the log below `upto`: removes superseded records, and some tombstones. If `upto` is odd, those that
-        Kafka's cleaner removes: superseded below `upto`; else also those that a later record supersedes."""
+        """Cleans the log below `upto`: removes superseded records, and some tombstones. If `upto` is odd, removes what
+        Kafka's cleaner removes: records that are superseded below `upto`. Otherwise also removes records that a later
+        record supersedes."""
         newest = {record.key: record.offset for record in (self.log[:upto] if upto % 2 else self.log)}
         for record in self.log[:upto]:
             is_superseded = newest[record.key] != record.offset
@@ -178,7 +181,7 @@ class Cluster:
         if not self.has_leader or any(epoch < one.epoch for one in seen):
             return False
         if any(one.is_foreign and one.epoch == epoch for one in seen):
-            return False  # its sequence number is out of order
+            return False  # the sequence number is out of order
         self._append_data(producer_id, epoch, self.now_ms + self.client_skew_ms, txn=txn)
         return True
 
@@ -188,8 +191,8 @@ class Cluster:
             self._append_data(NO_ID, -1, self.now_ms, txn=None)
 
     def copy_foreign(self) -> None:
-        """Begins the partition with batches that were copied from another cluster, whose producer ids are those that
-        this one is about to assign. They differ from what the id could write in one way at least."""
+        """Writes the first batches of the partition as copies from another cluster. Their producer ids are those that
+        this cluster is about to assign. They differ from what the id could write in at least one way."""
         random, producer_id = self.random, self.next_producer_id + self.random.randint(0, 1)
         way = random.choice(("epoch", "older", "sequence"))
         epoch = 20_000 if way == "epoch" else random.choice((0, 0, 1, 3))
@@ -200,9 +203,9 @@ class Cluster:
             self.data[-1].sequence, self.data[-1].is_foreign = sequence, True
 
     def is_foreign(self, batches: list[Batch]) -> bool:
-        """Returns whether the entry holds copied batches with a producer id that this cluster has assigned, too. Until
-        then the producer id is an orphan's. If its id here has listed the partition under the same epoch, nothing sets
-        the batches apart from its own."""
+        """Returns whether the entry holds copied batches with a producer id that this cluster has also assigned. Before
+        that, the producer id is an orphan's. If its id here has listed the partition under the same epoch, the copied
+        batches cannot be distinguished from the id's own."""
         own = {(one.producer_id, one.epoch) for one in self.txns if JUDGED in one.listed}
         first = batches[0]
         return (
@@ -212,7 +215,7 @@ class Cluster:
         )
 
     def _append_data(self, producer_id: int, epoch: int, at_ms: int, *, txn: Txn | None) -> None:
-        self._watermark_lags = 0  # an acknowledged write: the followers have reported how far they are
+        self._watermark_lags = 0  # for the acknowledged write, the followers have reported their positions
         earlier = [one for one in self.data if (one.producer_id, one.epoch) == (producer_id, epoch)]
         self.data.append(Batch(len(self.data), producer_id, epoch, at_ms, self.leader_epoch, txn))
         self.data[-1].sequence = sum(not one.is_marker for one in earlier)
@@ -238,7 +241,7 @@ class Cluster:
         self.has_leader = False
 
     def lose_markers(self) -> None:
-        """Elects a leader that lacks the newest markers (unclean election, or a copy that was restored)."""
+        """Elects a leader that lacks the newest markers (an unclean election, or a restored copy)."""
         while self.data and self.data[-1].is_marker and self.random.random() < 0.8:
             self.data.pop()
         self.lose_leader()
@@ -254,7 +257,8 @@ class Cluster:
     # the coordinator
 
     def init_producer(self) -> bool:
-        """Handles InitProducerId. Returns False if the client has to ask again: its last transaction has not ended."""
+        """Handles InitProducerId. Returns False if the client has to retry, because its last transaction has not
+        ended."""
         if self.state == ONGOING:
             self._prepare(is_commit=False, epoch=self.epoch + 1)
             return False
@@ -281,8 +285,9 @@ class Cluster:
     def add(self, partition: str) -> bool:
         """Handles AddPartitionsToTxn. Returns False if the coordinator refuses it.
 
-        Under TV2 the partition's leader sends it, and only where nothing of the producer id and epoch is open there
-        (`UnifiedLog.hasOngoingTransaction`): else the transaction writes to a partition that it does not list.
+        Under TV2 the partition's leader sends the request, but only if no entry of the producer id and epoch is open
+        there (`UnifiedLog.hasOngoingTransaction`). With an open entry, the transaction writes to a partition that it
+        does not list.
         """
         txn = self.txn
         if txn is None or self.state not in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
@@ -307,7 +312,7 @@ class Cluster:
 
     def end(self, *, is_commit: bool, by_old_request: bool = False) -> bool:
         """Handles EndTxn. Returns False if no transaction is open. `by_old_request`: EndTxn v4, which does not raise
-        the epoch; the recovery of Flink's sink sends it for transactions of TV2, too."""
+        the epoch. The recovery of Flink's sink also sends it for transactions of TV2."""
         if self.state != ONGOING:
             return False
         raises = self.protocol is Protocol.TV2 and not by_old_request
@@ -329,7 +334,7 @@ class Cluster:
         self._append_txn(self.state)
         self.unmarked = set(txn.listed)
         for one in self.data:
-            is_its = self.protocol is Protocol.TV2 and one.txn is txn  # else it was never added, and is of nothing
+            is_its = self.protocol is Protocol.TV2 and one.txn is txn  # else the partition was not added
             is_due = is_its or (JUDGED in txn.listed and one.producer_id == txn.producer_id)
             if is_due and not one.is_marker and one.fate is None:
                 one.fate = is_commit
@@ -348,7 +353,8 @@ class Cluster:
         )
 
     def send_markers(self) -> None:
-        """Sends the marker once to each partition that has not acknowledged it. Appends CompleteX once all have."""
+        """Sends the marker once to each partition that has not acknowledged it. Appends CompleteX once all partitions
+        have."""
         if self.state not in (PREPARE_COMMIT, PREPARE_ABORT):
             return
         txn = self.txn
@@ -357,7 +363,7 @@ class Cluster:
         if JUDGED in self.unmarked:
             if self.has_leader:
                 self._append_marker(txn.producer_id, self.epoch, is_commit=bool(txn.is_commit))
-                if self.random.random() < 0.9:  # else the answer is lost, and the marker will be written again
+                if self.random.random() < 0.9:  # otherwise the answer is lost, and the marker is written again
                     self.unmarked.discard(JUDGED)
             elif self.can_skip:
                 self.unmarked.discard(JUDGED)

@@ -1,6 +1,5 @@
 """Every small world: two transactions of one id on one partition, each with its end and the fate of its marker, one
-late write, one start of txnscope. Nothing is drawn, so a wrong marker in any of them is found every time.
-"""
+late write, and one start of txnscope. Nothing is random, so a wrong marker in any of the worlds is always found."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ PAUSE_MS: Final = 50
 
 
 class End(Enum):
-    """The end of a transaction. `OLD_…`: a TV2 transaction by an old EndTxn, which keeps the epoch."""
+    """The end of a transaction. `OLD_…`: an old EndTxn for a TV2 transaction, which does not change the epoch."""
 
     COMMIT = auto()
     ABORT = auto()
@@ -27,7 +26,7 @@ class End(Enum):
 
 
 class Fate(Enum):
-    """The fate of the marker on the judged partition. `LOST`: written, and lost with its leader."""
+    """The fate of the marker on the judged partition. `LOST`: the marker was written, and lost with its leader."""
 
     WRITTEN = auto()
     SKIPPED = auto()
@@ -43,7 +42,7 @@ class Late(Enum):
 
 
 class Sampling(Enum):
-    """The samples of txnscope between two steps, and the order of the answers."""
+    """The samples of txnscope between two steps, and the order of their answers."""
 
     NOTHING = auto()
     LOG_FIRST = auto()
@@ -51,7 +50,7 @@ class Sampling(Enum):
 
 
 class Part(NamedTuple):
-    """A transaction: the partitions that it writes to, its end, its marker's fate."""
+    """A transaction: the partitions that it writes to, its end, and the fate of its marker."""
 
     partitions: tuple[str, ...]
     end: End
@@ -59,8 +58,8 @@ class Part(NamedTuple):
 
 
 class SmallWorld(NamedTuple):
-    """A world. `begins_anew`: the client calls InitProducerId between both; `starts_at`: the number of the step before
-    which txnscope starts, or starts again."""
+    """A small world. `begins_anew`: the client calls InitProducerId between both transactions; `starts_at`: the number
+    of the step before which txnscope starts or restarts."""
 
     protocol: Protocol
     first: Part
@@ -86,7 +85,7 @@ def small_worlds() -> Iterator[SmallWorld]:
 
 
 class _Play:
-    """One small world, moved on step by step; whatever is open is judged after each step."""
+    """Plays one small world step by step, and judges all open entries after each step."""
 
     def __init__(self, world: SmallWorld, tally: Tally) -> None:
         random = Answered(1)
@@ -95,7 +94,7 @@ class _Play:
         self._first: Txn | None = None
 
     def steps(self) -> tuple[Callable[[], object], ...]:
-        """Returns the steps, in order: STEPS of them."""
+        """Returns the STEPS steps, in order."""
         world = self._world
         return (
             self._cluster.init_producer,
@@ -154,8 +153,8 @@ class _Play:
         cluster.catch_up()
 
     def _late_write(self, when: Late) -> None:
-        """Writes a late batch of the first transaction, if that one was aborted. What is behind a committed one's
-        records cannot be distinguished from them. Under TV2 the batch begins a transaction, unless its epoch is
+        """Writes a late batch of the first transaction, if that was aborted. A batch behind the records of a committed
+        transaction could not be distinguished from them. Under TV2 the batch begins a transaction, unless its epoch is
         over."""
         txn, cluster = self._first, self._cluster
         if self._world.late is not when or txn is None or txn.is_commit is not False:
@@ -163,7 +162,7 @@ class _Play:
         if self._world.protocol is Protocol.TV2 and txn.epoch == cluster.epoch:
             return
         if any(one.producer_id == txn.producer_id and one.txn not in (None, txn) for one in cluster.data):
-            return  # its sequence number is out of order
+            return  # the sequence number is out of order
         cluster.write(txn.producer_id, txn.epoch, txn)
 
 
@@ -177,7 +176,7 @@ def play(world: SmallWorld, tally: Tally) -> None:
 
 
 def play_slice(first: int, step: int) -> tuple[int, Tally, list[str]]:
-    """Plays every `step`-th world from number `first` on. Returns how many, their tally, and a line for each wrong
+    """Plays every `step`-th world from number `first` on. Returns their number, their tally, and a line for each wrong
     one."""
     number, tally, wrong = 0, Tally(), []
     for i, world in enumerate(small_worlds()):

@@ -1,4 +1,5 @@
-"""Explains the bytes of a partition as the service does, from a store and a broker that is played, and from files."""
+"""Explains the bytes of a partition as the service does: from a store and a simulated broker, and from segment
+files."""
 
 from __future__ import annotations
 
@@ -33,15 +34,15 @@ from spark_jobs.fold.transitions import Scope
 from tests.service.store.logs import read
 
 AT_ONCE: Final = 4_000
-"""Bytes of one fetch, so that reading takes several."""
+"""Bytes of one fetch, so that reading takes several fetches."""
 
 SAME: Final = ("from", "to", "producer_id", "producer_epoch", "transactional_id", "marker", "marker_offset", "ended_at")
-"""Fields of a span that are the same, live and from files. So is `kind`, but for a decided transaction without marker:
-the files do not have the LSO, which shows that it is still open."""
+"""Fields of a span that are equal in both explanations. `kind` is equal, too, except for a decided transaction without
+a marker: files lack the LSO, which shows that the transaction is still open."""
 
 
 class Partition(NamedTuple):
-    """Partition 0 of a topic, in bytes, and the LSO that its leader has."""
+    """Partition 0 of a topic: its bytes, and the LSO of its leader."""
 
     topic: str
     data: bytes
@@ -63,13 +64,14 @@ class Partition(NamedTuple):
         return Partition(topic, data, batches, end, min(begins.values(), default=end))
 
     def fetched(self, at: int) -> bytes:
-        """Returns what a leader answers: from the batch on that holds the offset, with at least one whole batch."""
+        """Returns the leader's answer: the log from the batch that contains the offset on, with at least one whole
+        batch."""
         first = self.batches[bisect_right(self.batches, at, key=lambda one: one.header.next_offset)]
         return self.data[first.position : first.position + max(AT_ONCE, first.size)]
 
 
 class _Silent(Kafka):
-    """Lends a client that is never asked."""
+    """A pool that lends a client that is never used."""
 
     @contextmanager
     def asking(self, cluster: Any) -> Iterator[Any]:
@@ -78,7 +80,7 @@ class _Silent(Kafka):
 
 @contextmanager
 def service(url: str, now_ms: int) -> Iterator[TestClient]:
-    """Yields a client of a service with that store."""
+    """Yields a client of a service over that store."""
     app = create_app(url, "1.2.3", now_ms=lambda: now_ms)
     app.state.txnscope = replace(app.state.txnscope, kafka=_Silent(None))
     with TestClient(app) as client:
@@ -86,7 +88,7 @@ def service(url: str, now_ms: int) -> Iterator[TestClient]:
 
 
 def live(client: TestClient, one: Partition, offset: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Returns what the service answers about the offsets from there to the end of the partition."""
+    """Returns the service's answer about the offsets from `offset` to the end of the partition."""
 
     def fetch(_: object, place: PartitionEnds, at: int, max_bytes: int) -> FetchedAt:
         return FetchedAt(one.topic, 0, 0, one.high_watermark, one.last_stable_offset, 0, one.fetched(at))
@@ -105,14 +107,14 @@ def live(client: TestClient, one: Partition, offset: int, patch: pytest.MonkeyPa
 
 
 def from_files(files: Sequence[Path], one: Partition, offset: int) -> dict[str, Any]:
-    """Returns the same from segment files."""
+    """Returns the same explanation as `live`, from segment files."""
     explanation, _ = explain_segments(list(map(str, files)), offset, one.high_watermark, (one.topic, 0))
     found: dict[str, Any] = json.loads(to_json(explanation))
     return found
 
 
 def arrived(log: bytes, lo: int, hi: int, partition: int = 0) -> LogBatch:
-    """Returns what executors hand to the driver of these bytes of the transaction log."""
+    """Returns the batch that the driver gets for these bytes of the transaction log."""
     columns = decode([Chunk(partition, lo, hi, log)])
     rows = [
         *folded_to_rows(fold(columns, Scope(frozenset({partition})))),
@@ -132,8 +134,9 @@ def assert_same_spans(live_answer: dict[str, Any], files: dict[str, Any], topic:
 
 
 def same_causes(live_answer: dict[str, Any], files: dict[str, Any], topic: str) -> Iterator[str | None]:
-    """Compares the causes, and yields them. The store counts ordinary commits by minute, so how sure they are is known
-    from the log alone; and only the store has every decision of a period, so that it knows a marker by hand."""
+    """Compares the causes, and yields them. Two differences are expected: the store counts ordinary commits by minute,
+    so only the log shows how certain they are; and only the store has every decision of a period, so only it recognizes
+    a manual marker."""
     for span, other in zip(live_answer["spans"], files["spans"], strict=True):
         if "decision" in span or "decision" in other or span.get("by_hand"):
             continue

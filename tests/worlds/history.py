@@ -1,4 +1,4 @@
-"""Draws a history of the model, judges it whenever something hangs, and compares each verdict with the truth."""
+"""Draws a history of the model, judges it whenever an entry hangs, and compares each verdict with the truth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.worlds.observer import Observer, markers_before, open_entries, verdic
 STEPS: Final = 60
 SAMPLED_WITHIN_MS: Final = 500
 BUSY: Final = 0.1
-"""Probability that nothing is sampled although there was time: the machine is busy."""
+"""Probability that nothing is sampled although there was time, as on a busy machine."""
 BLOCK: Final = 1_000
 
 WHILE_RUNNING: Final = "log not cleaned, written while txnscope ran"
@@ -29,7 +29,7 @@ UNLISTED: Final = "written by a transaction that does not list the partition"
 
 
 class Wrong(AssertionError):
-    """A verdict that would do harm."""
+    """Raised for a verdict that would do harm."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Run:
     decided: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def play(self, seed: int) -> None:
-        """Plays the whole history. Raises Wrong, with a note that has the seed and all steps."""
+        """Plays the whole history. Raises Wrong, with the seed and all steps in a note."""
         if self.random.random() < 0.7:
             self.begin()
         try:
@@ -71,8 +71,8 @@ class Run:
         self.observer.start()
 
     def end(self) -> None:
-        """Restarts txnscope and judges once more: entries that hang in the end must be judged right after a restart,
-        too."""
+        """Restarts txnscope and judges once more, so that entries that hang at the end are also judged right after a
+        restart."""
         self.observer.start()
         self.judge()
 
@@ -109,8 +109,8 @@ class Run:
         self.judge()
 
     def wait(self, ms: int) -> None:
-        """Lets `ms` pass. A pause of SAMPLED_WITHIN_MS or more ends with samples of both logs, unless the machine is
-        busy."""
+        """Advances the clock by `ms`. After SAMPLED_WITHIN_MS or more, takes samples of both logs, unless the machine
+        is busy."""
         self.cluster.wait(ms)
         if ms >= SAMPLED_WITHIN_MS and self.random.random() > BUSY:
             self.observer.sample_log()
@@ -122,8 +122,8 @@ class Run:
             self._write()
 
     def _write(self) -> None:
-        """Writes as an ordinary client: adds the partition, then writes. The client knows which partitions it wrote to
-        (`Txn.written`)."""
+        """Writes as an ordinary client, which adds the partition before it writes. The client knows to which partitions
+        it wrote (`Txn.written`)."""
         txn = self.cluster.txn
         if txn is None:
             return
@@ -145,7 +145,7 @@ class Run:
             self.zombies.append(txn)
 
     def _end_in_an_outage(self) -> None:
-        """Ends the transaction while the partition has no leader, which is the most frequent cause of a hang."""
+        """Ends the transaction while the partition has no leader, which is the most frequent reason for a hang."""
         self.cluster.lose_leader()
         self._end()
         self.cluster.send_markers()
@@ -158,7 +158,7 @@ class Run:
         self.decided = {key: decision for key, decision in self.decided.items() if key[1] < end}
 
     def _late_write(self) -> None:
-        """Writes a batch of an aborted transaction, which was under way when that transaction ended. Under TV2 it
+        """Writes a batch of an aborted transaction that was in flight when the transaction ended. Under TV2 the batch
         begins a transaction of its own, unless its epoch is over."""
         if self.zombies:
             txn = self.random.choice(self.zombies)
@@ -166,13 +166,13 @@ class Run:
                 return
             mine = [one for one in self.cluster.data if one.producer_id == txn.producer_id and not one.is_marker]
             if all(one.txn is txn for one in mine if one.epoch == txn.epoch and one.txn not in self._before(txn)):
-                self.cluster.write(txn.producer_id, txn.epoch, txn)  # else its sequence number is out of order
+                self.cluster.write(txn.producer_id, txn.epoch, txn)  # otherwise the sequence is out of order
 
     def _before(self, txn: Txn) -> list[Txn | None]:
         return [*self.cluster.txns[: txn.number]]
 
     def _unlisted_write(self) -> None:
-        """Writes without AddPartitionsToTxn, as a faulty client does, or one that is not Kafka's."""
+        """Writes without AddPartitionsToTxn, as a faulty client or a client of another library does."""
         cluster = self.cluster
         producer_id = cluster.producer_id if self.random.random() < 0.8 else 77
         # a write behind the skipped part of a committed transaction cannot be distinguished from it afterwards
@@ -203,7 +203,7 @@ class Run:
     def judge(self) -> None:
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
-                self.decided.pop((producer_id, batches[0].offset), None)  # what hangs afterwards is another story
+                self.decided.pop((producer_id, batches[0].offset), None)  # a later hang has a decision of its own
                 continue
             if not self.observer.is_running or not self.cluster.has_leader or self._is_early(batches):
                 continue
@@ -226,14 +226,15 @@ class Run:
         )
 
     def _is_early(self, batches: list[Batch]) -> bool:
-        """Returns whether a batch is of the present transaction of an old client. The judge waits for its
-        AddPartitionsToTxn."""
+        """Returns whether a batch belongs to the present transaction of an old client, whose AddPartitionsToTxn the
+        judge waits for."""
         is_present = any(one.txn is not None and one.txn is self.cluster.txn for one in batches)
         return self.cluster.protocol is Protocol.OLD and is_present
 
     def _has_present(self, batches: list[Batch]) -> bool:
-        """Returns whether a batch is of the present, undecided transaction, and its coordinator knows of it. Until then
-        it cannot be committed, and no marker is written before its producer is fenced."""
+        """Returns whether a batch belongs to the present, undecided transaction, and the coordinator knows of that
+        transaction. Before that, the batch cannot be committed, and its producer is fenced before a marker is
+        written."""
         txn = self.cluster.txn
         is_open = txn is not None and txn.is_commit is None and bool(txn.listed)
         return is_open and any(one.txn is txn for one in batches)
@@ -298,7 +299,7 @@ def draw(seed: int, tally: Tally) -> Run:
 
 
 def draw_block(first_seed: int) -> tuple[int, Tally, list[str]]:
-    """Plays BLOCK histories. Returns how many, their tally, and a line for each wrong one."""
+    """Plays BLOCK histories. Returns their number, their tally, and a line for each wrong one."""
     tally, wrong = Tally(), []
     for seed in range(first_seed, first_seed + BLOCK):
         try:

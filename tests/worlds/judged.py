@@ -1,4 +1,4 @@
-"""Runs the real store, writers and judge of txnscope on the model, which answers in place of brokers."""
+"""Runs the real store, writers and judge of txnscope on the model, which stands in for the brokers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _BROKER: Final = 1
 
 
 class Store(NamedTuple):
-    """A store for many histories. Each history has clusters of its own in it."""
+    """A store for many histories, each with clusters of its own."""
 
     engine: Engine
     reader: Engine
@@ -62,7 +62,7 @@ class Store(NamedTuple):
 
 @contextmanager
 def opened_store(folder: Path) -> Iterator[Store]:
-    """Yields a new store. Until the block ends, judges make no pauses to spare the processor."""
+    """Yields a new store. Until the block ends, judges do not pause to save CPU."""
     url = f"sqlite:///{folder / 'worlds.db'}"
     engine, reader = open_engine(url), open_reader(url)
     migrate.upgrade(engine)
@@ -94,13 +94,14 @@ class _Prober:
 
 
 class Judged:
-    """An application that starts now. `name`: the name of its cluster; if the store has that cluster already, the
+    """An application that starts now. `name`: of its cluster. If the store already has a cluster of that name, the
     application continues with it."""
 
     def __init__(
         self, store: Store, cluster: Cluster, observer: Observer, name: str, skew_ms: int, log_partitions: int
     ) -> None:
-        """`skew_ms`: the error of our host's clock. `log_partitions`: number of partitions of the transaction log."""
+        """Starts the application. `skew_ms`: the error of our host's clock. `log_partitions`: number of partitions of
+        the transaction log."""
         self._log_partitions = log_partitions
         self._store, self._cluster, self._observer, self._skew_ms = store, cluster, observer, skew_ms
         self._id = clusters.bind(store.engine, name, f"kafka-{name}", self.now_ms)
@@ -262,6 +263,6 @@ def _entry(one: LogRecord) -> Entry:
 
 
 def batches_of(cluster: Cluster, finding: Finding) -> list[Batch] | None:
-    """Returns the batches of the entry that the finding is about; None if the entry is not open any more."""
+    """Returns the batches of the finding's entry; None if the entry is not open any more."""
     found = open_entries(cluster).get(finding.subject.producer_id or -1, [])
     return found if found and found[0].offset == finding.subject.start_offset else None

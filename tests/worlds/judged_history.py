@@ -1,4 +1,5 @@
-"""Histories that all of txnscope judges. An entry that its own transaction will end is never confirmed as hanging."""
+"""Histories that the whole application judges. An entry that its own transaction will end must never be confirmed as
+hanging."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ from tests.worlds.observer import Observer, open_entries
 BEGINS_MS: Final = 1_790_000_000_000
 JUDGED_BLOCK: Final = 50
 HASHED_AMONG: Final = 4
-"""Number of partitions of the transaction log among which `id` hashes to the one that has it."""
+"""Number of partitions of the transaction log with which `id` hashes to the partition that has its records."""
 GROWN_TO: Final = 5
-"""Number of partitions since some were added: what `id` has is left behind, and its coordinator has not restarted."""
+"""Number of partitions after some were added. The records of `id` are then left behind, and its coordinator has not
+restarted."""
 ROUNDS: Final = 4
 """Number of rounds of the judge in a longer pause."""
 LAST_ROUNDS: Final = 10
@@ -32,9 +34,9 @@ EARLY_MS: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class JudgedRun(Run):
-    """A history that all of txnscope judges. `name`: begins the names of its clusters in the store. `app`: the
-    application that was started last; None before the first start. `starts`: number of clusters that were begun.
-    `is_over`: the last round has come. `log_partitions`: number of partitions of the transaction log."""
+    """A history that the whole application judges. `name`: prefix of the names of its clusters in the store. `app`: the
+    application that was started last; None before the first start. `starts`: number of clusters so far. `is_over`: the
+    last round has come. `log_partitions`: number of partitions of the transaction log."""
 
     store: Store
     name: str
@@ -45,7 +47,7 @@ class JudgedRun(Run):
     is_over: bool = False
 
     def begin(self) -> None:
-        """Starts the application on a host with another clock: with the data of the last start, or with none."""
+        """Starts the application on a host with another clock, either with the data of the last start or with none."""
         Run.begin(self)
         self.starts += self.starts == 0 or self.random.random() < 0.3
         skew_ms = self.random.choice((0, 0, -10_000, 10_000))
@@ -77,7 +79,7 @@ class JudgedRun(Run):
 
     def judge(self) -> None:
         """Forgets the decisions about entries that the present transaction of the id will end: if that transaction
-        leaves them hanging, a new decision is right. The judge itself judges in `_round`."""
+        leaves an entry hanging, a new decision is right. The judge itself runs in `_round`."""
         for producer_id, batches in open_entries(self.cluster).items():
             if self.will_be_closed(producer_id, batches):
                 self.decided.pop((producer_id, batches[0].offset), None)
@@ -98,13 +100,13 @@ class JudgedRun(Run):
             raise Wrong(f"confirmed to hang, and its transaction goes on: {batches} {finding}")
         self.confirmed.add(key)
         if self.cluster.is_foreign(batches) and key in self.decided and not self.is_over:
-            return  # an orphan so far: its producer id was assigned a moment ago, and is being read
+            return  # still an orphan: the record that assigned its producer id a moment ago is not read yet
         if not (self.will_be_closed(key[0], batches) or self._is_being_added(batches)):
             self.check(batches, finding.observation.decision or Decided.UNKNOWN, finding)
 
     def _is_being_added(self, batches: list[Batch]) -> bool:
-        """Returns whether an old client has just written, and its AddPartitionsToTxn is on the way. A finding of before
-        says that the producer has to be stopped before a marker is written."""
+        """Returns whether an old client has just written, and its AddPartitionsToTxn is in flight. An earlier finding
+        advises to stop the producer before a marker is written."""
         return self._is_early(batches) and self.cluster.txn is not None and JUDGED not in self.cluster.txn.listed
 
     def _is_under_way(self, batches: list[Batch]) -> bool:
@@ -130,8 +132,8 @@ def draw_judged(store: Store, seed: int, tally: Tally) -> JudgedRun:
 
 
 def draw_judged_block(first_seed: int) -> tuple[int, Tally, list[str]]:
-    """Plays JUDGED_BLOCK histories in a store of their own. Returns how many, their tally, and a line for each wrong
-    one."""
+    """Plays JUDGED_BLOCK histories in a store of their own. Returns their number, their tally, and a line for each
+    wrong one."""
     tally, wrong = Tally(), []
     with TemporaryDirectory(prefix="txnscope-worlds-") as folder, opened_store(Path(folder)) as store:
         for seed in range(first_seed, first_seed + JUDGED_BLOCK):

@@ -1,4 +1,4 @@
-"""The part of the model that txnscope can observe: samples of the partition and of the log's end, and both logs."""
+"""The facts of the model that txnscope can observe: samples of the partition and of the log's end, and both logs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from spark_jobs.source.watched import Rounds, Samples
 from tests.worlds.cluster import JUDGED, Batch, Cluster
 
 LOG_PARTITION: Final = 3
-"""The partition of four in which the coordinator of `id` looks for it."""
+"""The partition, out of four, to which `id` hashes, and which its coordinator leads."""
 
 
 @dataclass(slots=True)
 class Observer:
-    """Asks for the ends of the transaction log and of the partition, round after round, while it runs. The questions of
-    a round are asked at the same time and answered in any order."""
+    """Requests the ends of the transaction log and of the partition in rounds, while it runs. The requests of a round
+    are sent at the same time, and answered in any order."""
 
     cluster: Cluster
     is_running: bool = False
     began_at: int = 0
-    """End of the partition when the observer was started."""
+    """End offset of the partition when the observer was started."""
     _rounds: Rounds = field(default_factory=Rounds)
     _samples: Samples = field(default_factory=Samples)
     _log_end: LogEnd | None = None
@@ -78,7 +78,7 @@ class Observer:
 
 
 def history_of(cluster: Cluster) -> LogHistory:
-    """Returns what the transaction log still contains: the records of the id, and the offsets of removed ones."""
+    """Returns what the transaction log still contains: the records of the id, and the offsets of removed records."""
     holes = tuple(Range(one.offset, one.offset + 1) for one in cluster.log if one.is_removed)
     kept = [one for one in cluster.log if one.key == "id" and not one.is_removed]
     records = tuple(
@@ -125,7 +125,7 @@ def markers_before(cluster: Cluster, producer_id: int, offset: int, since: int =
 
 
 def facts_of(cluster: Cluster, history: LogHistory | None, batches: list[Batch], markers_from: int = 0) -> EntryFacts:
-    """Returns the facts about the entry of `batches`, which were read whole. `markers_from`: the offset from which on
+    """Returns the facts about the entry of `batches`, from complete reads. `markers_from`: the offset from which on
     markers were read."""
     first, last = batches[0], batches[-1]
     earlier = [one for one in cluster.data[: first.offset] if one.producer_id == first.producer_id]

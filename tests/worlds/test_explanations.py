@@ -1,5 +1,5 @@
-"""The same bytes, explained live and from segment files: the same spans, causes and sums, over drawn histories with
-skipped, lost and repeated markers; and what is said of records without a marker is what really was decided."""
+"""The same bytes, explained live and from segment files, over drawn histories with skipped, lost and repeated markers:
+spans, causes and sums are equal, and statements about records without a marker agree with the true decision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_CLOCK: Final = property(lambda self: 0, lambda self, value: None)
 
 
 class _OneClock(Cluster):
-    """A cluster whose brokers and clients have the same time."""
+    """A cluster whose brokers and clients have equal clocks."""
 
     coordinator_skew_ms = leader_skew_ms = client_skew_ms = NO_CLOCK
 
@@ -51,7 +51,7 @@ class History(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A history from an offset on, explained live and from files."""
+    """A history from some offset on, explained live and from files."""
 
     history: History
     live: dict[str, Any]
@@ -110,7 +110,7 @@ def _batch(one: Batch, own: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Told]]:
-    """Each history from its beginning and from another offset, explained live and from files."""
+    """Each history, explained live and from files, from its beginning and from another offset."""
     folder = tmp_path_factory.mktemp("explained")
     cluster = SeededCluster(f"sqlite:///{folder / 'store.db'}", started_ms=BEGAN_MS)
     now_ms, histories, lo = BEGAN_MS + (HISTORIES + 1) * APART_MS, [], 0
@@ -213,7 +213,7 @@ def test_the_bytes_of_real_brokers(version: str, tmp_path: Path, monkeypatch: py
 
 
 def test_a_run_of_20_000_aborted_records_has_the_same_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More transactions than an answer has spans."""
+    """The sum covers more transactions than an answer has spans."""
     log, data, offset = b"", b"", 0
     states_of_one = ((build.ONGOING, 0), (build.PREPARE_ABORT, 50), (build.COMPLETE_ABORT, 60))
     for number in range(1_030):

@@ -1,4 +1,4 @@
-"""Random histories, and small worlds: no ABORT of committed records, no COMMIT of other records, and no decision that
+"""Random histories and small worlds: no ABORT for committed records, no COMMIT for other records, and no decision that
 flips."""
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ HISTORIES = 4_000
 JUDGED_HISTORIES = 25
 
 EVERY = 211
-"""Of that many small worlds, all of which `make worlds` plays, the suite plays one."""
+"""The suite plays one small world out of this number. `make worlds` plays all."""
 
 ONCE_WRONG = (127, 603, 720, 13026, 17163, 17906, 38806, 61698, 181664, 707621, 712695)
-"""Seeds of histories in which a wrong marker was once named, with the model of that time."""
+"""Seeds of histories that once led to a wrong marker, with the model of that time."""
 ONCE_WRONG_IN_TIME = (208, 556, 660, 1225, 1524)
-"""Seeds of histories in which a marker that had been right was still named when the entry had grown."""
+"""Seeds of histories in which a marker was right at first, but was still advised when the entry had grown."""
 ONCE_CONFIRMED = (234, 1911, 1994)
-"""Seeds of histories in which an entry was once confirmed as hanging, and ended by itself: a coordinator that has just
-become the leader has a high watermark below records that were acknowledged."""
+"""Seeds of histories in which an entry was once confirmed as hanging, but then ended by itself: a coordinator that has
+just become the leader may have a high watermark below acknowledged records."""
 
 
 def test_no_drawn_history_has_a_wrong_marker_and_few_are_unknown() -> None:
@@ -43,7 +43,7 @@ def share_unknown(tally: Tally, kind: str) -> float:
 
 
 def test_nothing_that_goes_on_is_confirmed_to_hang_and_what_hangs_is(tmp_path: Path) -> None:
-    """The real judge and store judge the histories; `make worlds` draws 2,000."""
+    """The real judge and store judge the histories. `make worlds` draws 2,000."""
     tally, confirmed = Tally(), 0
     with opened_store(tmp_path) as store:
         for seed in range(JUDGED_HISTORIES):

@@ -1,4 +1,4 @@
-"""Each proof, and each limit of a proof, is needed: the tests of this package fail without it."""
+"""Each proof, and each limit of a proof, is needed: without it, a test of this package fails."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _no_small_world_is_wrong() -> None:
 
 
 def _sequences() -> Iterator[Callable[[], object]]:
-    """Yields each test of a sequence, with each set of its parameters."""
+    """Yields each test of test_sequences with each set of its parameters."""
     for name, test in inspect.getmembers(test_sequences, inspect.isfunction):
         if name.startswith("test_"):
             marks = [mark.args for mark in getattr(test, "pytestmark", ())]

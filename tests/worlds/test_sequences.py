@@ -1,4 +1,4 @@
-"""Sequences on the model in which the last decision of the id, taken alone, leads to the wrong marker."""
+"""Sequences on the model in which the last decision of the id alone would lead to the wrong marker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROTOCOLS = list(Protocol)
 
 
 class Story:
-    """A cluster that skips markers, moved on step by step. Every request is answered; the clocks differ at random."""
+    """A cluster that skips markers, and is moved step by step. Every request succeeds; the clocks differ at random."""
 
     def __init__(self, protocol: Protocol, seed: int = 1) -> None:
         self.cluster = Cluster(Answered(seed), protocol, can_skip=True)
@@ -24,7 +24,7 @@ class Story:
         return self.look()
 
     def look(self) -> Story:
-        """Samples for four rounds: all that is there now was there before the last of them."""
+        """Takes samples for four rounds, so that everything that exists now existed before the last round."""
         for _ in range(4):
             self.observer.sample_log()
             self.observer.sample_partition()
@@ -90,7 +90,8 @@ class Story:
 
 
 def _skipped_commit(protocol: Protocol, *, is_watched: bool) -> Story:
-    """Returns a story with a commit while the partition has no leader: the marker is skipped."""
+    """Returns a story with a transaction that commits while the partition has no leader, so that its marker is
+    skipped."""
     story = Story(protocol).init()
     if is_watched:
         story.watch()
@@ -114,7 +115,8 @@ def test_a_skipped_commit_is_committed(protocol: Protocol, is_watched: bool) -> 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol: Protocol, is_watched: bool) -> None:
-    """In one outage: the next transaction lists the partition, cannot write there, and its ABORT is skipped, too."""
+    """During the same outage, the next transaction lists the partition, cannot write there, and its ABORT is skipped,
+    too."""
     story = _skipped_commit(protocol, is_watched=is_watched)
     assert story.cluster.begin() is not None
     assert story.cluster.add(JUDGED)
@@ -124,7 +126,7 @@ def test_a_later_timed_out_transaction_does_not_hide_the_skipped_commit(protocol
     story.cluster.send_markers()
     story.cluster.elect_leader()
     found = story.look().judged()
-    # under TV2 the epoch is a proof; in the old protocol only a sample from before the outage is one
+    # under TV2 the epoch is a proof; under the old protocol only a sample from before the outage is a proof
     is_known = is_watched or protocol is Protocol.TV2
     assert found.decision == (World.COMMIT if is_known else Decided.UNKNOWN)
 
@@ -140,7 +142,8 @@ def test_a_later_commit_elsewhere_changes_nothing(protocol: Protocol) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_cleaned_rest_of_a_later_commit_is_not_the_earlier_abort(protocol: Protocol) -> None:
-    """N aborts with its marker. N+1 commits; its marker is skipped. The cleaner leaves CompleteCommit of N+1 only."""
+    """Transaction N aborts, and its marker is written. N+1 commits, and its marker is skipped. Compaction leaves only
+    CompleteCommit of N+1."""
     story = Story(protocol).init()
     story.begin(JUDGED)
     story.end(is_commit=False)
@@ -210,7 +213,8 @@ def test_a_skipped_abort_loses_nothing(protocol: Protocol) -> None:
 
 
 def test_equal_markers_of_the_old_protocol_differ_by_how_long_they_took() -> None:
-    """Two commits under one epoch leave two equal markers, further apart than two copies of one marker can be."""
+    """Two commits under one epoch leave two equal markers, which are further apart than two copies of one marker can
+    be."""
     story = Story(Protocol.OLD).init()
     for _ in range(2):
         story.begin(JUDGED)
@@ -220,7 +224,7 @@ def test_equal_markers_of_the_old_protocol_differ_by_how_long_they_took() -> Non
 
 def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
     """The coordinator moves while it sends the first marker, and sends it again. So the second marker may be a copy,
-    and the second commit the skipped one."""
+    and the marker of the second commit may have been skipped."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.cluster.end(is_commit=True)
@@ -234,8 +238,8 @@ def test_a_marker_that_may_be_a_copy_proves_nothing() -> None:
 
 
 def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
-    """The newest sample without the record lies behind the marker, but its log end lies below PrepareCommit. That
-    sample proves nothing."""
+    """The newest sample without the record lies behind the marker, but its end of the transaction log lies below
+    PrepareCommit. That sample proves nothing."""
     story = Story(Protocol.OLD).watch().init()
     for _ in range(2):
         story.look()
@@ -248,7 +252,8 @@ def test_what_was_written_right_behind_its_marker_belongs_to_nothing() -> None:
 
 
 def test_where_markers_were_not_read_one_may_lie() -> None:
-    """A late write behind a COMMIT marker is not taken for a part of the committed transaction."""
+    """A late write behind a COMMIT marker is not taken for a part of the committed transaction, unless the marker was
+    not read."""
     story = Story(Protocol.OLD).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -257,7 +262,7 @@ def test_where_markers_were_not_read_one_may_lie() -> None:
 
 
 def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
-    """At a first start on a long partition, a skipped COMMIT is proven without reading all that lies before it."""
+    """On the first start with a long partition, a skipped COMMIT is proven without reading the whole partition."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -267,8 +272,8 @@ def test_a_marker_of_an_older_epoch_proves_that_newer_ones_were_read() -> None:
 
 
 def _two_under_one_epoch(*, first_commits: bool, second_commits: bool) -> Story:
-    """Returns a story of TV2: an old EndTxn ends the first transaction, and its marker is skipped. The epoch stays, so
-    the second one writes to the partition without listing it, and ends by a new EndTxn."""
+    """Returns a story of TV2. An old EndTxn ends the first transaction, its marker is skipped, and the epoch stays. So
+    the second transaction writes to the partition without listing it, and ends by a new EndTxn."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED, OTHER)
     story.end_by_old_request(is_commit=first_commits)
@@ -302,7 +307,7 @@ def test_an_unlisted_transaction_that_goes_on_may_yet_commit() -> None:
 
 
 def test_behind_a_commit_that_kept_its_epoch_a_client_may_have_begun_again() -> None:
-    """Under TV2 no record of the log names a transaction that has only written to the partition."""
+    """Under TV2, no record of the log names a transaction that has so far only written to the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end_by_old_request(is_commit=True)
@@ -325,7 +330,8 @@ def test_a_recreated_topic_has_no_records_of_earlier_commits(protocol: Protocol)
 
 
 def test_a_single_batch_is_of_a_transaction_that_lists_the_partition() -> None:
-    """Under TV2, too: where nothing is open, the leader adds the partition."""
+    """Under TV2, the leader adds the partition if nothing is open there, so a single batch belongs to a transaction
+    that lists the partition."""
     story = Story(Protocol.TV2).init()
     story.begin(OTHER)
     assert story.cluster.end(is_commit=True, by_old_request=True)
@@ -346,7 +352,7 @@ def test_a_client_of_the_old_protocol_lists_what_it_writes_to() -> None:
 
 
 def test_a_lost_marker_leaves_a_commit_to_write() -> None:
-    """An unclean leader lacks the COMMIT marker."""
+    """An unclean leader lacks the COMMIT marker, so a COMMIT has to be written."""
     story = Story(Protocol.TV2).init()
     story.begin(JUDGED)
     story.end(is_commit=True)
@@ -359,7 +365,7 @@ def test_a_lost_marker_leaves_a_commit_to_write() -> None:
     [(3, 0, 0, ForeignSign.EPOCH), (0, 3_600_000, 0, ForeignSign.OLDER), (0, 0, 5, ForeignSign.SEQUENCE)],
 )
 def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequence: int, sign: ForeignSign) -> None:
-    """A copied partition: its producer id is one that this cluster gave to an id of its own."""
+    """The records were copied from another cluster, under a producer id that this cluster gave to an id of its own."""
     story = Story(Protocol.OLD)
     story.copy(epoch, age_ms, sequence)
     found = story.init().judged()
@@ -369,7 +375,7 @@ def test_records_of_another_cluster_are_nobodys(epoch: int, age_ms: int, sequenc
 
 
 def test_what_was_there_before_its_producer_id_is_nobodys() -> None:
-    """Proven by samples, whatever the timestamps are."""
+    """Samples prove the order, whatever the timestamps are."""
     story = Story(Protocol.OLD).watch()
     story.copy(0, 0, 0)
     found = story.look().init().judged()
@@ -378,7 +384,8 @@ def test_what_was_there_before_its_producer_id_is_nobodys() -> None:
 
 
 def test_a_producer_may_set_any_timestamp() -> None:
-    """Its id listed the partition, or txnscope saw the records come: then an old timestamp is no sign."""
+    """An old timestamp is no sign of a copied record if the id has listed the partition, or if samples show that the
+    record is new."""
     listed = Story(Protocol.OLD).init()
     listed.begin(JUDGED)
     listed.end(is_commit=False)

@@ -1,4 +1,4 @@
-"""The files of dashboards/rules and docs/runbooks, read once; and the programs that check them."""
+"""The files of dashboards/rules and docs/runbooks, each read once, and the programs that check them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXPRESSIONS: Final[list[str]] = [rule["expr"] for group in COMMITTED["groups"] f
 
 
 class Expected(NamedTuple):
-    """The state of an alert that a test of promtool expects at one moment."""
+    """The alerts that a test of promtool expects at one moment."""
 
     file: str
     name: str
@@ -48,7 +48,7 @@ def expectations() -> Iterator[Expected]:
 
 
 def run(program: str, *arguments: str | Path, cwd: Path = FOLDER) -> subprocess.CompletedProcess[str]:
-    """Skips the test where the program is not installed: `make system-packages` brings it."""
+    """Runs the program. Skips the test if the program is not installed (`make system-packages` installs it)."""
     path = shutil.which(program)
     if path is None:
         pytest.skip(f"{program} is not installed (make system-packages)")
@@ -56,6 +56,6 @@ def run(program: str, *arguments: str | Path, cwd: Path = FOLDER) -> subprocess.
 
 
 def accepts(program: str, *arguments: str | Path) -> None:
-    """Asserts that the program takes what it is given."""
+    """Asserts that the program accepts its arguments."""
     done = run(program, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr

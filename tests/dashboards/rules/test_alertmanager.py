@@ -1,4 +1,5 @@
-"""The example in a real Alertmanager: an outage mutes what rests on old data, and never a hanging transaction."""
+"""Tests the example configuration in a real Alertmanager: an outage mutes alerts about old data, and never a hanging
+transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ PROGRAMS: Final = ("prometheus-alertmanager", "alertmanager")
 
 @pytest.fixture
 def alertmanager(tmp_path: Path) -> Iterator[str]:
-    """Address of its API."""
+    """The address of Alertmanager's API."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("Alertmanager is not installed (make system-packages)")
@@ -41,7 +42,7 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
 
 
 def test_an_outage_mutes_what_rests_on_it_but_not_what_hangs(alertmanager: str) -> None:
-    """All alerts come at once, as after a night in which a broker took the streaming application along."""
+    """All alerts arrive at the same time, as after a broker failure that has also stopped the streaming application."""
     sent = [
         named("KafkaTxnPipelineStale", source="partitions"),
         named("KafkaTransactionHanging", **HANGS),
@@ -89,8 +90,8 @@ def _wait(url: str, running: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_page_for_several_alerts_has_a_summary_and_a_link(tmp_path: Path) -> None:
-    """Alertmanager leaves out of `CommonAnnotations` what differs among the alerts of a group, and PagerDuty refuses
-    an event without a summary: two sources that stall together called nobody."""
+    """Alertmanager omits annotations that differ among the alerts of a group from `CommonAnnotations`, and PagerDuty
+    refuses an event without a summary. So when two sources stalled together, nobody was paged."""
     (paged,) = (one for one in load(ALERTMANAGER)["receivers"] if one["name"] == "page")
     (page,) = paged["pagerduty_configs"]
     alerts = [

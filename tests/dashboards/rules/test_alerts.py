@@ -1,5 +1,5 @@
-"""Each alert says what it means, where to look and what to do; those that must not wait, do not. By Prometheus' own
-tools the rules are well formed, and every alert fires in one test and stays silent in another."""
+"""Each alert has a meaning, a page and a remedy, and urgent alerts fire without delay. By Prometheus' own tools, the
+rules are well formed, and every alert fires in one test and does not fire in another."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_dashboard_exists(alert: dict[str, Any]) -> None:
 
 
 def test_a_value_is_in_the_text_where_the_alert_has_one(alert: dict[str, Any]) -> None:
-    """An alert about something that is there or not has no value to show."""
+    """The text of an alert contains the value, unless the alert is about presence or absence, which has no value."""
     is_a_state = "absent(" in alert["expr"] or "vector(" in alert["expr"] or alert["expr"].endswith("== 0")
     text = alert["annotations"]["summary"] + alert["annotations"]["description"]
     assert ("$value" in text) or is_a_state
@@ -64,7 +64,8 @@ def test_a_hanging_transaction_pages_at_once_and_leads_to_its_finding() -> None:
 
 
 def test_what_rests_on_data_names_its_source() -> None:
-    """Otherwise old data would go on waking people. What hangs, is lost or is torn stays so while nothing is read."""
+    """An alert about data has the label of its source, so that stale data can mute it. Hanging, lost or torn
+    transactions need no source: they remain so while nothing is read."""
     stays = {hanging.NAME, transactions.LOST.name, transactions.TORN.name}
     rests_on_none = {*stays, *(one["alert"] for one in ALERTS if one["alert"].startswith("KafkaTxn"))}
     for one in ALERTS:
@@ -89,7 +90,7 @@ def test_every_alert_fires_in_a_test() -> None:
 
 
 def test_every_alert_stays_silent_in_a_test() -> None:
-    """The one that always fires is left out."""
+    """Every alert has a test in which it does not fire, except the alert that always fires."""
     silent = Counter(one.name for one in expectations() if not one.alerts)
     assert sorted({*silent, WATCHDOG.name}) == NAMES
 

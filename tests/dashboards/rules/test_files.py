@@ -1,4 +1,4 @@
-"""The committed rule files are what the Python makes, in both wrappings, and their links can be set."""
+"""The committed rule files equal the output of the Python code, in both formats, and their links can be configured."""
 
 from __future__ import annotations
 

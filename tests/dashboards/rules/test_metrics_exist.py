@@ -1,4 +1,4 @@
-"""Rules ask only for what a service really exports: every name, every label, every value of a label."""
+"""Rules use only metric names, labels and label values that the service exports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_label_that_is_grouped_by_is_there(series: Series) -> None:
 
 
 def test_every_label_of_an_annotation_is_one_of_the_alert() -> None:
-    """A template prints nothing for a label that an expression has dropped."""
+    """Annotations use only labels that the expression keeps: a template prints nothing for a dropped label."""
     for alert in ALERTS:
         used = set(re.findall(r"\$labels\.(\w+)", " ".join(alert["annotations"].values())))
         by = re.findall(r"(?:max|min|count|sum) by \(([^)]*)\)", alert["expr"])

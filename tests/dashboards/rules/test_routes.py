@@ -1,4 +1,4 @@
-"""The example for Alertmanager: who is woken by what, and what mutes what."""
+"""The example configuration for Alertmanager: which alerts page, and which alerts mute others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def matches(labels: Mapping[str, str], matcher: str) -> bool:
 
 
 def mutes(source: Mapping[str, str], target: Mapping[str, str]) -> bool:
-    """Returns whether Alertmanager mutes the target: to it, labels that are missing on both are equal."""
+    """Returns whether Alertmanager mutes the target. Alertmanager takes a label that is missing on both alerts as
+    equal."""
     return any(
         all(matches(source, one) for one in rule["source_matchers"])
         and all(matches(target, one) for one in rule["target_matchers"])

@@ -1,4 +1,4 @@
-"""A page for each alert, of one form; the commands on it exist."""
+"""Each alert has a runbook of the same form, and the commands in the runbook exist."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_commands_can_be_typed_as_they_stand(path: Path) -> None:
 
 
 def test_addresses_exist(tmp_path: Path) -> None:
-    """`curl` asks for what the service answers."""
+    """Every `curl` command of a runbook uses an address that the service has."""
     with client_of(f"sqlite:///{tmp_path / 'store.db'}") as client:
         paths = client.get("/openapi.json").json()["paths"].keys() | {"/metrics"}
     patterns = [re.compile(re.sub(r"\{\w+\}", "[^/]+", path)) for path in paths]

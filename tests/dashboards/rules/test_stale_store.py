@@ -1,4 +1,4 @@
-"""KafkaTxnPipelineStale over what the service really exports while nothing new is read, whatever the reason."""
+"""KafkaTxnPipelineStale fires on the metrics of a real service whenever nothing new is read, whatever the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from tests.helpers.stores import NOW_MS
 MINUTE_MS: Final = 60_000
 MINUTES: Final = 6
 FIRES_AT: Final = 3
-"""Minutes: nothing answered within 30 s, for 2 more minutes, by a rule that is evaluated once a minute."""
+"""Minutes until the alert fires: no answer within 30 s, for 2 more minutes, by a rule that is evaluated once a
+minute."""
 
 ERROR: Final = "no broker of kafka:9092 answers"
 METRICS: Final = ("kafka_txn_pipeline_last_success_timestamp_seconds", "kafka_txn_source_coverage_ratio")
@@ -35,7 +36,7 @@ Minute = Callable[[WithPartitions, int], None]
 
 
 def _dies(cluster: WithPartitions, at_ms: int) -> None:
-    """The driver or its JVM: nothing is written any more."""
+    """The driver or its JVM has died: nothing is written any more."""
 
 
 def _is_stopped(cluster: WithPartitions, at_ms: int) -> None:
@@ -43,7 +44,7 @@ def _is_stopped(cluster: WithPartitions, at_ms: int) -> None:
 
 
 def _renews_only(cluster: WithPartitions, at_ms: int) -> None:
-    """Stuck or starved, and seen by nobody: the lease is renewed, nothing is read."""
+    """The application is stuck or starved, and undetected: the lease is renewed, nothing is read."""
     lease.renew(cluster.engine, cluster.lease, at_ms)
 
 
@@ -107,7 +108,8 @@ def test_what_the_alert_rests_on_is_old_and_covers_nothing(cluster: WithPartitio
 
 
 def scraped(cluster: WithPartitions, minute: Minute) -> Series:
-    """Returns what a scrape a minute finds, from the last read on. `minute`: what happens before each but the first."""
+    """Returns the series of one scrape a minute, beginning at the last read. `minute`: called before each scrape but
+    the first."""
     series: Series = {}
     reader = open_reader(cluster.url)
     metrics = create_metrics(reader)
@@ -116,7 +118,7 @@ def scraped(cluster: WithPartitions, minute: Minute) -> Series:
         if number:
             minute(cluster, now_ms)
         for (name, source), value in exported(metrics, now_ms).items():
-            # promtool's clock begins at 0, which is no success: here the last read is at 1 minute
+            # promtool's clock begins at 0, which means "never read": so the last read is at 1 minute
             shown = value - NOW_MS / 1000 + 60 if name == METRICS[0] else value
             series.setdefault((name, source), []).append(round(shown, 3))
     reader.dispose()
@@ -124,7 +126,7 @@ def scraped(cluster: WithPartitions, minute: Minute) -> Series:
 
 
 def firing(series: Series, folder: Path, after: int) -> set[str]:
-    """Returns the sources for which the alert fires so many minutes after the last read, as promtool says."""
+    """Returns the sources for which the alert fires `after` minutes after the last read, by promtool."""
     return {source for source in BOTH if not _is_silent(series, folder, source, after)}
 
 

@@ -1,4 +1,4 @@
-"""The demo as somebody starts it: a process with all that comes from it."""
+"""Runs the demo as a user starts it, as a process with all its descendants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARK = "DEMO_TEST_MARK"
 
 
 class Demo:
-    """`python -m deploy.demo` in a group of its own; every process that comes from it carries a mark."""
+    """`python -m deploy.demo` in a process group of its own. All its descendants inherit a mark."""
 
     def __init__(self, scratch: Path, *arguments: str, **environment: str) -> None:
         self.scratch, self.mark, self.said = scratch, uuid4().hex, ""
@@ -55,16 +55,16 @@ class Demo:
         wait_until(said, lambda said: text in said, repr(text))
 
     def urls(self) -> list[str]:
-        """Returns the URLs that it showed, in order."""
+        """Returns the URLs that the demo printed, in order."""
         return re.findall(r"http://\S+$", self.said, re.MULTILINE)
 
     def end(self) -> int:
-        """Waits until it ends by itself, and returns its exit code."""
+        """Waits until the demo ends by itself, and returns its exit code."""
         self.said += self.process.communicate(timeout=LIMIT_S)[0].decode()
         return self.process.returncode
 
     def processes(self) -> list[psutil.Process]:
-        """Returns the processes that came from it and still run."""
+        """Returns the descendants that still run."""
         return with_environment(MARK, self.mark)
 
     def leftovers(self) -> list[str]:
@@ -73,14 +73,14 @@ class Demo:
         return [f"port {port}" for port in ports] + files + [command_of(one) for one in self.processes()]
 
     def kill(self) -> None:
-        """Kills all that is left of it."""
+        """Kills all remaining processes of the demo."""
         send(signal.SIGKILL, self.processes())
         self.process.communicate()
 
 
 @contextmanager
 def showing(scratch: Path) -> Iterator[Demo]:
-    """A demo that has said what to look at. SIGTERM ends it, and nothing of it stays."""
+    """Runs a demo until it has printed its tour. At the end, SIGTERM ends the demo, and no process of it may remain."""
     demo = Demo(scratch)
     try:
         demo.read_until("Ctrl-C ends the demo.")

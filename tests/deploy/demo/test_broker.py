@@ -1,4 +1,4 @@
-"""The embedded broker: starts, keeps its data, freezes, and says in one line why it cannot start."""
+"""The embedded broker starts, keeps its data, freezes, and reports in one line why it cannot start."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_restart_keeps_transactions_and_kafkas_own_tool_sees_them(version: str
 
 
 def _maps_of(word: str) -> Iterator[str]:
-    """Returns the files mapped by the processes that have `word` in their commands."""
+    """Returns the files that are mapped by processes with `word` in their commands."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if word in (process / "cmdline").read_text():

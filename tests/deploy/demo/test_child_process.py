@@ -1,4 +1,5 @@
-"""Children end with their parent, however it ends, and at once on request. Real processes, real kill -9."""
+"""Child processes end with their parent, whatever ends it, and at once on request. With real processes and real kill
+-9."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def running_child(output: Path) -> Iterator[ChildProcess]:
 
 @pytest.mark.parametrize(
     ("script", "state", "within_s"),
-    # whoever listens ends before anybody would be killed
+    # processes that handle SIGTERM end before the kill
     [
         (SLEEPER, "running", child_process.GRACE_S),
         (SLEEPER, "paused", child_process.GRACE_S),
@@ -87,7 +88,7 @@ def test_kill_minus_9_of_the_parent_leaves_no_child(script: str, state: str, wit
 
 
 def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
-    """SIGCONT and SIGTERM right after each other, to a keeper that has not had its turn in between."""
+    """A keeper process reacts to SIGTERM, even if SIGCONT came just before, and the keeper did not run in between."""
     with ExitStack() as running, (tmp_path / "busy").open("wb") as nothing:
         children = []
         for number in range(20):
@@ -99,7 +100,7 @@ def test_no_stop_goes_unheard_on_a_busy_machine(tmp_path: Path) -> None:
         for _ in range(2 * (os.cpu_count() or 1)):
             running.callback(ChildProcess(["sh", "-c", "while :; do :; done"], nothing).kill)
         time.sleep(0.5)
-        # one that is not heard is killed in the end, which is another code
+        # a child whose stop goes unheard is finally killed, with another exit code
         assert {child.stop() for child in children} == {128 + signal.SIGTERM}
 
 
@@ -134,6 +135,6 @@ def test_a_child_outlives_the_thread_that_started_it(output: Path) -> None:
     thread.join()
     pid = wait_for_pid(output)
     wait_until_equal(Path(f"/proc/self/task/{thread.native_id}").exists, False, "the thread in the kernel")
-    started[0].pause()  # answered by the process that keeps the child
+    started[0].pause()  # the keeper of the child answers
     assert state_of(pid) == "T"
     assert started[0].stop() == 128 + signal.SIGTERM

@@ -1,4 +1,4 @@
-"""`make demo` and `make demo-full` as people meet them: what they print, what answers, and that nothing of it stays."""
+"""`make demo` and `make demo-full`: what they print, which addresses answer, and that no process or file remains."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def status(url: str) -> int:
 
 
 def refuse(*arguments: str, **environment: str) -> tuple[int, str]:
-    """Exit code and stderr of a demo that must not even start."""
+    """Returns exit code and stderr of a demo that has to refuse to start."""
     done = subprocess.run(
         [sys.executable, "-m", "deploy.demo", *arguments],
         cwd=ROOT,
@@ -85,7 +85,7 @@ def test_reads_where_the_watchers_are_only_if_they_are_wanted() -> None:
         ("PORT", "0"),
         ("PORT", "70000"),
         ("PORT", "19093"),  # the controller's
-        ("KAFKA_PORT", "65535"),  # none left for the controller
+        ("KAFKA_PORT", "65535"),  # no port is left for the controller
         ("KAFKA_VERSION", "0.8"),
         ("DEMO_SECONDS", "-1"),
         ("DEMO_SECONDS", "soon"),
@@ -149,7 +149,7 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
     demo.read_until("Ctrl-C ends the demo.")
     urls = demo.urls()
     monitoring_urls = [url for url in urls if urlsplit(url).port in demo.ports[2:4]]
-    assert [status(url) for url in monitoring_urls] == [302, 200]  # Prometheus has its pages elsewhere, by its version
+    assert [status(url) for url in monitoring_urls] == [302, 200]  # Prometheus redirects to its pages
     finding = next(url for url in urls if "/findings/" in url)
     what = "firing    KafkaTransactionHanging (critical): A transaction hangs on refunds-0 of demo"
     demo.read_until(f"{what}  {finding}\n")
@@ -169,7 +169,7 @@ def test_an_alert_and_the_way_to_end_it_are_printed_until_ctrl_c(start: Callable
 def test_ended_while_it_starts_nothing_runs_on(start: Callable[..., Demo], number: signal.Signals, code: int) -> None:
     demo = start()
     demo.read_until("starting")
-    time.sleep(4)  # something of everything is there then, nothing of it is ready
+    time.sleep(4)  # every process has started by then, and none is ready
     os.killpg(demo.process.pid, number)
     assert demo.end() == code
     wait_until_equal(demo.processes, [], "the processes that are left")

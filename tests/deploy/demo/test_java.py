@@ -1,4 +1,4 @@
-"""The choice of a Java; the packaged one takes Spark's arguments."""
+"""The choice of a Java. The packaged Java accepts Spark's arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_jobs.runtime.java import JavaNotFound, find_java
 
 
 def a_java(home: Path, version: str) -> Path:
-    """A Java home whose `java -version` answers `version`; "" is one that fails."""
+    """Makes a Java home whose `java -version` prints `version`; if that is empty, the command fails."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(

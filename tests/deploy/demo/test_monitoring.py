@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager of `make demo-full`: the shipped rules and routes, and nothing that stays."""
+"""Prometheus and Alertmanager of `make demo-full` use the shipped rules and routes, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def test_their_own_tools_take_the_configuration(tmp_path: Path) -> None:
 
 @pytest.fixture
 def notices() -> list[Notice]:
-    """The notices that came to the webhook."""
+    """The notices that the webhook received."""
     return []
 
 
 @pytest.fixture
 def monitoring(tmp_path: Path, notices: list[Notice]) -> Iterator[Monitoring]:
-    """Running, of a txnscope that is not there."""
+    """Prometheus and Alertmanager, running, for a txnscope that does not exist."""
     try:
         programs = find_programs()
     except NotInstalled as e:
@@ -136,7 +136,7 @@ def _programs(directory: Path, *names: str) -> None:
 
 
 def _process_of(argument: str) -> psutil.Process:
-    """Returns the process itself, not its keeper."""
+    """Returns the process, not its keeper."""
     commands = {one: command_of(one) for one in all_processes()}
     (found,) = (one for one, it in commands.items() if argument in it and "deploy.demo.child_process" not in it)
     return found

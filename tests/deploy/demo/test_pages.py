@@ -1,4 +1,4 @@
-"""The pages in a real browser, served by the real service, from what a real broker holds: the demo's."""
+"""The pages in a real browser, from the real service over the demo's real broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 PAGE: Final = f"/clusters/{CLUSTER}"
 LEVELS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OF_COLORS: Final = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
-"""The rules among them whose result depends on the color scheme."""
+"""The axe rules whose result depends on the color scheme."""
 DRAWN_APART: Final = ("inventory", "nightly-report", INVOICES_ID)
 
 
@@ -46,8 +46,8 @@ def service(demo: Demo) -> str:
 
 @pytest.fixture(scope="module")
 def paths(demo: Demo, service: str) -> list[str]:
-    """Every kind of page: those of the tour, of ids one with bars, one with a swimlane and one that is stuck; the
-    lists that it does not name; a runbook and the list of runbooks."""
+    """The paths of every kind of page: the pages of the tour, with one page of an id for each kind of drawing (bars,
+    swimlane, stuck); the lists that the tour omits; a runbook, and the list of runbooks."""
     toured = [url.removeprefix(service) for url in demo.urls() if "/api/" not in url and not url.endswith("/metrics")]
     toured = [path for path in toured if "/transaction?" not in path or path.endswith(DRAWN_APART)]
     lists = [f"{PAGE}/{name}" for name in ("findings", "transactions?state=Ongoing", "partitions", "goto?q=refunds")]
@@ -59,8 +59,8 @@ def paths(demo: Demo, service: str) -> list[str]:
 def test_every_page_is_whole_and_can_be_read_by_everybody(
     browse: Browse, service: str, paths: list[str], width: int
 ) -> None:
-    """Roles, names, labels and contrast as axe knows them, contrast in both color schemes; the tab itself complains of
-    errors and of other hosts."""
+    """Each page passes axe (roles, names, labels, contrast), with contrast in both color schemes, and fits the window.
+    The browser tab fails on errors and on requests to other hosts."""
     tab = browse(service, width=width)
     for path in paths:
         tab.page.emulate_media(color_scheme="light")
@@ -105,7 +105,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(browse: Browse, s
         assert now["name"], f"no name: {now['html']}"
         assert now["seen"], f"focus does not show: {now['html']}"
         if now["name"] == "Pause":
-            page.keyboard.press("Space")  # what is counted stays as it is
+            page.keyboard.press("Space")  # the counts stop changing
         reached.append(now["html"])
     assert len(reached) == page.locator(REACHABLE).count(), reached
     page.locator("#chain tbody a").first.focus()
@@ -134,7 +134,7 @@ def test_what_hangs_is_ended_while_somebody_looks_on(browse: Browse, service: st
     expect(page.locator("#content")).to_contain_text("Resolved")
     assert overview.evaluate("window.same"), "the page was never loaded anew"
     expect(paused.get_by_role("status")).to_contain_text(re.compile("Paused at .*, [1-9][0-9]* changes? since"))
-    expect(paused.locator("h1")).to_contain_text(before)  # in the end as "Last known: …"
+    expect(paused.locator("h1")).to_contain_text(before)  # at the end of the heading, as "Last known: …"
     paused.get_by_role("button", name="Go on").click()
     expect(paused.locator("h1")).not_to_contain_text(before)
 
@@ -160,7 +160,8 @@ def _producer_id(page: Page, service: str) -> str:
 
 
 def _end(demo: Demo) -> None:
-    """Runs the command of the tour as soon as it is accepted: when the id of what hangs has expired, after a minute."""
+    """Runs the tour's command as soon as the service accepts it: after a minute, when the id of the hanging transaction
+    has expired."""
     command = next(line for line in demo.said.splitlines() if "txnscope resolve" in line)
     wait_until(lambda: _run(command), lambda done: done.returncode == 0, "the command to end it")
 

@@ -1,4 +1,4 @@
-"""The demo points at addresses and commands: the page first, whole addresses, commands that can be pasted."""
+"""The demo prints complete addresses, the page first, and commands that can be pasted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shop(App):
         return "shop/eu 1"
 
     def step(self) -> None:
-        """Never."""
+        """Does nothing: no test runs this application."""
 
 
 SHOP = Shop(AppContext("nowhere:1", 1, "", 1_000, threading.Event()))

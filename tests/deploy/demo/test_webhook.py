@@ -51,7 +51,8 @@ def test_an_alert_is_one_line_with_its_link() -> None:
 
 
 def test_changes_are_printed_and_no_repetitions() -> None:
-    """A group is sent again, whole, when one more begins."""
+    """The webhook prints each change once, although Alertmanager sends the whole group again when another alert
+    begins."""
     reported: list[Notice] = []
     webhook = Webhook(reported.append)
     with webhook:

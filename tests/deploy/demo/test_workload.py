@@ -1,4 +1,4 @@
-"""The workload's ledger is the truth that other tests build on: here Kafka itself confirms it."""
+"""The workload's own book is the reference for other tests. Here Kafka itself confirms the book."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_stops_amid_work_and_waits_for_no_transaction(broker_431: Broker) -> Non
     stop, stopped_after = threading.Event(), -1.0
 
     def is_amid_work() -> bool:
-        """Something is committed, and the report is in the middle of its transaction."""
+        """Returns whether something is committed, and the report is in the middle of its transaction."""
         book = merged(app.book for app in workload.apps)
         report = next((account for i, account in book.accounts.items() if i.endswith("nightly-report")), None)
         return book.commits > 0 and report is not None and report.state is None and bool(report.participants)
@@ -109,7 +109,7 @@ def test_stops_amid_work_and_waits_for_no_transaction(broker_431: Broker) -> Non
     assert 0 < time.monotonic() - stopped_after < 30, "a report is in its transaction for a minute"
     assert record.commits > 0
     report = next(account for i, account in record.accounts.items() if i.endswith("nightly-report"))
-    assert report.state is None  # in the middle of its transaction: nobody may rely on a state
+    assert report.state is None  # in the middle of a transaction, tests must not rely on a state
 
 
 @pytest.mark.broker
@@ -129,11 +129,12 @@ def test_counts_stay_exact_when_the_broker_restarts(make_broker: MakeBroker) -> 
 
 @pytest.mark.broker
 def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_431: Broker) -> None:
-    """Applications do the same. A broker refuses records while its guard is switched on again: the demo ended there."""
+    """The workload aborts a transaction with a refused record, and repeats it, as applications do. Brokers refuse
+    records while their guard is switched on again; the demo once ended there."""
     app = Imports(AppContext(broker_431.bootstrap, 7, a_prefix(), 1_000, threading.Event()))
     bootstrap, topic, name = broker_431.bootstrap, app.context.prefix + IMPORTS, app.example
     create_topic(bootstrap, topic)
-    configure_topic(bootstrap, topic, {"max.message.bytes": "200"})  # a marker has 78
+    configure_topic(bootstrap, topic, {"max.message.bytes": "200"})  # a marker has 78 bytes
     refused = producer(bootstrap, name)
     refused.init_transactions(LIMIT_S)
     app.book.initialised(name)
@@ -150,7 +151,7 @@ def test_a_transaction_with_a_refused_record_is_aborted_and_made_again(broker_43
 
 
 class Dropped:
-    """A consumer that does not know yet that its group goes on without it."""
+    """A consumer that does not know yet that its group has removed it."""
 
     def __init__(self, consumer: Any) -> None:
         self._known = consumer.consumer_group_metadata()
@@ -161,7 +162,7 @@ class Dropped:
 
 
 class DiesOnce:
-    """A producer whose first offsets meet an error after which librdkafka lets it do nothing more."""
+    """A producer whose first offsets fail with an error after which librdkafka refuses all further work."""
 
     def __init__(self, real: Producer) -> None:
         self._real = real
@@ -176,7 +177,8 @@ class DiesOnce:
 @pytest.mark.broker
 @pytest.mark.parametrize("producer_dies", [False, True])
 def test_orders_of_a_dropped_consumer_are_shipped_later(broker_431: Broker, *, producer_dies: bool) -> None:
-    """As after a broker was away for longer than the group waits for its members, whatever else that broke."""
+    """The orders of a consumer that its group has removed are shipped later, whether or not the producer fails, too.
+    Such removals follow a broker failure that outlasts the session timeout."""
     context = AppContext(broker_431.bootstrap, 5, a_prefix(), 1_000, threading.Event())
     create_topics(context.bootstrap, {context.prefix + name: count for name, count in Shipping.topics.items()})
     orders, shipping = Orders(context), Shipping(context)

@@ -1,1 +1,1 @@
-"""Mutated HTTP requests against a real `txnscope serve`."""
+"""Sends mutated HTTP requests to a real `txnscope serve`."""

@@ -1,6 +1,6 @@
 """Sends many mutated requests to a service of its own: `python -m tests.fuzz.http --requests 100000 --seed 1`.
 
-Every connection has to be answered or closed, nothing with a 5xx, and the log may hold no traceback.
+The service has to answer or close every connection, must not answer with a 5xx, and must not log a traceback.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FAULTS_SHOWN: Final = 10
 CLOSED: Final = "closed"
 UNFINISHED: Final = "unfinished"
 NO_BROKERS: Final = "no brokers"
-"""The service has none, and says so with 503 where a request needs Kafka."""
+"""The outcome of a request that needs Kafka: the service has no brokers, and answers 503 with that reason."""
 PATIENCE_S: Final = 2.0
-"""Time after which a request without an answer is left alone: most of them lack their end, and the service waits."""
+"""Time limit for an answer. Most requests without an answer are incomplete, so the service waits for their rest."""
 
 
 class Service(NamedTuple):
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 def main() -> int:
-    """0 if everything held, else 1."""
+    """Returns the exit code: 0 if all checks passed, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.http", description=__doc__)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -83,7 +83,7 @@ def main() -> int:
 
 @contextmanager
 def serving() -> Iterator[Service]:
-    """A service over a small store with a bit of everything; whoever asks may read."""
+    """Runs a service over a small store with some data of each kind. Reading needs no authentication."""
     with tempfile.TemporaryDirectory(prefix="txnscope-fuzz-") as directory:
         cluster = WithFindings(f"sqlite:///{directory}/store.db", CLUSTER)
         cluster.read(mixed_ids())
@@ -103,13 +103,13 @@ def serving() -> Iterator[Service]:
 def ask(port: int, seed: int, number: int) -> Answer:
     request = make(seed, number)
     outcome = status(port, request)
-    if outcome == "503" and request.startswith(b"HEAD "):  # answered without the body that says why
+    if outcome == "503" and request.startswith(b"HEAD "):  # the answer has no body with the reason
         outcome = status(port, request.replace(b"HEAD", b"GET", 1))
     return Answer(number, outcome)
 
 
 def status(port: int, request: bytes) -> str:
-    """Sends the request on a connection of its own, and nothing after it. Returns the status of the answer."""
+    """Sends the request on a new connection, without closing it for writing. Returns the status of the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as client:
         client.settimeout(PATIENCE_S)
         try:
@@ -127,7 +127,7 @@ def status(port: int, request: bytes) -> str:
 
 
 def _beginning(client: socket.socket) -> bytes:
-    """Returns the first line of the answer; of a 5xx all of it."""
+    """Returns the first line of the answer; of a 5xx the whole answer."""
     received = b""
     while b"\r\n" not in received or received.startswith(b"HTTP/1.1 5"):
         chunk = client.recv(65_536)

@@ -1,4 +1,4 @@
-"""One request from a number: a route of the service with parameters that it knows, damaged in one to three places."""
+"""Makes a request from a number: a route of the service with its parameters, damaged in one to three places."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _VERSIONS: Final = (b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"HTTP/1
 
 
 class Request(NamedTuple):
-    """A request in its parts. `query`: names and values as they are sent."""
+    """A request in its parts. `query`: names and values in their encoded form."""
 
     method: bytes
     path: bytes
@@ -95,7 +95,7 @@ class Request(NamedTuple):
 
 
 def make(seed: int, number: int) -> bytes:
-    """Returns the bytes of the request of that number, the same whenever it is made."""
+    """Returns the bytes of the request with that number, always the same for the same seed."""
     rng = Random(f"{seed}/{number}")
     request = _drawn(rng)
     for _ in range(rng.randrange(4)):
@@ -106,7 +106,7 @@ def make(seed: int, number: int) -> bytes:
 
 @cache
 def _routes() -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Method, path and parameters of every route of the service's own document, then its pages."""
+    """Returns (method, path, parameters) of every route in the OpenAPI document, then of every page."""
     document = json.loads((ROOT / "docs" / "openapi.json").read_text())
     found = [
         (method.upper(), path, tuple(p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"))

@@ -1,4 +1,4 @@
-"""Record batches v2, data and control, of any codec."""
+"""Builds record batches v2, data and control, with any codec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABORT, COMMIT = 0, 1
 
 
 class Rec(NamedTuple):
-    """One record; deltas count from the batch's base."""
+    """A record of a batch. Deltas are relative to the batch's base."""
 
     key: bytes | None
     value: bytes | None
@@ -52,8 +52,8 @@ def batch(
     base_sequence: int = -1,
     xerial: bool = False,
 ) -> bytes:
-    """Returns a batch with a right checksum. The codec is in `attributes` (bits 0-2). `xerial` frames snappy as Java
-    does."""
+    """Returns a batch with a right checksum. The codec is in `attributes` (bits 0-2). `xerial`: frames snappy data as
+    Java does."""
     if last_offset_delta is None:
         last_offset_delta = max((record.offset_delta for record in records), default=0)
     if max_timestamp_ms is None:
@@ -84,7 +84,7 @@ def raw_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     magic: int = 2,
 ) -> bytes:
-    """Returns a batch around any payload. Length and checksum are right; all other fields are as given."""
+    """Returns a batch with any payload. Length and checksum are right; all other fields are as given."""
     covered = struct.pack(">hiqqqhii", attributes, last_offset_delta, timestamp_ms, max_timestamp_ms, *producer, count)
     covered += payload
     checksum = google_crc32c.value(covered)
@@ -116,7 +116,7 @@ def control_batch(
 
 
 def compress(codec: int, plain: bytes, *, xerial: bool = False) -> bytes:
-    """Returns `plain` as Kafka's codec of that number writes it; 0 is no compression."""
+    """Returns `plain` compressed by the codec with that number in Kafka; 0 is no compression."""
     if codec == GZIP:
         return gzip.compress(plain)
     if codec == SNAPPY:
@@ -130,8 +130,7 @@ def compress(codec: int, plain: bytes, *, xerial: bool = False) -> bytes:
 
 
 def _xerial(plain: bytes, block_size: int = 32) -> bytes:
-    """Returns the bytes that SnappyOutputStream of xerial's snappy-java writes, in blocks so small that there are
-    several."""
+    """Returns the framing of xerial's snappy-java (SnappyOutputStream), in blocks so small that there are several."""
     out = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for at in range(0, len(plain), block_size):
         block = bytes(pa.compress(plain[at : at + block_size], "snappy", asbytes=True))

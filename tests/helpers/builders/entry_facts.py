@@ -1,4 +1,4 @@
-"""Facts about an open entry, from the transaction log and from its partition's log, that lead to a known verdict."""
+"""Facts about an open entry, from the transaction log and its partition's log, that lead to a known verdict."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _STATES: dict[str, tuple[int, ...]] = {
 
 
 def facts_of(decision: str | None, producer_id: int, epoch: int, start_offset: int, at_ms: int) -> EntryFacts:
-    """Returns the facts about an entry that a TV2 client wrote under `epoch`. Both logs were read whole at `at_ms`.
+    """Returns the facts about an entry that a TV2 client wrote under `epoch`. Both logs were read completely at
+    `at_ms`.
 
-    `decision`: how the transaction of the entry ended. If it is neither COMMIT nor ABORT, the transaction log has no
+    `decision`: how the transaction of the entry ended. If that is neither COMMIT nor ABORT, the transaction log has no
     record of the producer id.
     """
     states = _STATES.get(decision or "", ())

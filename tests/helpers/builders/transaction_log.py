@@ -1,4 +1,4 @@
-"""Keys and values of `__transaction_state`, in any version and with any tags, and batches of one record."""
+"""Builds keys and values of `__transaction_state`, in any version and with any tags, and batches of one record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tags(
     client_transaction_version: int | None = None,
     next_producer_epoch: int | None = None,
 ) -> dict[int, bytes]:
-    """Returns the tagged fields of value v1 that Kafka defines, as far as they are given."""
+    """Returns the tagged fields of value v1 that Kafka defines, for the given arguments."""
     fields = (previous_producer_id, next_producer_id, client_transaction_version, next_producer_epoch)
     return {tag: struct.pack(">q" if tag < 2 else ">h", field) for tag, field in enumerate(fields) if field is not None}
 
@@ -80,7 +80,8 @@ def _topics_v1(topics: Topics | None, tagged: Mapping[int, bytes]) -> bytes:
 
 
 def _tagged(fields: Mapping[int, bytes]) -> bytes:
-    """Returns tagged fields: their count, then tag, size and bytes of each, in the order given (Kafka's: ascending)."""
+    """Returns tagged fields: their count, then tag, size and bytes of each, in the given order (Kafka's order is
+    ascending)."""
     out = uvarint(len(fields))
     for tag, data in fields.items():
         out += uvarint(tag) + uvarint(len(data)) + data

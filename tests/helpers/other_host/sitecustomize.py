@@ -1,4 +1,4 @@
-"""Runs first in every Python process of an application on a `Host`: its name and its wall clock are the host's."""
+"""Runs first in every Python process on a simulated `Host`, and replaces its host name and its wall clock."""
 
 import os
 import socket

@@ -1,4 +1,5 @@
-"""Headers of tailed partitions become volume and markers, each batch once wherever a log is cut."""
+"""Headers of tailed partitions become volume and markers. Each batch counts once, wherever a log is split into
+chunks."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from spark_jobs.fold.ledger import OLDEST_MS, Tail
 from tests.helpers.builders.batches import ABORT, COMMIT, TRANSACTIONAL, ZSTD, Rec, batch, control_batch
 
 MINUTE_MS = 60_000
-NOW_MS = 1_700_000_040_000  # on the minute
+NOW_MS = 1_700_000_040_000  # a whole minute
 
 
 def records(base: int, count: int, *, at_ms: int = NOW_MS - 1, attributes: int = 0) -> bytes:
@@ -32,7 +33,7 @@ def tailed(*pieces: tuple[int, int, bytes], partition: int = 3) -> tuple[Tail, l
 
 
 def test_volume_and_markers_of_a_partition() -> None:
-    """A compressed batch says in its header how many records it holds."""
+    """The header of a compressed batch contains the number of its records."""
     data, packed = records(0, 3), records(3, 4, attributes=TRANSACTIONAL | ZSTD)
     commit, abort = marker(COMMIT, 7), marker(ABORT, 8, NOW_MS - MINUTE_MS - 1)
     tail, reached = tailed((0, 9, data + packed + commit + abort))
@@ -49,7 +50,7 @@ def test_volume_and_markers_of_a_partition() -> None:
 
 
 def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
-    """Two producers, in two chunks; batches that are not transactional belong to no transaction."""
+    """Two producers write in two chunks. Batches that are not transactional belong to no transaction."""
     other = batch([Rec(b"k", b"v", 0)], 1, attributes=TRANSACTIONAL, producer_id=9, producer_epoch=0)
     first = records(0, 1) + other + records(2, 1, attributes=TRANSACTIONAL) + records(3, 1, attributes=TRANSACTIONAL)
     second = marker(COMMIT, 4) + marker(COMMIT, 5) + records(6, 2, attributes=TRANSACTIONAL)
@@ -60,7 +61,8 @@ def test_what_a_marker_ended_is_known_from_all_that_was_read() -> None:
 
 @pytest.mark.parametrize("at_ms", [-1, 0, NOW_MS - OLDEST_MS, NOW_MS + 1, 2**62])
 def test_a_timestamp_that_is_no_time_counts_when_it_is_read(at_ms: int) -> None:
-    """Any producer could otherwise make the store keep a row for every minute there is."""
+    """An invalid timestamp counts in the minute of reading. Otherwise a producer could make the store keep a row for
+    every possible minute."""
     tail, _ = tailed((0, 1, records(0, 1, at_ms=at_ms)))
     assert [one.minute_ms for one in tail.volumes] == [NOW_MS]
 
@@ -94,7 +96,7 @@ def test_it_makes_no_difference_where_a_log_is_cut(seed: int) -> None:
     markers: list[Marker] = []
     unended: dict[tuple[int, int], int] = {}
     for lo, hi in pairwise(borders):
-        # a fetch begins with the batch that holds the offset, and knows nothing of where the range ends
+        # a fetch begins with the batch that contains the offset, and may go beyond the range
         tail, reached = tailed((lo, hi, b"".join(data for behind, data in log if behind > lo)))
         assert reached[0][0] == hi
         volumes += tail.volumes
@@ -109,7 +111,7 @@ def test_it_makes_no_difference_where_a_log_is_cut(seed: int) -> None:
 
 
 def a_log(chance: random.Random) -> tuple[list[tuple[int, bytes]], int]:
-    """(offset behind it, batch) of 30 batches, and where the log ends."""
+    """Returns 30 batches, each with the offset behind it, and the end of the log."""
     log, end = [], 0
     for _ in range(30):
         count = chance.choice((1, 1, 2, 7))

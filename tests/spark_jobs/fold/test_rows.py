@@ -1,4 +1,5 @@
-"""Facts of the transaction log, of partitions and of tailed topics, on their way from executors to the driver."""
+"""Facts of the transaction log, of partitions and of tailed topics are encoded by executors and decoded by the driver
+without loss."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from tests.helpers.reasons import denied
 from tests.spark_jobs.fold.test_transaction_log import singles
 
 MANY = 25_000
-"""More facts than go into one row."""
+"""A number of facts that is too large for one row."""
 RETENTION = Gap(0, 3, "retention")
 READS = [RangeRead(p, "topic", 1, 0, 9, 1, 2, 0, 2**40, 1_000, 9, 900, RETENTION if p else None) for p in range(3)]
 REJECT = Reject(0, 0, 5, "unknown_value_version", b"id", b"\x00\xff", None)
@@ -53,7 +54,7 @@ MARKER = Marker("pay", 0, 1, 2**40, 2**62, 3, 4, True, 61_000)
 
 
 def arrived(rows: Sequence[pa.RecordBatch], read: Callable[[pa.Table], Iterator[Any]]) -> Any:
-    """Returns the one batch that the driver has of the rows."""
+    """Returns the single batch that the driver decodes from the rows."""
     (batch,) = read(pa.Table.from_batches(rows))
     return batch
 

@@ -1,4 +1,4 @@
-"""Folding: what many records of an id amount to, whatever pieces they came in."""
+"""Folding: the records of an id give the same result, whatever pieces they are read in."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ FOLLOW = {
     states.PREPARE_COMMIT: [states.COMPLETE_COMMIT],
     states.PREPARE_ABORT: [states.COMPLETE_ABORT],
 }
-"""States that a transaction goes on to."""
+"""The states that may follow each state of a transaction."""
 
 
 def singles(log: list[Entry]) -> Folded:
-    """Every record as a run of its own, in columns."""
+    """Returns every record as a run of its own, in columns."""
     partitions, ids, records = zip(*log, strict=True)
     columns = Records(*(np.array(column, np.int64) for column in zip(*records, strict=True)))
     ends = [r.state in by_hand.PREPARED and r.partition_count > 0 for r in records]
@@ -61,7 +61,7 @@ def facts(folded: Folded) -> LogBatch:
 
 
 def reported(batch: LogBatch) -> tuple[Any, ...]:
-    """A batch in a form that does not show the pieces it was put together from."""
+    """Returns a batch in a form that is the same for all divisions into pieces."""
     cells: dict[Any, IdMinute] = {}
     for minute in batch.minutes:
         place = (minute.partition, minute.transactional_id, minute.minute_ms)
@@ -75,7 +75,7 @@ def reported(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def kept(batch: LogBatch) -> tuple[Any, ...]:
-    """Returns the result of a batch in the store, however much of it executors judged: rows, stories,
+    """Returns what the store keeps of a batch, however much of it executors have judged: rows, histories,
     histograms."""
     durations = Counter[tuple[str, int]]()
     for one in batch.durations:
@@ -96,7 +96,7 @@ def kept(batch: LogBatch) -> tuple[Any, ...]:
 
 
 def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
-    """The same by going through the records of each id one by one."""
+    """Returns the reference result, which goes through the records of each id one by one."""
     parts = []
     for p in (0, 1):
         entries = [by_hand.Entry(key, record, ()) for partition, key, record in log if partition == p]
@@ -107,7 +107,7 @@ def said(log: list[Entry], counts: bool = True) -> tuple[Any, ...]:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Entry]:
-    """Up to 40 records of a few ids; any state may follow any other, as it may on a real log."""
+    """Draws up to 40 records of a few ids. Any state may follow any other, as on a real log."""
     log: list[Entry] = []
     newest: dict[tuple[int, bytes], LogRecord] = {}
     at_ms = 0
@@ -115,7 +115,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
         at_ms += draw(st.sampled_from([0, 3, 900, 61_000, -5]))
         key = draw(st.integers(0, 1)), draw(st.sampled_from([b"a", b"b", b"\xff\x00"]))
         before = newest.get(key)
-        if before is not None and draw(st.integers(0, 2)):  # its transaction goes on
+        if before is not None and draw(st.integers(0, 2)):  # the id's transaction continues
             state = draw(st.sampled_from([before.state, *FOLLOW.get(before.state, [states.ONGOING])]))
             newest[key] = before._replace(offset=offset, timestamp_ms=at_ms, state=state)
             log.append((*key, newest[key]))
@@ -189,7 +189,7 @@ def test_of_chosen_ids_every_step_is_kept() -> None:
 
 
 def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None:
-    """Epoch exhaustion under TV2: the completing record carries the next producer id."""
+    """When epochs are exhausted under TV2, the completing record carries the next producer id."""
     prepared = NO_RECORD._replace(state=states.PREPARE_COMMIT, producer_id=1, start_ms=5, partition_count=1)
     done = NO_RECORD._replace(offset=1, state=states.COMPLETE_COMMIT, producer_id=2, start_ms=5)
     batch = facts(merge(singles([(0, b"id", prepared), (0, b"id", done)]), COUNTED))
@@ -201,7 +201,8 @@ def test_a_new_producer_id_begins_a_new_run_that_knows_its_predecessor() -> None
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (2, 3)], ids=str)
 def test_markers_take_since_the_first_prepare_in_whatever_piece_it_lies(cuts: tuple[int, ...]) -> None:
-    """A coordinator appended PrepareCommit, the next one did so again."""
+    """The duration of markers counts from the first PrepareCommit, even if the next coordinator appended PrepareCommit
+    again, and whatever piece contains it."""
     path = (
         (states.ONGOING, 0),
         (states.PREPARE_COMMIT, 1_000),

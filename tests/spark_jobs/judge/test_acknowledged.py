@@ -1,4 +1,4 @@
-"""Findings that stay until acknowledged: the judge resolves what an operator acknowledged, and nothing else does."""
+"""Findings that stay open until acknowledged: the judge resolves them only after an operator has acknowledged them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lost(*sequences: int, kind: Kind = Kind.LOST_RECORDS) -> Observation:
 
 
 def see(cluster: Cluster, one: Observation, now_ms: int = NOW_MS) -> Finding:
-    """Stores what one round of the judge makes of the observation."""
+    """Stores the result of one round of the judge with this observation."""
     with cluster.engine.connect() as connection:
         stored = load(connection, cluster.id, now_ms)
     changes = reconcile(stored, RoundResult((one,), frozenset({one.kind})), now_ms, "kafka")

@@ -1,4 +1,5 @@
-"""Readings that contradict each other: nothing is decided any more, it is said once, and counted where all can see."""
+"""Contradicting readings: the decision becomes unknown, and the contradiction is logged once and counted in metrics and
+REST."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ METRIC = "kafka_txn_decision_contradictions_total"
 
 
 def reads(lab: Lab, decision: str, now_ms: int) -> Finding:
-    """All three looks, and both logs read to that decision."""
+    """Confirms the finding in three steps, with facts in both logs that lead to this decision."""
     lab.facts = facts_of(decision, 7, 0, 100, now_ms)
     return lab.confirmed(now_ms)
 
@@ -36,7 +37,8 @@ def contradicted(lab: Lab) -> Finding:
 
 
 def counted(url: str) -> tuple[float, Any]:
-    """By the page of metrics, and by the cluster in REST, of a service that knows the store alone."""
+    """Returns the number of contradictions on the page of metrics and in the cluster's REST answer, from a service over
+    the store."""
     with client_of(patient(url)) as client:
         page = client.get("/metrics").text
         body = client.get("/api/v1/clusters/cluster-0").json()
@@ -67,7 +69,8 @@ def test_a_contradiction_is_told_in_one_line_and_counted(lab: Lab, url: str, cap
 def test_it_stays_over_a_restart_and_counts_once(
     lab: Lab, url: str, decision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else the next reading would be taken for the first, and the decision would have flipped."""
+    """A contradiction survives a restart. Otherwise the next reading would count as the first one, and the decision
+    would have flipped."""
     before = contradicted(lab)
     lab.restart()
     caplog.clear()
@@ -80,7 +83,8 @@ def test_it_stays_over_a_restart_and_counts_once(
 
 
 def test_a_producer_that_wrote_again_under_a_higher_epoch_does_not_flip_it(lab: Lab, url: str) -> None:
-    """It is the same entry, under another name: the leader tells the newest epoch alone."""
+    """A producer that writes again gives its entry a higher epoch, because the leader reports only the newest epoch.
+    The decision must not flip then, either."""
     reads(lab, "commit", NOW_MS)
     lab.restart()
     lab.entry = open_entry(epoch=1)

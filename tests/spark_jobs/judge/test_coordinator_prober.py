@@ -1,4 +1,4 @@
-"""Answers of coordinators about ids, and their missing markers."""
+"""The prober's requests to coordinators about ids and their missing markers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LIVING, FROZEN = 1, 3
 
 
 class Cluster:
-    """Broker LIVING coordinates "pay", whose marker on orders-1 is missing; nothing comes from FROZEN."""
+    """A cluster in which broker LIVING coordinates "pay", whose marker on orders-1 is missing. Broker FROZEN does not
+    answer."""
 
     def ask_all(self, requests: dict[int, list[Any]], timeout_ms: int) -> dict[int, Any]:
         return {

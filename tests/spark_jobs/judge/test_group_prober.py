@@ -1,4 +1,4 @@
-"""The groups that the prober knows, from the answers of the brokers."""
+"""The prober's list of groups, from the answers of the brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a coordinator about its groups, beside the commits in the batches of open transactions."""
+"""The answers of a coordinator about its groups, combined with the commits in the batches of open transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ HELD = Committed(-1, UNSTABLE_OFFSET_COMMIT)
 
 
 class Coordinator:
-    """Answers OffsetFetch of everything with what was committed before, as Kafka does, and of `named` ones by name."""
+    """Stands in for a coordinator. OffsetFetch of all partitions returns `stable`. OffsetFetch of named partitions
+    returns `named` if only stable offsets are requested, and otherwise the earlier commits in `before`."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stable: dict[str, GroupOffsets] = {}
@@ -91,7 +92,8 @@ def test_one_that_was_committed_before_has_its_transaction(coordinator: Coordina
 
 
 def test_the_word_of_the_coordinator_wins(coordinator: Coordinator) -> None:
-    """The transaction has ended since, or the offset was deleted: no member waits for it."""
+    """The coordinator's answer overrides the commits in the batches: if the transaction has ended or the offset was
+    deleted, no member waits for it."""
     coordinator.named = {ORDERS: NOTHING, PAY: Committed(9, errors.NONE)}
     assert coordinator.ask({"billing": {ORDERS: PID, PAY: PID}}).rows == []
 
@@ -105,7 +107,7 @@ def test_what_the_coordinator_may_not_tell_the_batches_do(coordinator: Coordinat
         GroupOffset("denied", *ORDERS, -1, None, True, PID),
     ]
     assert answered.denied == {"denied"}
-    coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another one knows
+    coordinator.stable = {"billing": GroupOffsets(16, {})}  # NOT_COORDINATOR: another broker has the group
     assert coordinator.ask({"billing": {ORDERS: PID}}) == GroupsAnswer([], {}, frozenset(), True)
 
 
@@ -133,7 +135,7 @@ STALLED = Stalls(frozenset({ORDERS, PAY}), frozenset(), 50)
 
 
 def ask_share(patch: pytest.MonkeyPatch, **answers: Any) -> GroupsAnswer:
-    """Returns the rows that a coordinator's answers about share groups become."""
+    """Returns the rows that are made from a coordinator's answers about share groups."""
     defaults = {"reports_offsets": True, "share_offsets": {}, "isolation_levels": {}, "describe_share_groups": {}}
     for name, answer in (defaults | answers).items():
         patch.setattr(group_requests, name, lambda *_, answer=answer: answer)
@@ -160,7 +162,7 @@ def test_share_groups_with_their_level_their_lag_and_members(monkeypatch: pytest
 
 
 def test_a_share_group_whose_offset_could_not_be_read_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has members there, and that is no sign of a missing offset."""
+    """Members of a share group whose offset could not be read do not prove that the offset is missing."""
     answered = ask_share(
         monkeypatch,
         share_offsets={"jobs": ShareGroupOffsets(errors.NONE, {ORDERS: None})},

@@ -1,4 +1,5 @@
-"""The groups that are requested, and their intervals: none without a stall, all of them soon with one."""
+"""The schedule of requests about groups: without a stall, no group is requested; after a stall, all groups are
+requested soon."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def rounds(*groups: str, node: int = 1) -> GroupSchedule:
 
 
 def asked(one: GroupSchedule, stalled: Stalls, now_ms: int, topics: dict[str, set[str]] | None = None) -> list[str]:
-    """Everybody who is due is asked and answers."""
+    """Requests all due groups, as if each had answered, and returns them."""
     due = [group for _, groups in one.due(stalled, now_ms) for group in groups]
     for group in due:
         one.note_asked(group, now_ms, (topics or {}).get(group, set()))
@@ -77,11 +78,11 @@ def test_batches_are_bounded_have_one_coordinator_and_forget_no_group() -> None:
     assert all(int(group[-3:]) % 2 == node for node, groups in batches for group in groups)
     assert sum(len(groups) for _, groups in batches) == 3 * GROUPS_AT_ONCE
     (node, first), *_ = batches
-    for group in first:  # a round that had no time for more
+    for group in first:  # the round had no time for more groups
         one.note_asked(group, NOW_MS, {"orders"})
     later = one.due(ON_ORDERS, NOW_MS + CONCERNED_EVERY_MS)
     here = [group for at, groups in later for group in groups if at == node]
-    assert here[-len(first) :] == first  # behind those that were never asked
+    assert here[-len(first) :] == first  # after the groups that were never requested
     assert sum(len(groups) for _, groups in later) == 3 * GROUPS_AT_ONCE
 
 

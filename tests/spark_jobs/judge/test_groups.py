@@ -1,4 +1,5 @@
-"""From stored partitions and groups to findings: opened behind what hangs, ended where the partition goes on."""
+"""Findings about stored groups and partitions: they open behind a hanging transaction, and end when the partition moves
+again."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def see(cluster: WithPartitions, now_ms: int, *groups: GroupOffset) -> None:
 
 
 def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
-    """One look, and what is stored of findings after it."""
+    """Judges once, and returns the stored findings afterwards."""
     looks = BlockedGroupObserver(cluster.id, None)
     with cluster.engine.connect() as connection:
         rows = partitions.stalled(connection, cluster.id)
@@ -65,7 +66,7 @@ def judge(cluster: WithPartitions, now_ms: int) -> dict[Key, Finding]:
 
 
 def test_a_group_that_stands_behind_what_hangs_until_the_partition_goes_on(cluster: WithPartitions) -> None:
-    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: this one is nobody's
+    cluster.read([owner(b"p\x00y", partition=9, start_ms=NOW_MS)])  # another transaction: an orphan
     cluster.see(hanging_finding(name=b"p\x00y"))
     seen = (
         GroupOffset("billing", "orders", 0, LSO, 2, False),

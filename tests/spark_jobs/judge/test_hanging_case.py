@@ -1,4 +1,4 @@
-"""The case of an open entry: what its producer may still do, and what is remembered over a restart."""
+"""The case of an open entry: what its producer may still write, and what survives a restart."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def facts_of(case: HangingCase, now_ms: int = NOW_MS) -> EntryQuery:
 
 
 def stored(case: HangingCase) -> Finding:
-    """The finding as the store keeps it."""
+    """Returns the finding as the store keeps it."""
     observation = observed(case, KNOWN, "broker:9092", NOW_MS)
     (change,) = reconcile({}, RoundResult((observation,), frozenset({Kind.HANGING})), NOW_MS, "cluster")
     return change.finding
@@ -163,14 +163,16 @@ def test_no_marker_is_named_while_an_open_transaction_may_write(owner: Owner) ->
 
 
 def test_a_transaction_that_no_coordinator_knows_writes_nothing_more() -> None:
-    """The case begins only where every broker was asked."""
+    """The case begins only after every broker was asked, so the producer of an unknown transaction writes nothing
+    more."""
     case = unowned(with_record(OWNER, client_transaction_version=2)._replace(is_left_behind=True))
     case.apply_verdict(verdict(World.NONE), facts_of(case), NOW_MS)
     assert case.reported.decision == Decided.NONE
 
 
 def test_a_marker_from_before_a_restart_is_withdrawn_for_a_new_owner() -> None:
-    """The partition may not answer for long after the restart: the steps are not repeated until then."""
+    """The partition may not answer for a long time after the restart, and the confirmation steps wait for it. A new
+    owner withdraws the stored marker before that."""
     orphan = unowned(None)
     orphan.apply_verdict(verdict(World.NONE), facts_of(orphan), NOW_MS)
     case = new(None)
@@ -202,7 +204,8 @@ def test_an_entry_with_a_newer_record_is_read_again() -> None:
 
 @given(st.lists(st.tuples(READINGS, st.booleans(), st.booleans()), max_size=12))
 def test_whatever_is_read_the_marker_never_flips(readings: Sequence[tuple[Verdict, bool, bool]]) -> None:
-    """Over restarts, and while the log cannot be read: ABORT (abort or none), COMMIT, or nothing is called for."""
+    """A case calls for only one kind of marker, over restarts and while the log cannot be read: ABORT (decision abort
+    or none) or COMMIT. In between it may call for none."""
     case = unowned()
     markers = []
     for found, is_restart, has_log in readings:
@@ -256,7 +259,8 @@ def test_an_entry_at_the_lso_was_there_when_the_lso_was_first_seen_stalled(
 
 
 def test_a_finding_waits_until_its_facts_are_read_or_refused() -> None:
-    """Before, it named the owner of the producer id after two seconds, which a slow machine needs to read them."""
+    """A slow machine may need two seconds to read the facts. After that time a finding once named the owner of the
+    producer id, without the facts."""
     case = unowned()
     assert not case.is_reportable(NOW_MS + FACTS_TAKE_MS - 1)
     assert case.is_reportable(NOW_MS + FACTS_TAKE_MS)

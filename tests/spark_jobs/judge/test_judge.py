@@ -1,4 +1,4 @@
-"""The judge over a real store: from records of the log to findings, and what it writes."""
+"""The judge over a real store: from records of the log to findings, and the rows that the judge writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MINUTE_MS = 60_000
 
 
 class Judged:
-    """A cluster whose one log partition is read piece by piece, and its judge."""
+    """A cluster with one log partition, which is read piece by piece, and its judge."""
 
     def __init__(self, cluster: Cluster, reader: Engine, rules: Rules = Rules()) -> None:  # noqa: B008 - frozen
         self.cluster, self.reader, self.rules = cluster, reader, rules
@@ -54,7 +54,7 @@ class Judged:
         self.next_offset = hi
 
     def at(self, now_ms: int) -> int:
-        """Everything read up to then, and judged."""
+        """Reads the log up to `now_ms`, and judges."""
         self.log((), now_ms)
         return self.judge.round(now_ms)
 
@@ -63,7 +63,7 @@ class Judged:
             return {kind: one for (kind, _), one in load(connection, self.cluster.id, now_ms).items()}
 
     def timeouts(self, now_ms: int, *names: str, counts: bool = True) -> None:
-        """Each id's transaction ends now, a second after its time was up."""
+        """Ends a transaction of each id at `now_ms`, a second after its timeout."""
         entries: list[Entry] = []
         for name in names:
             key, start_ms, at = name.encode(), now_ms - 61_000, self.next_offset + len(entries)
@@ -75,7 +75,7 @@ class Judged:
 
 
 ALONE_MS = 17_000
-"""After an event was read, it is known that no others belong to it."""
+"""Time after an event after which no other event can belong to it."""
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_what_was_not_read_to_its_end_lately_is_not_judged(judged: Judged) -> No
     judged.log([open_one(0, NOW_MS - 90_000)], NOW_MS, behind=1)
     assert judged.judge.round(NOW_MS) == 0
     assert judged.at(NOW_MS + 1_000) == 1
-    gone_ms = NOW_MS + 20_000  # no view since: Kafka does not answer
+    gone_ms = NOW_MS + 20_000  # nothing was read since, because Kafka does not answer
     assert judged.judge.round(gone_ms) == 0
     assert judged.found()[Kind.OVERDUE].is_open
 
@@ -227,7 +227,7 @@ def test_when_ids_were_used_last(cluster: Cluster, reader: Engine) -> None:
 
 @pytest.mark.parametrize(("timeout_ms", "kinds_found"), [(60_000, {Kind.FENCING_CONFLICT}), (30_000, set())])
 def test_who_aborted_may_be_known_only_later(judged: Judged, timeout_ms: int, kinds_found: set[str]) -> None:
-    """Of a TV2 client's abort it is the next record that says whether it was a fence, or an admin's."""
+    """Only the record after a TV2 client's abort shows whether a fence or an administrator caused the abort."""
     for turn in range(3):
         at, now_ms, epoch = judged.next_offset, NOW_MS + turn * 20_000, 2 * turn
         start_ms = now_ms - 500
@@ -278,7 +278,7 @@ def test_what_listeners_hear_is_numbered_and_bounded(judged: Judged) -> None:
     ]
     with judged.cluster.engine.begin() as connection:
         connection.execute(schema.finding_events.insert(), crowd)
-    judged.at(NOW_MS + 90_000)  # critical by now
+    judged.at(NOW_MS + 90_000)  # the finding is critical by now
     with judged.reader.connect() as connection:
         oldest, newest = known_sequences(connection)
         assert (newest, newest - oldest + 1) == (EVENTS_KEPT + 2, EVENTS_KEPT)

@@ -1,4 +1,4 @@
-"""Questions that are answered in another thread: whoever asks never waits, and a failure ends nothing."""
+"""Requests are answered in another thread: the caller never waits, and a failure does not end the thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOWHERE = ClientSettings(("127.0.0.1:1",))
 
 
 class Echo(KafkaWorker[str, str]):
-    """Answers when it may; a question in capitals cannot be answered."""
+    """A worker that answers when the test allows it. A question in capitals fails."""
 
     def __init__(self) -> None:
         super().__init__("echo", NOWHERE, Liveness(list))
@@ -55,7 +55,8 @@ def test_who_asks_while_it_is_busy_is_told_so_and_never_waits() -> None:
 
 @pytest.mark.parametrize(("failing", "reported"), [("UNAVAILABLE", 0), ("WRONG", 1)])
 def test_a_failure_costs_one_answer(failing: str, reported: int, caplog: pytest.LogCaptureFixture) -> None:
-    """A broker that is away is nothing to warn of: the next question comes soon."""
+    """A failure costs one answer. A broker that is away is not logged as a warning, because the next question comes
+    soon."""
     with caplog.at_level(logging.WARNING), Echo() as echo:
         echo.may.set()
         assert echo.ask(failing)

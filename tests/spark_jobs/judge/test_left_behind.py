@@ -1,4 +1,4 @@
-"""Partitions were added to the transaction log: what the judge says of the records that were left behind."""
+"""Findings about records that were left behind when partitions were added to the transaction log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ START_MS = NOW_MS - 120_000
 
 
 class Coordinators:
-    """Answers as brokers do that have restarted since partitions were added; `knows`: whether some has not."""
+    """Answers as brokers that have restarted since partitions were added. `knows`: a broker that has not restarted
+    still knows the ids that were left behind."""
 
     def __init__(self, knows: bool = False) -> None:
         self.knows = knows
@@ -47,8 +48,8 @@ class Coordinators:
 
 
 class Judged:
-    """A log of 5 partitions to which 3 were added, with `exp-a` (0 → 1) Ongoing, `exp-b` (1 → 2) idle, `exp-c` (2 → 3)
-    started again, and `pay-1` (4 → 4) Ongoing."""
+    """A log of 5 partitions to which 3 were added. Arrows show the partition of an id before and after: `exp-a` (0 → 1)
+    is Ongoing, `exp-b` (1 → 2) is idle, `exp-c` (2 → 3) has started again, `pay-1` (4 → 4) is Ongoing."""
 
     def __init__(self, cluster: Cluster, reader: Engine, coordinators: Coordinators) -> None:
         self.cluster, self.reader, self.coordinators = cluster, reader, coordinators
@@ -70,7 +71,7 @@ class Judged:
         self.judge = Judge(reader, writer, cluster.id, Rules(), coordinators, processor_s=no_work)  # type: ignore[arg-type]
 
     def at(self, now_ms: int) -> dict[str, Finding]:
-        """The open findings by kind, after the log was read to its end and judged then."""
+        """Reads the log to its end, judges, and returns the open findings by kind."""
         for partition, end in self.ends.items():
             self.cluster.writer.apply(batch([], read(end, end, partition=partition, asked_at_ms=now_ms)), now_ms)
         self.judge.round(now_ms)

@@ -1,4 +1,5 @@
-"""The audit of markers over a real store: both sides are read independently; only what was read past is compared."""
+"""The audit of markers over a real store: log and partitions are read independently, and markers are compared only
+where both were read further."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ PLACES = (Participants("a", (0,)), Participants("b", (0,)))
 
 
 class Audited:
-    """A cluster whose transaction log and two tailed partitions are read; its clock moves with each step."""
+    """A cluster whose transaction log and two tailed partitions are read. Its clock advances with each step."""
 
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.now_ms = cluster, reader, NOW_MS
@@ -58,7 +59,8 @@ class Audited:
         return self.now_ms
 
     def beat(self, *, rounds: int = 4, without: Sequence[str] = ()) -> Counter[Result]:
-        """Both sides are read to their ends, and the audit runs, a few times. `without`: topics that are not there."""
+        """Reads log and partitions to their ends, and runs the audit, a few times. `without`: topics that do not
+        exist."""
         results: Counter[Result] = Counter()
         for _ in range(rounds):
             self.read_log()
@@ -69,7 +71,7 @@ class Audited:
         return results
 
     def read_log(self, *path: int, epoch: int = 0, places: Sequence[Participants] = PLACES, pid: int = 7) -> None:
-        """Records of `pay` with these states, and the decisions among them."""
+        """Reads records of `pay` with these states, and their decisions."""
         lo, asked_ms = self.log_offset, self.tick()
         entries = [
             entry(lo + n, state, epoch=epoch, pid=pid, start_ms=NOW_MS, at_ms=self.now_ms)
@@ -85,8 +87,8 @@ class Audited:
         self.log.apply(read_._replace(decided=decided), self.tick())
 
     def read(self, topic: str, *found: tuple[str, int], pid: int = 7, again: bool = False) -> None:
-        """Of a tailed partition: data, or a marker with its epoch, each at one offset. `again`: the topic was created
-        again."""
+        """Reads data or markers of a tailed partition: (kind, epoch), each at one offset. `again`: the topic was
+        created again."""
         self.generations[topic] += again
         generation = self.generations[topic]
         lo, asked_ms = (0 if again else self.offsets[topic]), self.tick()
@@ -109,7 +111,7 @@ class Audited:
         self.ledger.apply(LedgerBatch(ranges, volumes, tuple(markers), None, unended), self.tick())
 
     def delete(self, topic: str) -> None:
-        """The topic is seen to be there no more."""
+        """Reports that the topic was deleted."""
         gone = end_of(0, LogPosition("T", self.generations[topic], 0, -1, 0), "", self.tick(), None)
         self.ledger.apply(LedgerBatch((TopicRange(topic, gone),)), self.tick())
 
@@ -136,7 +138,7 @@ class Audited:
 
 @pytest.fixture
 def audited(cluster: Cluster, reader: Engine) -> Audited:
-    """Both sides are read to their ends: from here on markers are compared."""
+    """A cluster whose log and partitions were read to their ends. From here on, markers are compared."""
     one = Audited(cluster, reader)
     assert one.beat() == Counter()
     return one
@@ -167,7 +169,7 @@ def test_a_transaction_whose_markers_are_as_decided_is_whole(audited: Audited) -
 @pytest.mark.parametrize("order", ["log first", "partitions first", "in between"])
 @pytest.mark.parametrize("bump", [0, 1])
 def test_an_abort_by_hand_tears_it_in_whatever_order_it_is_read(audited: Audited, order: str, bump: int) -> None:
-    """C13, with a restart of the audit in the middle."""
+    """C13, for each order of reading, with a restart of the audit in the middle."""
     steps = {
         "log": lambda: audited.read_log(*COMMITTED, epoch=bump),
         "a1": lambda: audited.read("a", ("data", 0), ("data", 0)),
@@ -245,7 +247,7 @@ def test_a_gap_on_either_side_leaves_all_that_waits_unseen(audited: Audited, wha
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_that_goes_inside_a_committed_transaction_tears_it(audited: Audited, again: bool) -> None:
-    """C13, with a restart of the audit in the middle; `again`: the topic is created again, and gets the marker."""
+    """C13, with a restart of the audit in the middle. `again`: the topic is created again, and gets the marker."""
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0), ("data", 0))
@@ -281,14 +283,15 @@ def test_a_topic_that_goes_with_its_marker_unread_tears_nothing(audited: Audited
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0))
     audited.delete("b")
-    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)  # perhaps decided before the topic went
+    audited.read_log(states.PREPARE_COMMIT, states.COMPLETE_COMMIT)  # perhaps decided before the topic was deleted
     audited.read("a", ("commit", 0))
     assert audited.beat(without=("b",)) == {UNSEEN: 1}
     assert (audited.judged(), audited.waiting()) == ([], 0)
 
 
 def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audited) -> None:
-    """The first one's marker was skipped on b (KAFKA-20734); the finding comes long before the topic goes."""
+    """The marker of the first transaction was skipped on b (KAFKA-20734), and has its own finding long before the topic
+    is deleted."""
     audited.read_log(*COMMITTED)
     audited.read("a", ("data", 0), ("commit", 0))
     audited.read("b", ("data", 0))
@@ -303,7 +306,8 @@ def test_an_earlier_transaction_without_marker_tears_no_later_one(audited: Audit
 
 
 def test_the_same_topic_that_is_back_was_not_deleted(audited: Audited) -> None:
-    """A broker that had just started did not know it yet."""
+    """A broker that has just started may not know a topic yet. The topic then seems to be deleted, and comes back
+    unchanged."""
     audited.read_log(states.ONGOING)
     audited.read("a", ("data", 0))
     audited.read("b", ("data", 0))

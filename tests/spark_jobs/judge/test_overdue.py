@@ -1,4 +1,5 @@
-"""One id is overdue while its neighbours in the log progress: the advice uses what the store has."""
+"""An id is overdue while other ids of the same log partition progress: the advice uses what the store has about
+them."""
 
 from __future__ import annotations
 
@@ -37,13 +38,14 @@ def open_one(name: bytes, version: int) -> Entry:
 
 
 def neighbour(at_ms: int) -> list[Entry]:
-    """`B` ends a transaction at that time."""
+    """Returns the records of a transaction of `B` that ends at that time."""
     path = (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT)
     return [entry(1 + n, state, b"B", pid=2, start_ms=at_ms, at_ms=at_ms + n) for n, state in enumerate(path)]
 
 
 def test_what_its_neighbours_show_is_not_blamed(cluster: Cluster, reader: Engine) -> None:
-    """After transaction.version was lowered with the transaction open (C4)."""
+    """transaction.version was lowered while the transaction was open (C4). The advice does not suggest causes that the
+    progress of other ids excludes."""
     found = overdue(cluster, reader, [open_one(b"A", 2), *neighbour(BEGAN_MS + 60_000)], LOWERED)
     assert "other ids of __transaction_state-0 were written after its abort was due" in found.observation.advice
     assert "written under transaction.version 2, and 0 is finalized now" in found.observation.advice

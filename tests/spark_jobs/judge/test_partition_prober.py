@@ -1,4 +1,4 @@
-"""The prober reads all partitions that it can, also where one of them cannot be read."""
+"""The prober reads all readable partitions, even if one of them cannot be read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACTS: Any = object()
 
 
 class Bracket:
-    """Answers as `LeaderCheck` does: the partitions of each entry are open, and led by its broker."""
+    """Stands in for `LeaderCheck`: each partition has an open entry and its leader in `leaders`."""
 
     unanswered_at_ms = None
 
@@ -42,7 +42,7 @@ class Bracket:
 def asked(
     monkeypatch: pytest.MonkeyPatch, failure: KafkaFailure, leaders: tuple[int, int] = (1, 1), *, described: bool = True
 ) -> Answers:
-    """Returns the answers about both entries. The facts about FIRST cannot be read."""
+    """Requests the facts about both entries, of which those about FIRST cannot be read. Returns the answers."""
 
     def read_facts(_: object, query: EntryQuery, seen: CheckedPartition, __: object) -> Any:
         if seen.partition == FIRST.partition:

@@ -1,4 +1,5 @@
-"""Three looks before anything is said to hang: what counts as a look, and what takes a verdict back."""
+"""Three confirmation steps come before an entry is reported as hanging. These tests show what counts as a step, and
+what withdraws a verdict."""
 
 from __future__ import annotations
 
@@ -55,11 +56,11 @@ NO_TRANSACTION = EntryFacts(
     -1,
     leader_epoch=5,
 )
-"""The log was read whole, and has no transaction that ended under the producer id."""
+"""Facts without an ended transaction under the producer id, from a log that was read completely."""
 
 
 class Scripted:
-    """Answers what the test says, whatever it is asked."""
+    """A prober that gives the test's answers to any question."""
 
     def __init__(self) -> None:
         self.asked: list[Questions] = []
@@ -75,7 +76,8 @@ class Scripted:
 
 
 class Lab:
-    """orders-0, where producer id 7 of `pay` (or nobody's) is open at 100, and a partition of the coordinators' log."""
+    """A cluster with orders-0, where producer id 7 (of `pay`, or orphaned) has an open entry at offset 100, and with
+    one partition of the transaction log."""
 
     def __init__(self, cluster: Cluster, reader: Engine) -> None:
         self.cluster, self.reader, self.watched = cluster, reader, Watched(cluster)
@@ -99,11 +101,11 @@ class Lab:
         self.next_offset = hi
 
     def ended(self, now_ms: int, state: int = states.COMPLETE_ABORT) -> None:
-        """The id's transaction, on another partition, is over."""
+        """Ends the id's transaction, which is on another partition."""
         self.log(now_ms, entry(self.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
 
     def opened(self, now_ms: int) -> None:
-        """Seen open, at the time and again."""
+        """Samples the partition, and reports the entry as open."""
         self.watched.see(look(now_ms), described(now_ms, self.entry), now_ms=now_ms)
 
     def round(self, now_ms: int) -> Finding | None:
@@ -115,7 +117,7 @@ class Lab:
         return self.kinds(now_ms).get(Kind.HANGING)
 
     def kinds(self, now_ms: int) -> dict[str, Finding]:
-        """Returns the findings by kind: there is one of a kind at most."""
+        """Returns the findings by kind. There is at most one of each kind."""
         with self.reader.connect() as connection:
             return {kind: one for (kind, _), one in load(connection, self.cluster.id, now_ms).items()}
 
@@ -128,7 +130,8 @@ class Lab:
         is_open: bool = True,
         others: tuple[ActiveProducer, ...] = (),
     ) -> None:
-        """The end of the log, and a look after that; `others` are open there, too."""
+        """Answers with the end of the log, and a later check of the partition. `others`: further open entries of the
+        partition."""
         log_ends = {0: self.next_offset if end is None else end}
         leaders = {} if leader is None else {0: leader}
         seen = _seen(asked_at_ms, is_open)
@@ -156,21 +159,21 @@ class Lab:
         self.prober.ready.append(answers)
 
     def _add_facts(self, answers: Answers, asked_at_ms: int, is_open: bool) -> None:
-        """Adds the facts, if they were asked for."""
+        """Adds the facts to the answers if the judge has asked for them."""
         asked = self.prober.asked[-1].facts.get(KEY) if self.prober.asked else None
         if is_open and asked is not None:
             history = self.facts.history if asked.transactional_id else None
             answers.facts[KEY] = asked, self.facts._replace(history=history, read_at_ms=asked_at_ms)
 
     def two_looks(self, now_ms: int = NOW_MS) -> None:
-        """Shows the entry open, and the end of the log after that; no round has judged the second look yet."""
+        """Shows the entry as open, and the end of the log after that. No round has judged the second step yet."""
         self.ended(now_ms)
         self.opened(now_ms)
         self.round(now_ms + 1_000)
         self.ends(now_ms + 1_500)
 
     def confirmed(self, now_ms: int = NOW_MS) -> Finding:
-        """All three looks, a second apart."""
+        """Runs all three confirmation steps, a second apart, and returns the finding."""
         self.two_looks(now_ms)
         self.round(now_ms + 2_000)
         self.seen(now_ms + 2_500)
@@ -203,11 +206,12 @@ def test_three_looks_make_a_finding_with_a_name(lab: Lab) -> None:
         counted = connection.execute(
             select(counters.c.label, counters.c.value).where(counters.c.name == DETECTION)
         ).all()
-    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO stood there since NOW_MS
+    assert dict(tuple(row) for row in counted)[SUM] == 3_000  # the LSO has been there since NOW_MS
 
 
 def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -> None:
-    """Its producer ids are another cluster's. The topic is not sampled any more, and the entry stays open for good."""
+    """The producer ids of a mirrored topic are another cluster's. The topic is no longer sampled, and the entry stays
+    open permanently."""
     lab.confirmed()
     lab.restart(NOW_MS + 4_000, mirrored=("ord*",))
     found = lab.round(NOW_MS + 4_500)
@@ -220,7 +224,8 @@ def test_what_hangs_on_a_topic_that_turns_out_to_be_mirrored_did_not(lab: Lab) -
 
 
 def test_an_entry_that_was_seen_before_its_id_was_read_has_a_name(lab: Lab) -> None:
-    """The transaction log can be read later than the partition on a slow machine."""
+    """On a slow machine, the transaction log may be read later than the partition. The finding then still gets the name
+    of the id."""
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None
     found = lab.confirmed(NOW_MS + 1_000)
@@ -240,7 +245,7 @@ def test_one_look_at_the_partition_and_one_at_the_log_make_a_candidate(lab: Lab)
 
 
 def test_the_end_of_the_log_counts_only_with_a_sample_that_shows_it_open(lab: Lab) -> None:
-    """Else the transaction may have ended after the entry was stored, and nothing hung."""
+    """Otherwise, the transaction could have ended after the entry was stored, and nothing would hang."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -263,14 +268,14 @@ def test_an_end_of_the_log_asked_for_before_the_entry_was_known_is_no_look(lab: 
 
 
 def test_a_log_that_is_not_read_to_that_end_is_no_look(lab: Lab) -> None:
-    """The unread part may have the transaction that ends the entry."""
+    """The unread part of the log may contain the transaction that ends the entry."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500, end=lab.next_offset + 1)
     assert lab.round(NOW_MS + 2_000) is None
     lab.log(NOW_MS + 2_500, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 2_000, at_ms=NOW_MS - 2_000))
-    assert lab.round(NOW_MS + 3_000) is None  # it lists orders-0: its marker will close the entry
+    assert lab.round(NOW_MS + 3_000) is None  # the transaction lists orders-0, so its marker will end the entry
 
 
 def test_a_sample_from_before_the_second_step_does_not_confirm(lab: Lab) -> None:
@@ -293,7 +298,7 @@ def test_a_candidate_that_its_producer_adds_after_all_does_not_hang(lab: Lab) ->
 
 
 def test_the_third_step_is_requested_only_once_the_log_is_read(lab: Lab) -> None:
-    """Each look costs its leader a question; hundreds may wait at once."""
+    """Each third step costs a request to the leader, and hundreds of entries may wait at the same time."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -315,7 +320,8 @@ def test_the_next_round_comes_when_the_end_of_the_log_may_be_asked_for(lab: Lab)
 
 
 def test_a_client_is_waited_for_while_its_transaction_before_is_completed(lab: Lab) -> None:
-    """Meanwhile AddPartitionsToTxn is refused (CONCURRENT_TRANSACTIONS), and the client asks again."""
+    """While the previous transaction completes, AddPartitionsToTxn is refused (CONCURRENT_TRANSACTIONS), and the client
+    retries."""
     lab.log(NOW_MS, entry(lab.next_offset, states.PREPARE_COMMIT, start_ms=ENDED_MS, at_ms=NOW_MS, topics=PAYMENTS))
     lab.opened(NOW_MS)
     for after_ms in range(1_000, 10_000, 500):
@@ -346,7 +352,8 @@ def test_a_transaction_just_complete_may_have_kept_a_client_waiting(lab: Lab) ->
 
 
 def test_a_producer_that_commits_all_the_time_is_waited_for_once(lab: Lab) -> None:
-    """The entry hangs on a partition that none of its transactions lists."""
+    """The entry hangs on a partition that none of the producer's transactions lists, so the judge waits for only one of
+    them."""
     lab.opened(NOW_MS)
     found = None
     for n in range(12):
@@ -370,7 +377,7 @@ def test_an_end_from_before_an_early_producer_is_logged_is_no_step(lab: Lab) -> 
 
 
 def told_when_nobody_can_be_waiting(lab: Lab) -> None:
-    """Not by the looks that would do otherwise."""
+    """Asserts that the entry is reported only after CLIENT_WAITS_MS, and not by the steps that are otherwise enough."""
     lab.round(NOW_MS + 1_000)
     lab.ends(NOW_MS + 1_500)
     assert lab.round(NOW_MS + 2_000) is None
@@ -386,7 +393,8 @@ def told_after_the_wait(lab: Lab) -> None:
 
 
 def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab) -> None:
-    """Its AddPartitionsToTxn may be on the way for as long as request.timeout.ms; the next one knows nothing."""
+    """An AddPartitionsToTxn to a frozen coordinator may be in flight for request.timeout.ms, and the next coordinator
+    does not know about it."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.judge.round(NOW_MS)
@@ -401,7 +409,7 @@ def test_a_client_that_waits_for_a_coordinator_that_froze_is_waited_for(lab: Lab
 
 
 def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> None:
-    """Its next question, for leaders or its coordinator, may go to the silent broker."""
+    """A client's next request, for leaders or for its coordinator, may go to the unresponsive broker."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
@@ -409,7 +417,7 @@ def test_while_a_broker_is_silent_a_client_may_be_waiting_for_it(lab: Lab) -> No
 
 
 def test_whoever_takes_over_does_not_know_who_was_silent_before(lab: Lab) -> None:
-    """The node that ended the other process may have been a broker's, too."""
+    """The failed node of the previous process may also have had a broker on it."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.restart(NOW_MS)
@@ -426,7 +434,8 @@ def test_looks_from_before_a_broker_was_seen_to_be_silent_are_made_again(lab: La
 
 
 def test_an_end_told_by_a_leader_that_the_log_was_not_read_from_is_no_look(lab: Lab) -> None:
-    """Since when it leads is not known yet, nor whether somebody waits for the one before."""
+    """The judge does not know yet since when the new leader leads, nor whether a client still waits for the previous
+    one."""
     lab.ended(NOW_MS)
     lab.opened(NOW_MS)
     lab.round(NOW_MS + 1_000)
@@ -443,7 +452,7 @@ def test_what_has_ended_by_the_third_look_is_withdrawn(lab: Lab) -> None:
     found = lab.round(NOW_MS + 3_000)
     assert found is not None
     assert (found.status, found.life.resolution) == ("resolved", "not_hanging")
-    again = lab.round(NOW_MS + 4_000)  # the store still shows what was seen before that
+    again = lab.round(NOW_MS + 4_000)  # the store still has the earlier sample
     assert again is not None
     assert (again.status, again.life.reopened) == ("resolved", False)
 
@@ -524,7 +533,7 @@ def test_what_contradicts_what_was_decided_makes_it_unknown(lab: Lab) -> None:
 
 
 def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -> None:
-    """Its abort would destroy them."""
+    """An abort of the transaction that adopted the committed records would destroy them."""
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     lab.confirmed()
     began_ms = NOW_MS + 4_000
@@ -537,7 +546,8 @@ def test_committed_records_that_another_one_takes_over_stay_critical(lab: Lab) -
 
 
 def taken_over(lab: Lab) -> int:
-    """Returns a time at which records of a committed transaction are in an entry that the next one will end."""
+    """Puts records of a committed transaction into an entry that the next transaction will end. Returns a time after
+    that."""
     lab.facts = facts_of("commit", 7, 0, 100, NOW_MS)
     lab.confirmed()
     began_ms = NOW_MS + 4_000
@@ -582,7 +592,8 @@ def test_an_abort_by_hand_loses_records_only_of_a_committed_transaction(lab: Lab
 
 
 def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) -> None:
-    """The client went on at once. What stays open for five seconds is read."""
+    """The client continued at once, so the committed records never counted as hanging. They are found because an entry
+    that stays open for five seconds is read."""
     start_ms = NOW_MS - 1_000
     for state in (states.ONGOING, states.PREPARE_COMMIT, states.COMPLETE_COMMIT):
         lab.log(NOW_MS, entry(lab.next_offset, state, start_ms=ENDED_MS, at_ms=ENDED_MS))
@@ -603,7 +614,7 @@ def test_committed_records_under_a_present_transaction_need_no_hang(lab: Lab) ->
 
 
 def test_records_without_owner_stay_older_than_what_takes_them_over(lab: Lab) -> None:
-    """Whatever the clocks say: it began a second after they were seen first."""
+    """The order is known whatever the clocks show: the transaction began a second after the records were first seen."""
     lab.two_looks()
     lab.round(NOW_MS + 2_000)
     lab.log(NOW_MS + 2_700, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS + 2_650, at_ms=NOW_MS + 2_650))
@@ -614,7 +625,8 @@ def test_records_without_owner_stay_older_than_what_takes_them_over(lab: Lab) ->
 
 
 def test_what_the_store_has_no_more_as_open_is_looked_at_at_once(lab: Lab) -> None:
-    """A user who waits for the end sees it a moment later."""
+    """An entry that the store no longer has as open is checked at once, so that a user who waits for its end sees it a
+    moment later."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000)
     lab.prober.asked.clear()
@@ -635,7 +647,8 @@ def test_a_marker_ends_it_and_says_whose_it_was(lab: Lab, is_commit: bool, how: 
 
 
 def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab) -> None:
-    """KAFKA-20734: the commit is complete, and look 2 has read that; the coordinator writes no marker after it."""
+    """KAFKA-20734: the second step has read that the commit is complete. The coordinator writes no marker after that,
+    so a later marker was written manually."""
     lab.log(NOW_MS, entry(lab.next_offset, states.ONGOING, start_ms=NOW_MS - 500, at_ms=NOW_MS - 500))
     lab.opened(NOW_MS)
     assert lab.round(NOW_MS + 500) is None
@@ -656,7 +669,8 @@ def test_a_manual_marker_for_one_seen_open_before_its_commit_is_foreign(lab: Lab
 
 
 def closed_while_the_log_is_behind(lab: Lab) -> int:
-    """Its producer goes on under the same epoch, and its next transaction may have taken the records over."""
+    """Ends the entry while the log is not read to its end, and returns the time. The producer goes on under the same
+    epoch, so its next transaction may have adopted the records."""
     lab.confirmed()
     closed_ms = NOW_MS + 12_000
     for at_ms in (closed_ms, closed_ms + 500):
@@ -690,7 +704,8 @@ def test_a_log_that_stalls_leaves_open_whose_a_marker_was(lab: Lab) -> None:
 
 @pytest.mark.parametrize("log_start", [10, 105], ids=["whole", "first records deleted while it hung"])
 def test_a_marker_that_is_not_below_the_high_watermark_yet_is_waited_for(lab: Lab, log_start: int) -> None:
-    """DescribeProducers knows of it before the high watermark does, which was asked for a moment earlier, too."""
+    """DescribeProducers shows the effect of a marker before the high watermark passes it, and the high watermark was
+    requested a moment earlier."""
     lab.confirmed()
     lab.seen(NOW_MS + 4_000, is_open=False, log_start=log_start)
     found = lab.round(NOW_MS + 4_500)

@@ -1,4 +1,4 @@
-"""Reads of the transactions open on `__consumer_offsets`: once, on and on where they write, within bounds."""
+"""Reads of open transactions on `__consumer_offsets`: each is read once, and again if it grows, within limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entry(producer_id: int = PID, start: int = 100, partition: int = HOME, newes
 
 
 class Reading:
-    """Stands in for the brokers: what the next passes find, and what was asked."""
+    """Stands in for the brokers. `found`: results of the next reads; `asked`: the reads so far."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.away = UnresponsiveBrokers()
@@ -133,7 +133,7 @@ def test_offsets_of_one_transaction_are_bounded_too(reading: Reading, monkeypatc
     monkeypatch.setattr(pending_offsets, "MOST_OFFSETS", 2)
     reading.found = {PID: commits(BILLING, EOS)}
     reading.look(entry())
-    assert reading.unread() == ()  # that is all it has
+    assert reading.unread() == ()  # the entry has no further offsets
     reading.look(entry(newest_ms=6), at_ms=READ_AGAIN_MS)
     assert (len(reading.asked), reading.unread()) == (1, (UnreadCommits(HOME, PID, 100, END, (), 0),))
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_tried_again_and_told_after_a_while(reading: Read
     reading.look(entry())
     reading.look(entry(), at_ms=READ_AGAIN_MS)
     assert len(reading.asked) == 2
-    assert not reading.away.is_skipped(HOME % 3, NOW_MS)  # it answered: it is another's by now
+    assert not reading.away.is_skipped(HOME % 3, NOW_MS)  # it answered: another broker leads now
     assert reading.unread(BEHIND_MS - 1) == ()
     assert reading.unread(BEHIND_MS) == (UnreadCommits(HOME, PID, 100, 100, (), 0),)
     reading.failure, reading.found = None, {PID: commits(BILLING)}

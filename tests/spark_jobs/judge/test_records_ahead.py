@@ -1,4 +1,4 @@
-"""The log behind a group's offset is read seldom: not of groups that move, and once of those that do not."""
+"""The log behind a group's offset is rarely read: never for groups that move, and once for groups that do not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLIENT: KafkaClient = object()  # type: ignore[assignment]
 
 
 class Log:
-    """Answers as the log would, and counts the reads."""
+    """Stands in for the partition's log, and counts the reads."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.answer: bool | Exception | None = False
@@ -39,7 +39,7 @@ class Log:
         return self.answer
 
     def see(self, offset: int, after_ms: int, lso: int = LSO, hi: int = HW, lag: int = -1, **more: Any) -> Any:
-        """Returns the facts of a group at that offset, in a round so much later."""
+        """Returns whether records are ahead of a group at that offset, in a round at `after_ms`."""
         row = GroupOffset("billing", *PLACE, offset, 2, False)._replace(**more)
         lags = {row[:3]: lag} if lag >= 0 else {}
         ends = {PLACE: LsoSample(lso, hi, NOW_MS)}
@@ -64,7 +64,7 @@ def test_a_group_that_stays_below_the_lso_costs_one_read_for_each_lso(log: Log) 
     log.answer = True
     assert [log.see(90, (n + 4) * KEPT_MS, lso=LSO + 5) for n in range(3)] == [None, True, True]
     assert len(log.reads) == 2
-    log.answer = None  # a bound ended it: so it would again
+    log.answer = None  # a limit ended the read, and would end it again
     assert [log.see(50, (n + 8) * KEPT_MS) for n in range(4)] == [None] * 4
     assert len(log.reads) == 3
 
@@ -102,7 +102,8 @@ def test_where_the_answer_changes_nothing_nothing_is_read(log: Log, row: dict[st
 
 
 def test_a_share_group_tells_itself_what_is_not_delivered(log: Log) -> None:
-    """Before the high watermark, of which 50 offsets are behind the LSO."""
+    """A share group's coordinator reports the lag up to the high watermark, so the log is read only with an older
+    broker. The LSO is 50 offsets below the high watermark."""
     assert log.see(0, 0, lag=HW - LSO, isolation=IsolationLevel.READ_COMMITTED) is False
     assert log.see(0, KEPT_MS, lag=HW - LSO + 1, isolation=IsolationLevel.READ_COMMITTED) is True
     assert log.reads == []

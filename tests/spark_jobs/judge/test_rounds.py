@@ -1,4 +1,4 @@
-"""Findings are the same in whatever pieces the log is read: a slow machine finds the same, only later."""
+"""Findings are the same in whatever pieces the log is read. A slow machine has the same findings, only later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": {"value":
 
 
 class Ended(NamedTuple):
-    """The end of a transaction of an id, or of the id, and its time: seconds after NOW_MS."""
+    """The end of a transaction of an id, or the expiry of the id, and its time: seconds after NOW_MS."""
 
     at_s: float
     name: str
@@ -66,12 +66,13 @@ class Watched:
         self.restart()
 
     def restart(self) -> None:
-        """Another driver goes on over the same store."""
+        """Starts a new judge over the same store, as after a restart of the driver."""
         writer = FindingWriter(self.cluster.engine, self.cluster.lease)
         self.judge = Judge(self.reader, writer, self.cluster.id, Rules(), processor_s=no_work)
 
     def round(self, now_s: float, *ended: Ended, behind: Sequence[int] = (), away: Sequence[int] = ()) -> None:
-        """One micro-batch and one look. `behind`: partitions not read to their end; `away`: those not asked."""
+        """Reads one micro-batch, and judges once. `behind`: partitions that are not read to their end; `away`:
+        partitions that are not read."""
         now_ms = NOW_MS + int(now_s * 1000)
         for partition, lo in self.read_to.items():
             if partition in away:
@@ -88,13 +89,13 @@ class Watched:
         self.judge.round(now_ms)
 
     def wait(self, from_s: float, for_s: float = 100) -> None:
-        """The log is read and judged on, and nothing happens."""
+        """Reads and judges the log without new events."""
         for n in range(int(for_s / 2) + 1):
             self.round(from_s + 2 * n)
 
     def found(self) -> dict[Key, int]:
-        """Returns the count of every finding there ever was. The ids lie in whatever partition a test puts them, as if
-        partitions had been added to the log: that finding is left out."""
+        """Returns the count of every finding so far. Tests put ids into any partition, as if partitions had been added
+        to the log, so the finding about that is left out."""
         with self.reader.connect() as connection:
             found = {key: one.life.count for key, one in load(connection, self.cluster.id, NOW_MS).items()}
         return {key: count for key, count in found.items() if key[0] != Kind.LOG_EXPANDED}
@@ -121,7 +122,7 @@ OUTAGE = [Ended(n * 0.1, name) for n, name in enumerate(("a", "b", "pay-1", "pay
 
 
 def at_once(watch: Watch, ended: Sequence[Ended]) -> dict[Key, int]:
-    """Returns the findings if all of the log is read in one piece."""
+    """Returns the findings after the whole log is read in one piece."""
     whole = watch()
     now_s = max(one.at_s for one in ended) + 1
     whole.round(now_s, *ended)
@@ -141,7 +142,7 @@ def test_timeouts_that_are_read_one_by_one(watch: Watch) -> None:
 
 @pytest.mark.parametrize("behind", [(0,), (1,), (0, 1)])
 def test_while_the_source_lags_it_is_not_known_what_came_alone(watch: Watch, behind: Sequence[int]) -> None:
-    """A view that is not up to date says nothing about what else there is."""
+    """While the source lags, other events may be unread, so single timeouts are not reported as such."""
     slow = watch()
     for n, one in enumerate(OUTAGE):
         slow.round(1 + 20 * n, one, behind=behind)
@@ -153,7 +154,7 @@ def test_while_the_source_lags_it_is_not_known_what_came_alone(watch: Watch, beh
 
 
 def test_victims_of_an_outage_that_are_some_seconds_apart(watch: Watch) -> None:
-    """More than the coordinator's scan lies between their timeouts: it is one trouble all the same."""
+    """The timeouts are further apart than the coordinator's scans, but still belong to one outage."""
     ended = [Ended(4 * n, one.name) for n, one in enumerate(OUTAGE)]
     slow = watch()
     for n, one in enumerate(ended):
@@ -203,7 +204,7 @@ def test_the_driver_was_away_for_minutes_in_the_midst_of_an_outage(watch: Watch)
     slow = watch()
     slow.round(0.5, *OUTAGE[:3])
     slow.restart()
-    slow.judge.round(NOW_MS + 7 * MINUTE_MS)  # nothing was read since
+    slow.judge.round(NOW_MS + 7 * MINUTE_MS)  # nothing was read in between
     assert slow.reported() == set()
     slow.round(7 * 60 + 5, *OUTAGE[3:])
     slow.wait(7 * 60 + 6)
@@ -226,7 +227,7 @@ def test_one_alone_is_told_soon_and_once(watch: Watch) -> None:
 
 
 def test_a_trickle_of_timeouts_is_told_within_a_bounded_time(watch: Watch) -> None:
-    """One follows another before the first is settled, and they are too few for an outage."""
+    """Each timeout follows before the previous one is settled, and there are too few for an outage."""
     watched = watch()
     for n in range(12):
         watched.round(10 * n, Ended(10 * n, f"{'xyz'[n % 3]}"))
@@ -255,7 +256,7 @@ def test_a_partition_that_is_always_behind_hides_nothing_for_ever(watch: Watch) 
 
 @pytest.mark.parametrize("expires", [False, True])
 def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, expires: bool) -> None:
-    """Also with too few ids for an outage."""
+    """The ids share a finding even if there are too few of them for an outage."""
     ended = [Ended(n * 0.1, f"pay-{n}", n % 2, expires) for n in range(4)]
     slow = watch()
     for n, one in enumerate(ended):
@@ -266,7 +267,7 @@ def test_ids_of_one_prefix_share_a_finding_however_they_are_read(watch: Watch, e
 
 
 def test_an_outage_does_not_come_apart_when_its_beginning_is_old(watch: Watch) -> None:
-    """15 minutes later the first of its timeouts are forgotten: the others are still no single ones."""
+    """After 15 minutes the first timeouts of the outage are forgotten. The others must not become single findings."""
     ended = [Ended(9 * n, one.name) for n, one in enumerate(OUTAGE)]
     watched = watch()
     watched.round(50, *ended)

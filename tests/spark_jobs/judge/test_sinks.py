@@ -1,5 +1,5 @@
-"""Findings about the ids of Apache Flink's sink, from its log: they say what a job's operator would, and warn of a loss
-before it happens."""
+"""Findings about the ids of Apache Flink's sink, from a recorded log: they agree with what a job's operator would say,
+and warn of a data loss before it happens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def with_timeout(one: Entry, timeout_ms: int) -> Entry:
 
 
 def replay(judged: Judged, log: str, until_ms: int, timeout_ms: int = TIMEOUT_MS) -> None:
-    """Its steps until then, `until_ms` being NOW_MS."""
+    """Replays the steps of the log up to `until_ms`, which becomes NOW_MS."""
     entries: list[Entry] = []
     started: dict[bytes, int] = {}
     for at_ms, name, step in sorted(_steps(log), key=lambda one: one[0]):
@@ -124,7 +124,7 @@ def test_a_prepared_transaction_without_timeout_is_told_what_a_start_does(judged
 
 
 def abort(judged: Judged, name: bytes, start_ms: int) -> None:
-    """By its coordinator, a second after its timeout."""
+    """Aborts the transaction as its coordinator does, a second after its timeout."""
     at_ms = start_ms + TIMEOUT_MS + 1_000
     path = enumerate((states.PREPARE_ABORT, states.COMPLETE_ABORT))
     found = [

@@ -1,6 +1,6 @@
-"""Of whatever kind there is too much: what is left out is in the store, by kind, and comes to a service that asks it.
+"""Limits on each kind of finding: the store has the number of omitted ones by kind, and the service returns it.
 
-Bounds are those that run, where a test can reach them; a few are made small.
+The limits are the real ones if a test can reach them; a few are reduced.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def open_now(cluster: Cluster, kind: str, now_ms: int) -> int:
 
 
 def late(judged: Judged, number: int) -> None:
-    """So many ids are open since ten minutes, and may be for one."""
+    """Makes `number` ids open for ten minutes; the limit is one minute."""
     start_ms = NOW_MS - 600_000
     ids = [entry(n, states.ONGOING, b"id-%05d" % n, start_ms=start_ms, at_ms=start_ms) for n in range(number)]
     judged.log(ids, NOW_MS)
 
 
 def test_ids_that_are_not_read_are_counted(judged: Judged) -> None:
-    """30 have a finding each, 470 share one, and 200 are left out."""
+    """30 ids have a finding each, 470 share one, and 200 are omitted."""
     late(judged, judge_inputs.IDS_READ + 200)
     judged.judge.round(NOW_MS)
     assert open_now(judged.cluster, Kind.OVERDUE, NOW_MS) == 31
@@ -79,7 +79,7 @@ def test_what_was_stored_is_replaced_by_who_judges_next(judged: Judged) -> None:
 
 
 def test_gaps_and_partitions_beyond_the_limits_are_counted(cluster: Cluster, judged: Judged) -> None:
-    """230 partitions of the log lost something: 200 of them are read, and have a finding each."""
+    """230 partitions of the log have a data gap: 200 of them are read, and have a finding each."""
     for n in range(1, 231):
         cluster.writer.apply(batch([], span(0, 0, partition=n, gap=Gap(0, 5, "retention"))), NOW_MS)
     judged.at(NOW_MS + S)
@@ -124,7 +124,7 @@ def test_events_that_were_reported_and_are_forgotten_are_not_left_out(
 
 
 def orphans(lab: Lab, now_ms: int, number: int) -> None:
-    """So many transactions of nobody are open on one partition."""
+    """Makes `number` orphaned transactions open on one partition."""
     entries = [open_entry(1_000 + n, 100 + n) for n in range(number)]
     lab.watched.see(look(now_ms, hw=1_000), described(now_ms, *entries), now_ms=now_ms)
 
@@ -171,7 +171,7 @@ def test_groups_that_are_not_read(cluster: Cluster, monkeypatch: pytest.MonkeyPa
 
 
 def test_reasons_that_are_not_listed_are_counted(lab: Lab) -> None:
-    """Of each partition that does not answer there is some reason."""
+    """Each partition that does not answer has a different reason."""
     lab.watched.see(*(silent(NOW_MS, f"broker {n} does not answer", partition=n) for n in range(REASONS_SHOWN + 3)))
     with lab.reader.connect() as connection:
         missing = judged_partitions.coverage(connection, lab.cluster.id).missing

@@ -1,4 +1,5 @@
-"""Without the coordinators' log: what a coordinator says twice is likely at most, and what is hidden proves nothing."""
+"""Without the transaction log, two equal answers of a coordinator make a hang at most `likely`, and an id that Kafka
+hides proves nothing."""
 
 from __future__ import annotations
 
@@ -36,23 +37,23 @@ S = 1_000
 
 
 class Blind(Lab):
-    """As the lab, where the log may not be read: it has one record, and that is all that is known of it."""
+    """The lab without access to the log: the store has one record of it, and gets no more."""
 
     def denied(self, now_ms: int = NOW_MS) -> None:
         self.cluster.writer.report_trouble(DENIED)
 
     def absent(self, now_ms: int) -> None:
-        """The brokers list no log, and transactional ids."""
+        """Reports that the brokers list no transaction log, but transactional ids."""
         self.cluster.writer.apply(LogBatch((), (), (), ABSENT), now_ms)
 
     def at(self, now_ms: int) -> str | None:
-        """A round in which the log is not read: what is said to hang, in one word."""
+        """Judges a round without the log, and returns the status of the hanging finding, if there is one."""
         self.judge.round(now_ms)
         found = self.found(now_ms)
         return None if found is None else found.status
 
     def coordinator_answers(self, at_ms: int, reported: DescribedOwner | None) -> None:
-        """Asked for and answered at once."""
+        """Gives the judge a coordinator's answer, requested and answered at `at_ms`."""
         self.prober.ready.append(Answers(coordinator_answers=CoordinatorAnswers(at_ms, at_ms, {7: reported})))
 
     def heard_and_seen(self, at_ms: int, reported: DescribedOwner | None) -> None:
@@ -60,7 +61,7 @@ class Blind(Lab):
         self.seen(at_ms)
 
     def told_likely(self, now_ms: int = NOW_MS) -> None:
-        """Found to hang, 2.1 s after `now_ms`."""
+        """Confirms the entry as likely to hang, 2.1 s after `now_ms`."""
         self.denied(now_ms)
         self.opened(now_ms)
         assert self.at(now_ms + S) is None
@@ -70,7 +71,7 @@ class Blind(Lab):
         assert self.at(now_ms + 2 * S + 100) == "confirmed"
 
     def relation(self, now_ms: int) -> tuple[str, str | None]:
-        """Returns the relation of the entry that users see."""
+        """Returns the relation of the entry as users see it, and the reason."""
         self.watched.see(look(now_ms), now_ms=now_ms)
         with self.reader.connect() as connection:
             rows = partitions.stalled(connection, self.cluster.id)
@@ -87,7 +88,7 @@ def lab(cluster: Cluster, reader: Engine) -> Blind:
 
 @pytest.fixture
 def other(cluster: Cluster, reader: Engine) -> Blind:
-    """A cluster whose brokers have no log."""
+    """A cluster whose brokers have no transaction log."""
     return Blind(cluster, reader)
 
 
@@ -110,7 +111,7 @@ def test_without_any_log_a_coordinator_that_is_done_makes_it_likely(other: Blind
 def test_without_any_log_an_open_transaction_may_end_what_it_does_not_list(
     other: Blind, reported: DescribedOwner | None
 ) -> None:
-    """Only coordinators of Apache Kafka are known to list every partition, offsets of groups included."""
+    """Only coordinators of Apache Kafka are known to list every partition, including those of group offsets."""
     other.absent(NOW_MS)
     other.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
@@ -148,7 +149,7 @@ def test_before_it_is_confirmed_it_is_unknown_and_names_the_permission(lab: Blin
 
 
 def test_while_a_broker_is_silent_nothing_is_said(lab: Blind) -> None:
-    """Its client may be waiting for that one before it adds the partition."""
+    """The client may be waiting for the unresponsive broker before it adds the partition."""
     lab.denied()
     lab.opened(NOW_MS)
     lab.watched.see(silent(NOW_MS + 500, "broker 3 does not answer", partition=1, leader=3, leader_epoch=5))
@@ -161,7 +162,7 @@ def test_while_a_broker_is_silent_nothing_is_said(lab: Blind) -> None:
 
 
 def test_an_id_that_is_hidden_is_never_said_to_hang(lab: Blind) -> None:
-    """Kafka leaves it out, and its transaction may be the healthiest."""
+    """Kafka omits the id from its answer, but its transaction may be healthy."""
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(S, 60 * S, S):
@@ -182,7 +183,8 @@ def test_a_transaction_that_lists_the_partition_will_end(lab: Blind) -> None:
 
 @pytest.mark.parametrize("between", [ONGOING, None])
 def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | None) -> None:
-    """A client that was early is accepted in between; a coordinator that moves is not heard for a while."""
+    """Between two answers, AddPartitionsToTxn may have arrived, or the coordinator may have moved and not answered. So
+    only two successive answers count."""
     lab.denied()
     lab.opened(NOW_MS)
     lab.at(NOW_MS + S)
@@ -192,7 +194,8 @@ def test_it_takes_two_answers_in_a_row(lab: Blind, between: DescribedOwner | Non
 
 
 def test_a_coordinator_that_completes_a_transaction_adds_no_partition(lab: Blind) -> None:
-    """The coordinator refuses (CONCURRENT_TRANSACTIONS), and a client that was early asks again."""
+    """While a transaction completes, the coordinator refuses AddPartitionsToTxn (CONCURRENT_TRANSACTIONS), and the
+    client retries."""
     lab.denied()
     lab.opened(NOW_MS)
     for after_ms in range(S, 20 * S, S):
@@ -304,11 +307,11 @@ def test_a_restart_goes_on_with_it_also_when_the_id_is_hidden_by_then(lab: Blind
 
 
 def test_with_the_log_it_becomes_certain_what_was_decided(lab: Blind) -> None:
-    """The permission was granted: all looks are made again, and the finding is the same."""
+    """When the permission is granted, all confirmation steps are repeated, and the finding stays the same."""
     lab.told_likely()
     before = lab.found(NOW_MS)
     now_ms = NOW_MS + 20 * S
-    ended_ms = NOW_MS - 60 * S  # the epoch is another one since, and the record at the LSO is younger
+    ended_ms = NOW_MS - 60 * S  # the epoch has changed since, and the record at the LSO is younger
     lab.log(now_ms, entry(0, states.COMPLETE_ABORT, start_ms=ended_ms, at_ms=ended_ms, epoch=1))
     lab.watched.see(look(now_ms), described(now_ms, open_entry()), now_ms=now_ms)
     lab.judge.round(now_ms)

@@ -1,4 +1,4 @@
-"""The executors of a cluster get our modules; their absence, their work and their end are noticed."""
+"""The executors of a Spark cluster get our modules. Missing executors, their progress and their end are noticed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ QUERY = "run-of-the-query"
 
 
 class Cluster:
-    """A session with `executors`, at `now_s`. `jobs`: of each job the query, and the ended tasks of its one stage."""
+    """A Spark session with `executors` executors, at `now_s`. `jobs`: for each job, the query, and the number of ended
+    tasks of its only stage."""
 
     def __init__(self) -> None:
         self.executors, self.jobs, self.is_stopped, self.now_s = 0, dict[int, tuple[str, int]](), False, 0.0

@@ -1,4 +1,4 @@
-"""Three in the morning needs one line, not Spark's pages."""
+"""An error is logged in one line, without Spark's stack traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs beside one another: one that fails begins again alone; a lost lease ends them all."""
+"""Several jobs run side by side: a failed job restarts alone, and a lost lease ends all jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEASE = Lease(1, "me", 1)
 
 
 class Job:
-    """Does `work` in each of its lives; then waits until it is to end."""
+    """A job that does `work` in each of its lives, and then waits until it is ended."""
 
     def __init__(self, name: str, work: Callable[[int], None] = lambda life: None) -> None:
         self.name, self._work = name, work
@@ -39,7 +39,7 @@ class Job:
 
 
 class Starts(Liveness):
-    """Remembers how long each part may take until its first step."""
+    """Notes the time limit for the first step of each part."""
 
     def __init__(self) -> None:
         super().__init__(list)
@@ -55,7 +55,7 @@ def nobody() -> Liveness:
 
 
 def renewed() -> None:
-    """The lease holds."""
+    """Renews nothing: the test's lease always holds."""
 
 
 def test_one_that_fails_begins_again_and_the_other_goes_on() -> None:
@@ -118,7 +118,8 @@ def test_stopping_is_no_failure() -> None:
 
 
 def test_who_fails_again_and_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another query in the same session does not mend it."""
+    """A job that fails again and again ends the application, because another query in the same session would fail,
+    too."""
     monkeypatch.setattr(job_runner, "MAX_PAUSE_S", 0.01)
     monkeypatch.setattr(job_runner, "FIRST_PAUSE_S", 0.01)
 

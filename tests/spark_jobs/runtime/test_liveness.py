@@ -1,4 +1,5 @@
-"""A part without progress is named, on a clock that a busy machine does not deceive, and keeps no lease."""
+"""A part without progress is reported, by a clock that a busy machine does not distort, and the lease is not kept for
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from spark_jobs.runtime.liveness import SOURCE_S, START_S, Liveness, Part
 
 
 class Machine:
-    """The clock of a machine, and the processor time that its processes used."""
+    """The clock of a machine, and the processor time of its processes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s, self.used = 0.0, ProcessorTime(0, 0)
@@ -26,7 +27,8 @@ class Machine:
         return self.used
 
     def seconds(self, watch: Liveness, count: int, *working: Part, ran: int = 0, waited: int = 0) -> list[str]:
-        """Returns the parts found stuck in `count` seconds. In each, `working` make a step; threads run and wait."""
+        """Returns the parts that are found stuck in `count` seconds. In each second, the parts `working` make a step,
+        and threads run and wait for a processor."""
         found: set[str] = set()
         for _ in range(count):
             self.now_s += 1
@@ -114,7 +116,7 @@ def test_a_part_that_begins_again_has_time_for_its_first_step(machine: Machine) 
 
 
 def test_seconds_without_a_processor_count_in_part(machine: Machine) -> None:
-    """The thread got a twentieth of the processor time that it asked for: that counts as a tenth of the seconds."""
+    """The thread got a twentieth of the processor time that it asked for. The seconds then count as a tenth."""
     watch = Liveness(list)
     with watch.part("log", SOURCE_S) as log:
         machine.seconds(watch, 1, log)

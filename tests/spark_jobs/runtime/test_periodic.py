@@ -1,4 +1,4 @@
-"""Work beside the reading of the log: goes on whatever fails, ends with the lease and with the block."""
+"""Periodic work beside the reading of the log: it continues after failures, and ends with the lease or the block."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_who_lost_the_lease_stops() -> None:
 
 
 def test_a_pause_is_progress_and_a_failure_that_lasts_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is away is waited for; a mistake of ours is not."""
+    """Waiting for an unavailable store counts as progress; a repeated error of our own does not."""
     monkeypatch.setattr(periodic, "LONGEST_PAUSE_S", 0.001)
     failure: list[Exception] = [StoreUnavailable("locked")]
     calls: list[int] = []

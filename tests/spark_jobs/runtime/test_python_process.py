@@ -1,5 +1,5 @@
-"""Spark's Python processes: connected at once, quiet at their end, and forked by one that has imported everything where
-there is such a server. Who waits for them sees no difference."""
+"""Spark's Python processes connect at once, end quietly, and, if there is a fork server, are forked from a process that
+has already imported everything. Their parent sees no difference."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def run(*arguments: str, server: str = "", names: str = "json", **environment: s
 
 
 def forked(folder: Path, module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Runs a module that is in the folder, by the server there, if one listens."""
+    """Runs a module of the folder through the fork server that listens there, if there is one."""
     found = {"PYTHONPATH": str(folder)} | environment
     return run("-m", module, *arguments, server=str(fork_server.socket_in(folder)), **found)
 
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in which a server listens that finds the modules there."""
+    """A folder with a fork server that finds the modules in it."""
     folder = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
@@ -45,7 +45,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Jvm:
-    """Waits for the connection of a planner at `at`."""
+    """Stands in for the JVM: listens at the address in `at` for the connection of a planner."""
 
     def __init__(self, folder: Path) -> None:
         self.at = {"PYTHON_WORKER_FACTORY_SOCK_PATH": str(folder / "jvm.sock")}
@@ -55,7 +55,7 @@ class Jvm:
         self.listening.settimeout(LIMIT_S)
 
     def accept(self) -> tuple[socket.socket, int]:
-        """Returns the connection, and the process number that the planner says first."""
+        """Returns the connection, and the process number, which the planner sends first."""
         connection, _ = self.listening.accept()
         connection.settimeout(LIMIT_S)
         (pid,) = struct.unpack(">i", connection.recv(4))
@@ -75,7 +75,7 @@ def test_it_answers_spark_s_question_for_the_version() -> None:
 
 
 def test_it_is_connected_before_it_has_imported_anything(jvm: Jvm, tmp_path: Path) -> None:
-    """Stopped at its first import, it has connected: so fast that ten seconds are never reached."""
+    """The process connects before its first import, so a slow start never reaches the limit of ten seconds."""
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("import time; time.sleep(1000)")
     process = run("-m", RUNNER, PYTHONPATH=str(tmp_path), **jvm.at)
@@ -96,7 +96,7 @@ def test_a_planner_uses_the_connection_that_was_made_and_ends_quietly(jvm: Jvm) 
 
 
 def test_packages_are_not_read_from_archives(tmp_path: Path) -> None:
-    """Archives hold no bytecode."""
+    """Archives contain no bytecode, so packages are not imported from them."""
     (tmp_path / "where.py").write_text("import pyspark, sys; print(pyspark.__file__); print(sys.path)")
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
@@ -137,7 +137,7 @@ def test_who_comes_after_the_jvm_has_stopped_ends_quietly(tmp_path: Path) -> Non
 def test_a_daemon_has_imported_what_its_workers_need_before_it_forks_them(
     tmp_path: Path, worker: str, expected: str
 ) -> None:
-    """Its workers share the memory, and begin without a second of imports each."""
+    """The workers share the daemon's memory, and start without a second of imports each."""
     for name in ("pyspark/__init__.py", f"{worker.replace('.', '/')}.py", "needed.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

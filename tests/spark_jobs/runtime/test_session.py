@@ -1,4 +1,5 @@
-"""The settings of Spark: the user's own win over those of the installation, and these over ours. Its scratch folder."""
+"""The settings of Spark: the user's override those of the installation, which override ours. Also tests its scratch
+folder."""
 
 from __future__ import annotations
 

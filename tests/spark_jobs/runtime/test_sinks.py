@@ -1,4 +1,5 @@
-"""A batch is stored while the next one is read: in the order of planning, never two at once, and no failure is lost."""
+"""A batch is stored while the next one is read: in the order of planning, never two at once, and without losing a
+failure."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.helpers.waiting import LIMIT_S, wait_for, wait_until
 
 
 class Frame:
-    """The frame of a micro-batch in which nothing was read, and the reason."""
+    """The frame of a micro-batch that contains no data, only the reason why nothing could be read."""
 
     def __init__(self, trouble: str) -> None:
         self.trouble = trouble
@@ -32,7 +33,7 @@ class Frame:
 
 
 class Store:
-    """Takes batches while `may_go_on` is set, once it has raised all of `failures`. Closed before the test ends."""
+    """A store that first raises all of `failures`, and then accepts batches while `may_go_on` is set."""
 
     def __init__(self, *failures: Exception) -> None:
         self._failures = iter(failures)
@@ -140,7 +141,7 @@ def test_a_direct_batch_is_stored_before_the_micro_batch_planned_after_it(direct
     store.sink.take_from(direct)
     store.give("one")
     assert store.is_asked.wait(LIMIT_S)
-    direct.put(a_batch("two"))  # nobody takes it: "one" is being stored
+    direct.put(a_batch("two"))  # the batch is not taken, because "one" is being stored
     third = threading.Thread(target=store.give, args=("three",))
     third.start()
     store.may_go_on.set()

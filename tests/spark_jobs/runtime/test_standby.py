@@ -1,4 +1,4 @@
-"""A standby takes over from a dead holder, and from no other. No clock of a host or of the database decides."""
+"""A standby takes over only from a dead holder. The clocks of hosts and of the database have no influence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cluster_id(engine: Engine) -> int:
 
 
 class Waiting:
-    """A standby whose seconds the test counts, on a host whose clock is `ahead_ms` ahead of the holder's."""
+    """A standby whose seconds the test counts. Its host's clock is `ahead_ms` ahead of the holder's."""
 
     def __init__(self, engine: Engine, cluster_id: int, owner: str = "standby", ahead_ms: int = 0) -> None:
         self._passed_s, self._ahead_ms = 0.0, ahead_ms
@@ -52,7 +52,7 @@ class Waiting:
         return self._standby.acquire(NOW_MS + self._ahead_ms)
 
     def takes_after_s(self, at_most_s: float = 60) -> float:
-        """The seconds that pass in looks without the lease."""
+        """Returns the seconds that pass until the standby has the lease."""
         seconds = 0.0
         while self.look() is None:
             seconds += LOOK_EVERY_S
@@ -74,7 +74,7 @@ def identity_of_an_ended_process() -> str:
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, 11_000, HOUR_MS])
 def test_hosts_whose_clocks_differ_by_an_hour(engine: Engine, cluster_id: int, ahead_ms: int) -> None:
-    """The holder keeps the lease while it renews, and loses it as soon as among equals when it is dead."""
+    """The holder keeps the lease while it renews it. A dead holder loses the lease as soon as with equal clocks."""
     holder, standby = held(engine, cluster_id), Waiting(engine, cluster_id, ahead_ms=ahead_ms)
     for second in range(40):
         lease.renew(engine, holder, NOW_MS + second * 1_000)
@@ -107,7 +107,7 @@ def test_a_holder_whose_clock_jumps_keeps_the_lease(engine: Engine, cluster_id: 
 def test_a_lease_that_nobody_renews_is_taken(
     engine: Engine, cluster_id: int, owner: Callable[[], str], ahead_ms: int, after_s: float
 ) -> None:
-    """A wrong clock of the dead holder blocks nobody for longer."""
+    """A wrong clock of the dead holder does not delay the takeover."""
     held(engine, cluster_id, owner(), NOW_MS + ahead_ms)
     assert Waiting(engine, cluster_id).takes_after_s() == after_s
 
@@ -120,7 +120,7 @@ def test_a_holder_that_is_slow_to_renew_is_not_robbed(engine: Engine, cluster_id
 
 
 def test_no_second_counts_in_which_the_holder_could_not_be_seen_renewing(engine: Engine, cluster_id: int) -> None:
-    """The store is away for a minute: nobody can renew, and the holder is well."""
+    """While the store is unavailable for a minute, nobody can renew the lease, but the holder may be healthy."""
     held(engine, cluster_id)
     standby = Waiting(engine, cluster_id)
     assert standby.look() is None
@@ -137,7 +137,7 @@ def test_no_second_counts_in_which_the_holder_could_not_be_seen_renewing(engine:
 
 
 def test_a_standby_that_was_stopped_itself_counts_a_second(engine: Engine, cluster_id: int) -> None:
-    """The clock is the one that the application uses."""
+    """A frozen standby counts one second for the whole freeze, by the clock that the application uses."""
     held(engine, cluster_id)
     now_s = [0.0]
     standby = Standby(engine, cluster_id, "standby", WorkingTime(list, lambda: now_s[0]).skip)

@@ -1,4 +1,4 @@
-"""A process that cannot go on ends, in one line; while it can, it says so."""
+"""A process that cannot continue ends with a single log line. Until then it reports that it is alive."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ dog.guard(jvm)
 
 
 def ended(code: str) -> tuple[int, str]:
-    """Exit code, and what was logged."""
+    """Returns the exit code and the log of the process."""
     done = subprocess.run(
         [sys.executable, "-c", WATCHED + code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
     )

@@ -1,4 +1,4 @@
-"""The part of a log that one micro-batch reads."""
+"""Admission: the part of each log partition that one micro-batch reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_range_straddles_the_offset_where_counting_begins() -> None:
 
 
 def test_a_log_that_lost_history_before_it_was_read_is_not_waited_for() -> None:
-    """counted_from lies beyond the end: the log was cut meanwhile."""
+    """`counted_from` lies beyond the end, because the log was truncated meanwhile."""
     assert admit({0: at(50, counted_from=100)}, {0: 50}, BatchLimits()) == {0: 50}
 
 

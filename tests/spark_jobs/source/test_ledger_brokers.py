@@ -1,4 +1,5 @@
-"""The ledger's planner and reader against a real broker, without Spark: growth, retention, a topic created again."""
+"""The ledger's planner and reader with a real broker, without Spark: added partitions, retention, and a topic that is
+created again."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ TOPIC = "ledger-life"
 
 
 class Tailing:
-    """Reads all that is planned, and adds it up."""
+    """Reads everything that is planned, and adds it up."""
 
     def __init__(self, bootstrap: str) -> None:
         self._settings = ClientSettings.load(bootstrap, None)
@@ -67,12 +68,12 @@ def test_the_life_of_a_topic(broker_431: Broker) -> None:
     create_topic(broker_431.bootstrap, TOPIC, 2)
 
     def write(partition: int, records: int) -> None:
-        producer = open_producer(broker_431.bootstrap, TOPIC, codec="zstd")  # one that knows of all partitions
+        producer = open_producer(broker_431.bootstrap, TOPIC, codec="zstd")  # a producer that knows all partitions
         producer.begin_transaction()
         for _ in range(records):
             producer.produce(TOPIC, b"payload" * 20, partition=partition)
         producer.commit_transaction(ANSWER_S)
-        # a commit returns before its marker is written: the log's end is known when the transaction is complete
+        # a commit returns before its marker is written, so wait until the transaction is complete
         wait_until_equal(
             lambda: describe_transaction(broker_431.bootstrap, TOPIC).state, "CompleteCommit", "the state of the writer"
         )

@@ -1,4 +1,4 @@
-"""The ledger's planner and topics that come, go, move, shrink, or may not be read. No broker."""
+"""The ledger's planner, and topics that appear, disappear, move, shrink, or may not be read. Without brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.helpers.reasons import denied
 
 
 class Cluster:
-    """The answers of a cluster: `logs` are (start, end) of the partitions of each topic."""
+    """Stands in for a Kafka cluster. `logs`: (start, end) of the partitions of each topic."""
 
     def __init__(self, **logs: list[tuple[int, int]]) -> None:
         self.logs = logs
@@ -73,7 +73,7 @@ class Cluster:
 
 
 class Planned:
-    """A planner and its clock: every plan comes when all is looked at anew."""
+    """A planner and its clock. By default, each plan comes when the layout is due again."""
 
     def __init__(self, cluster: Cluster, budget: int = 10**9, **positions: dict[int, LogPosition]) -> None:
         self.cluster = cluster
@@ -120,7 +120,7 @@ def test_it_goes_on_at_the_stored_position() -> None:
 
 
 def test_a_topic_does_not_begin_before_all_of_it_answers() -> None:
-    """A partition that answers later would pass for a new one otherwise, and its history would be read."""
+    """Otherwise, a partition that answers later would be taken for a new one, and its history would be read."""
     planned = Planned(cluster := Cluster(pay=[(0, 50), (0, 60)], orders=[(0, 5)]))
     cluster.silent.add(("pay", 1))
     plan = planned.plan()
@@ -201,7 +201,8 @@ def test_a_recreated_topic_is_read_from_its_start_as_a_new_generation() -> None:
 
 
 def test_a_topic_recreated_a_moment_ago_is_not_taken_for_a_diverged_log() -> None:
-    """Brokers answer by name: the new log's end came under the old topic's id, and lay below what was read."""
+    """Brokers answer by topic name: the end of the new log was returned for the old topic id, and lay below the
+    position."""
     planned, cluster = begun(pay=[(0, 50)], orders=[(0, 7)])
     cluster.logs["pay"], cluster.ids["pay"] = [(0, 8)], "T2"
     plan = planned.plan(after_ms=100)

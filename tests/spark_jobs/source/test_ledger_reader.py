@@ -1,4 +1,4 @@
-"""The executors' half of the ledger: ranges of several topics are read to their ends, whatever lies there."""
+"""The ledger's reader on executors: ranges of several topics are read to their ends, whatever bytes they contain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def marker(base: int) -> bytes:
 def read(
     monkeypatch: pytest.MonkeyPatch, logs: Mapping[str, Sequence[tuple[int, bytes]]], *ranges: TopicRange
 ) -> LedgerBatch:
-    """`logs`: (offset behind it, batch) by topic; a fetch gives as many bytes as were asked for."""
+    """Reads the ranges. `logs`: (offset behind the batch, batch) by topic. A fetch returns as many bytes as were
+    requested."""
 
     def answer(topic: str, wanted: PartitionFetch) -> Fetched:
         if topic == "secret":

@@ -1,4 +1,4 @@
-"""The planner and a log that is not the one it knew. A real broker, no Spark."""
+"""The planner, and a log that was replaced or truncated. With a real broker, without Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.integration.producers import create_topic, delete_topics, open_produc
 
 
 class Planned:
-    """A topic of a real broker, and a planner that looks anew each time."""
+    """A topic of a real broker, and a planner that requests the layout for each plan."""
 
     def __init__(self, broker: Broker, name: str) -> None:
         self.broker, self.bootstrap, self.topic = broker, broker.bootstrap, name
@@ -40,8 +40,8 @@ class Planned:
         delete_topics(self.bootstrap, self.topic)
 
     def plan(self, until: Reason | None = None) -> dict[int, RangeRead]:
-        """Returns the ranges to read by partition, the first of each, planned again until the trouble is `until`: a
-        broker takes its time until all of a topic answers."""
+        """Plans until the reported trouble is `until`, because a broker takes a while until all partitions of a topic
+        answer. Returns the first planned range of each partition."""
         reported: dict[int, RangeRead] = {}
 
         def trouble() -> Reason | None:
@@ -109,7 +109,7 @@ def test_a_gap_is_not_lost_where_a_later_partition_does_not_answer(
 
     with monkeypatch.context() as patched:
         patched.setattr(planning, "divergence", asked)
-        # a broker is slow to learn that the topic is there again: partition 0 may answer first, and alone
+        # a broker learns late that the topic exists again: partition 0 may answer first, and alone
         before = planned.plan(until=ErrorText("broker 1 does not answer"))
     reported = gaps(before) | gaps(planned.plan())
     assert {p: gap.reason for p, gap in reported.items()} == {0: "recreated", 1: "recreated"}

@@ -1,4 +1,4 @@
-"""The reader where bytes are broken: what a broker's index knows is read, whatever lies before it."""
+"""The reader and damaged bytes: every batch that the broker's index finds is read, whatever lies before it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_length(data: bytes, length: int) -> bytes:
 def answering(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[str, PartitionFetch], Fetched], patience_s: float = 0.5
 ) -> list[list[int]]:
-    """Lets each fetch of a partition be answered so. Returns the partitions of each fetch that comes."""
+    """Replaces fetches by `answer`, for each partition. Returns a list to which each fetch adds its partitions."""
     asked: list[list[int]] = []
 
     def fetch(_client: object, _node: int, topic: str, wanted: Sequence[PartitionFetch], *_: int) -> list[Fetched]:
@@ -48,7 +48,7 @@ def answering(
 
     monkeypatch.setattr(reader, "fetch", fetch)
     monkeypatch.setattr(reader, "topic_layout", lambda *_: None)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # the client is never used
     monkeypatch.setattr(reader, "PATIENCE_S", patience_s)
     monkeypatch.setattr(reader, "PATIENCE_ERROR_S", 0.5)
     return asked
@@ -59,7 +59,7 @@ def a_range(partition: int, hi: int) -> RangeRead:
 
 
 def read(monkeypatch: pytest.MonkeyPatch, log: list[bytes]) -> LogBatch:
-    """One batch an offset; a fetch gives all from that of the offset on."""
+    """Reads a log with one batch at each offset. A fetch returns everything from the requested offset on."""
     answering(monkeypatch, lambda _, w: Fetched(w.partition, 0, len(log), 0, b"".join(log[w.offset :])))
     rows = reader.read_ranges(SETTINGS, "topic", [a_range(0, len(log))])
     (batch,) = batches_from_rows(pa.Table.from_batches(list(rows)))
@@ -97,7 +97,7 @@ def test_a_range_without_one_good_record_is_read_to_its_end(monkeypatch: pytest.
 
 
 def test_offsets_that_cleaning_has_emptied_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0, 2, 3 and 6 are there of [0, 8): what lay at the others was removed before it was read."""
+    """Of [0, 8), the offsets 0, 2, 3 and 6 have a record; compaction removed the others before they were read."""
     (one,) = read(monkeypatch, [good(0), b"", good(2), good(3), b"", b"", good(6), b"", good(8)]).ranges
     assert (one.missing, one.hole_end) == (4, 8)
     (whole,) = read(monkeypatch, [good(0), good(1)]).ranges
@@ -105,7 +105,7 @@ def test_offsets_that_cleaning_has_emptied_are_counted(monkeypatch: pytest.Monke
 
 
 def test_what_cannot_be_decoded_is_a_hole_and_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reject has no owner and no state that could be read."""
+    """The id and the state of a rejected record are not trusted, so its offset counts as a hole."""
     odd = build.transition(b"odd", 1, timestamp_ms=1_000, data=b"\x00\x63")
     batch = read(monkeypatch, [good(0), odd, good(2)])
     assert [(reject.offset, reject.transactional_id) for reject in batch.rejects] == [(1, b"odd")]
@@ -139,7 +139,7 @@ def test_a_deleted_topic_is_not_waited_for_as_for_a_leader(
 def test_a_broker_that_answers_with_nothing_is_not_waited_for_without_end(
     broker_431: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that are promised and never come, as behind a batch whose length is wrong on the disk."""
+    """The broker has promised records that never arrive, as behind a batch with a wrong length on disk."""
     monkeypatch.setattr(reader, "PATIENCE_S", 0.5)
     open_producer(broker_431.bootstrap, "nothing-comes")
     with connect(broker_431.bootstrap) as client:

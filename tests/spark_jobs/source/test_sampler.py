@@ -1,4 +1,4 @@
-"""Samples and reads of the sampler, from brokers that answer as a test says. No network, no clock."""
+"""The sampler's samples and reads, from brokers that answer as a test wants. Without network and real clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SILENT = Ends(-1, -1, -1, errors.LEADER_NOT_AVAILABLE)
 
 
 class Cluster:
-    """Brokers that answer with `now`, and a sampler that looks at them."""
+    """Brokers that answer with `now`, and a sampler of these brokers."""
 
     def __init__(self, watch: WatchedTopics = EVERYTHING, clocks: Iterable[StallClock] = ()) -> None:
         self.ids: dict[str, str] = {}
@@ -62,7 +62,7 @@ class Cluster:
         return self.sampler.next_sample()
 
     def looks(self, times: int = 1) -> list[PartitionObservation]:
-        """Returns the observations of so many more samples."""
+        """Takes `times` more samples, and returns the observations."""
         self.look(times)
         return list(self.take().seen.observations)
 
@@ -92,7 +92,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """One topic that was reported."""
+    """A cluster with one topic, which the sampler has already reported."""
     found = Cluster()
     found.topic("orders")
     found.look()
@@ -218,7 +218,7 @@ def log_at(offset: int) -> dict[int, LogEnd]:
 
 @pytest.mark.parametrize("watch", [EVERYTHING, WatchedTopics(("orders",))])
 def test_rounds_order_what_is_written_here_and_what_is_decided(watch: WatchedTopics) -> None:
-    """With and without the transaction log among the watched topics."""
+    """The order is right whether or not the transaction log is among the watched topics."""
     cluster = Cluster(watch)
     cluster.topic("orders")
     cluster.topic(LOG)
@@ -248,12 +248,13 @@ def test_the_samples_are_those_around_the_record_at_the_lso(cluster: Cluster) ->
     cluster.look(2)
     cluster.stand("orders", 22, 30)
     (reported,) = [look for look in cluster.looks(5) if look.stalled_since_ms]
-    # the record at 22 came between the last two; a marker before it, behind one of the first
+    # the record at 22 came between the last two samples, and a marker before it came after one of the first
     assert [one.high_watermark for one in decode(reported.samples)] == [16, 18, 20, 30]
 
 
 def test_a_late_write_is_reported_with_rounds_before_anything_was_open(cluster: Cluster) -> None:
-    """Its transaction was open at 11, its marker at 11 made it 12; the late write came in the next round."""
+    """The transaction was open at end offset 11, and its marker moved the end to 12. The late write came in the next
+    round."""
     cluster.look(3)
     cluster.stand("orders", 10, 11)
     cluster.look()
@@ -270,7 +271,7 @@ def test_a_late_write_is_reported_with_rounds_before_anything_was_open(cluster: 
 
 
 def test_a_new_leader_begins_a_sample_of_its_own(cluster: Cluster) -> None:
-    """Its high watermark may lag: what it does not show yet may be there all the same."""
+    """The high watermark of a new leader may lag, so records that it does not show yet may already exist."""
     cluster.look(3)
     cluster.leaders["orders", 0] = Leader(2, 1)
     cluster.at_ms += sampling.LAYOUT_EVERY_MS

@@ -1,4 +1,4 @@
-"""Reads of stalled partitions, from a broker that answers as a test says. No network."""
+"""Reads of stalled partitions, from a broker that answers as a test wants. Without network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ FIRST = FirstBatch(10, 1, 0, True, False, 100, 100)
 
 
 class Leader:
-    """A broker with one partition from offset 10 on. `fetches`: (partitions, bytes of each) of every Fetch."""
+    """A broker with one partition, whose log begins at offset 10. `fetches`: (partitions, bytes of each) of every
+    Fetch."""
 
     def __init__(self, kept: Path) -> None:
         self.kept = str(kept)
@@ -82,7 +83,7 @@ def leader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leader:
     monkeypatch.setattr(stalled, "describe_producers", found.describe)
     monkeypatch.setattr(stalled, "_fetchers", {})
     monkeypatch.setattr(stalled, "close_client", lambda _: None)
-    monkeypatch.setitem(reader.clients, SETTINGS, None)  # nobody asks it
+    monkeypatch.setitem(reader.clients, SETTINGS, None)  # the client is never used
     return found
 
 
@@ -165,7 +166,7 @@ def test_an_lso_below_the_log_start_has_no_batch_and_no_error(leader: Leader) ->
     (reported,) = leader.read(ask(log_start=11))
     assert leader.fetches == []
     assert (reported.first, reported.why, [e.start_offset for e in reported.entries]) == (None, None, [10])
-    leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # it passed between look and read
+    leader.fetch_error = errors.OFFSET_OUT_OF_RANGE  # the log start passed the offset between sample and read
     (reported,) = leader.read()
     assert (reported.first, reported.why, reported.described) == (None, None, True)
 

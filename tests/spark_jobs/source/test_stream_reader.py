@@ -1,4 +1,4 @@
-"""A planner reports that nothing is new past Spark, and asks for a micro-batch where there is something to read."""
+"""Without new data, a planner reports to the driver directly, past Spark. With new data, it requests a micro-batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Plan:
 
 @dataclass
 class Plans:
-    """A planner whose plan number `data_at` is the first with data. `taken`: what the driver took of the others.
-    `advanced`: the numbers of the plans that were handed on."""
+    """A planner whose plan number `data_at` is the first with data. `taken`: the troubles in batches that went directly
+    to the driver. `advanced`: the numbers of the plans that `advance` was called with."""
 
     data_at: int
     driver: DirectBatches
@@ -64,7 +64,7 @@ class Reader(PlanningReader[Plan]):
 
 
 def planned(reader: Reader) -> InputPartition:
-    """The task of the next micro-batch."""
+    """Returns the task of the next micro-batch."""
     end = reader.latestOffset({}, None)
     (task,) = reader.partitions({}, end)
     return task

@@ -1,4 +1,5 @@
-"""Open producers, and the volume of their records, from headers alone; what workers keep of it for one another."""
+"""Open producers and the volume of their records, from headers alone, and the cache of these data that workers
+share."""
 
 from __future__ import annotations
 
