@@ -54,8 +54,8 @@ NO_CREDENTIALS: Final = "credentials are needed: Authorization: Bearer KEY (comm
 
 
 class AccessConfig(NamedTuple):
-    """The credentials and hosts that one service accepts. `hosts` None: any host, for a service that no network
-    reaches."""
+    """The credentials and hosts that one service accepts. `hosts`: the accepted host names; None accepts any host, for
+    a service that no network reaches."""
 
     auth: AuthConfig = AuthConfig()
     hosts: AllowedHosts | None = None

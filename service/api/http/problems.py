@@ -62,8 +62,8 @@ class Problem(BaseModel):
 
 
 class ProblemError(Exception):
-    """An error that a handler raises to answer with a problem. `retry`: asking again in a few seconds may help.
-    `for_all`: the end of the detail for those who may see all clusters."""
+    """An error that a handler raises to answer with a problem. `retry`: the same request may succeed in a few seconds.
+    `for_all`: text that is appended to the detail if the sender may see all clusters."""
 
     def __init__(
         self,

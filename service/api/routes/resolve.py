@@ -108,8 +108,8 @@ def resolve_finding(
 
 
 def _wait_for_store(url: str) -> None:
-    """Waits before anything is looked at, so that the marker rests on new observations. StoreUnavailable: the audit
-    could not be written within API_WAIT_S."""
+    """Waits until the audit can be written. The wait comes before the observations, so that they are fresh when the
+    marker is written. Raises StoreUnavailable if the audit cannot be written within API_WAIT_S."""
     engine = open_engine(url, must_exist=True, wait_s=API_WAIT_S)
     try:
         audit_events.wait_until_writable(engine)
@@ -120,9 +120,8 @@ def _wait_for_store(url: str) -> None:
 def _write(
     request: Request, store_url: str, cluster: ClusterRow, finding: Finding, way: WayOut, client: KafkaClient
 ) -> None:
-    """Records the attempt in the audit, writes the marker, then records the outcome: a marker without a record in the
-    audit was not written here. Raises the errors of `marker.write`, and StoreError if nothing was written.
-    """
+    """Records the attempt in the audit, writes the marker, then records the outcome. So txnscope wrote no marker that
+    the audit does not contain. Raises the errors of `marker.write`, and StoreError if nothing was written."""
     attempt = Attempt(
         at_ms=wall_clock_ms(),
         finding_id=finding.id,
@@ -166,7 +165,7 @@ def _send(write: Callable[[], None], attempt: Attempt, record: Callable[[Attempt
 
 
 def _answer(finding: Finding, way: WayOut, *, dry_run: bool) -> Response:
-    """Returns the Resolution without an ETag: it is no document, and a 304 would hide what was done."""
+    """Returns the Resolution without an ETag, because a 304 would hide what the request has done."""
     body = Resolution(
         finding_id=finding.id,
         dry_run=dry_run,

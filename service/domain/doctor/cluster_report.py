@@ -1,5 +1,5 @@
-"""Result of an examination of a cluster: made by the code that asks Kafka, read by the code that explains the
-answers."""
+"""The result of `doctor`'s examination of a cluster. The code that asks Kafka makes it; the code that explains the
+answers reads it."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ class LogReport(NamedTuple):
 
 class IdsReport(NamedTuple):
     """Transactional ids. `listed`: their number in ListTransactions; None if that failed, `why` gives the reason.
-    `hidden`: ids that are in the log and denied when asked for by name. `any_denied`: an id of an invented name is
-    denied; None: not known.
-    """
+    `hidden`: ids that the log contains, and that Kafka denies in a request by name. `any_denied`: Kafka also denies an
+    invented id; None if not known."""
 
     listed: int | None
     hidden: tuple[str, ...]
@@ -90,10 +89,11 @@ class TopicsReport(NamedTuple):
 
 class GroupsReport(NamedTuple):
     """Consumer groups. `listed`: their number in ListGroups (None: no answer); `denied`: those of them that may not be
-    described. `any_denied`: a group of an invented name is denied.
+    described. `any_denied`: Kafka also denies an invented group.
 
-    `share_not_judged`: listed share groups (KIP-932) of which it cannot be told whether they wait, `share_why` the
-    reason."""
+    `share_not_judged`: listed share groups (KIP-932) for which it is not known whether they wait; `share_why`: the
+    reason.
+    """
 
     listed: int | None
     denied: tuple[str, ...]

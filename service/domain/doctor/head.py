@@ -34,7 +34,7 @@ class HeadLine(NamedTuple):
 
 
 def head(report: ClusterReport, records: Iterable[TriedVersion]) -> list[HeadLine]:
-    """Returns the lines. `records`: of the versions of Kafka that txnscope was tried on."""
+    """Returns the lines. `records`: one for each version of Kafka that txnscope was tested on."""
     from_records = from_release(report, records)
     abilities = [*abilities_of(report), *_not_tried(from_records)]
     groups = (
@@ -91,7 +91,7 @@ def _protocol(report: ClusterReport) -> str:
 
 
 def abilities_of(report: ClusterReport) -> list[Ability]:
-    """Returns what works here, as far as the report shows it."""
+    """Returns, for each thing that txnscope does, whether the report shows that it works on this cluster."""
     return [*(_ability(report, one) for one in verdicts(report)), _resolve(report)]
 
 

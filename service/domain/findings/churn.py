@@ -83,7 +83,7 @@ _STATE_DIR: Final = (
 
 
 class Maker(StrEnum):
-    """The maker of the ids, as far as it matters for the remedy."""
+    """The maker of the ids, as far as the advice depends on it."""
 
     STREAMS = "streams"
     PERHAPS_STREAMS = "perhaps_streams"
@@ -101,8 +101,8 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ChurnFacts(Facts):
-    """`newest`: the newest ids. Each takes memory for `kept_ms`, Kafka's default if `is_assumed`. `kept_ids`: about how
-    many ids are kept at the present rate."""
+    """The facts about a prefix whose ids are given up. `newest`: the newest ids. Each takes memory for `kept_ms`,
+    Kafka's default if `is_assumed`. `kept_ids`: about how many ids are kept at the present rate."""
 
     maker: Maker
     newest: Names
@@ -169,8 +169,8 @@ def churn(
     cut: Collection[bytes] = (),
 ) -> list[Observation]:
     """Returns an observation for each prefix whose ids are given up, the worst first. `new`: from `new_ids`. From
-    MANY_PROCESSES on, births are reported even if `window` does not include them yet. `cut`: ids with a transaction
-    that was aborted by timeout or fence."""
+    MANY_PROCESSES births on, they are reported even if `window` does not include them yet. `cut`: ids with a
+    transaction that was aborted by timeout or fence."""
     found: list[tuple[int, str, Observation]] = []
     for prefix, of_prefix in _by_prefix(new).items():
         of_flink, others = _by_maker(of_prefix, uses, cut)
@@ -182,13 +182,14 @@ def churn(
 
 
 def churn_times(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Returns the times at which too many new ids had come, by prefix; ids that are still in use count too."""
+    """Returns, by prefix, the times at which too many new ids had appeared. Ids that are still in use count too."""
     found = {prefix: _times_of_many(of_prefix) for prefix, of_prefix in _by_prefix(events).items()}
     return {prefix: times_ms for prefix, times_ms in found.items() if times_ms}
 
 
 def is_churning(prefix: str, at_ms: int, times_ms: Mapping[str, Sequence[int]]) -> bool:
-    """Returns whether too many new ids of the prefix had come at some time in the QUIET_MS before `at_ms`."""
+    """Returns whether `times_ms` has a time for the prefix in the QUIET_MS before `at_ms`, so that its ids were
+    churning then."""
     times = times_ms.get(prefix, ())
     earlier = bisect_right(times, at_ms)
     return earlier > 0 and at_ms - times[earlier - 1] <= QUIET_MS
@@ -247,8 +248,8 @@ def _times_of_many(new: Sequence[Event]) -> list[int]:
 
 
 def _shown(new: Sequence[Event], uses: Uses, window: ReportWindow) -> list[Event]:
-    """Returns the births of one prefix to report: those that came while too many other ids were given up, or as some of
-    MANY_PROCESSES."""
+    """Returns the births of one prefix to report: births while too many other ids were given up, and births that belong
+    to MANY_PROCESSES or more."""
     ended = _ended(new, uses)
     born, given_up, shown = _IdCounter(), _IdCounter(), list[Event]()
     begin = first = came = went = 0
