@@ -32,7 +32,7 @@ _SKIPPING: Final = frozenset({"4.3", "4.4"})
 
 
 def release_of(newest_metadata_version: int | None) -> str | None:
-    """Returns the release, like "4.3"; None if the level is not known, below 1, or above `_LAST_KNOWN`."""
+    """Returns the release, like "4.3"; None if the level is None, below 1, or above `_LAST_KNOWN`."""
     if newest_metadata_version is None or not 1 <= newest_metadata_version <= _LAST_KNOWN:
         return None
     return [release for level, release in _FIRST_LEVELS if level <= newest_metadata_version][-1]

@@ -36,7 +36,7 @@ class SourceName(StrEnum):
 
 
 class StallCause(Enum):
-    """Reason why nothing new of a source is stored."""
+    """The reason why no new data of a source is stored."""
 
     FAILING = "failing"
     """The application reported an error: a broker is away, a permission or a topic is missing."""
@@ -64,13 +64,13 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A source of which nothing new is stored.
+    """The stall of a source: no new data of the source is stored.
 
     - `since_ms`: its last success; None if it was never read, or if the time is unknown because a clock was set back.
-    - `error`: of FAILING.
-    - `unread_since_ms`: the last sign of the application that is gone (it renewed its lease, or read this source), also
-      beside an error; None while an application reads the cluster.
-    - `until_ms`: of CLOCK_SET_BACK, the time from which reads count as new again.
+    - `error`: the source's error, for the cause FAILING.
+    - `unread_since_ms`: the last time at which the application, now gone, renewed its lease or read this source; may be
+      given together with an error; None while an application reads the cluster.
+    - `until_ms`: for the cause CLOCK_SET_BACK, the time from which reads count as new again.
     """
 
     cause: StallCause

@@ -87,8 +87,8 @@ class LostRecordsFacts(Facts):
 
 
 def lost_records(one: LostRecords, rule: Rule) -> Observation:
-    """Returns the observation. One is enough: the finding is kept until somebody acknowledges it. Repeating it within
-    24 h of that changes nothing."""
+    """Returns the observation. It needs to be made only once, because the finding is kept until somebody acknowledges
+    it. A repetition within 24 h after the acknowledgement changes nothing."""
     place = f"{one.topic}-{one.partition}"
     marker = place if one.marker_offset is None else LogPlace(one.topic, one.partition, one.marker_offset)
     return Observation(

@@ -31,7 +31,7 @@ ENDS_WITH: Final = {
 
 
 class Heals(StrEnum):
-    """If and by what a problem ends."""
+    """The way in which a problem ends, if it ends at all."""
 
     NO = "no"
     WHEN = "when"
@@ -43,9 +43,10 @@ class Heals(StrEnum):
 
 
 class Outlook(NamedTuple):
-    """If and when a problem ends, in a few words. `order`: sorts, so that what does not heal comes first. `icon`: of
-    the drawing. `at_ms`: time to count down to; `latest_ms`: the latest time. `brief`: the same as `text`, but to
-    follow a subject, "payments-7 hangs"; with `at_ms` the time left follows."""
+    """If and when a problem ends, in a few words. `order`: sorts, so that what does not heal comes first. `icon`: the
+    name of the icon to draw. `at_ms`: the time to count down to; `latest_ms`: the time by which the problem ends at the
+    latest. `brief`: a form of `text` that follows a subject, as in "payments-7 hangs"; if `at_ms` is given, the page
+    appends the time left."""
 
     order: int
     heals: Heals

@@ -28,13 +28,13 @@ NO_RULE: Final = Rule()
 
 
 class Rules(NamedTuple):
-    """All rules, in the order of the file."""
+    """The rules of the settings, in the order of the file."""
 
     rules: tuple[Rule, ...] = ()
 
     def of(self, name: str, topics: Iterable[str] = ()) -> Rule:
-        """Returns the rule of an id, or of ids that begin with `name`: the fitting one with the longest prefix or topic
-        pattern; of equally long ones the first in the file."""
+        """Returns the rule of an id, or of ids that begin with `name`: of the rules that fit, the rule with the longest
+        prefix or topic pattern; of equally long ones, the first in the file."""
         topics = set(topics)
         fitting = [rule for rule in self.rules if _fits(rule, name, topics)]
         return max(fitting, key=lambda rule: rule.length, default=NO_RULE)

@@ -90,8 +90,8 @@ class TornTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TornFacts(Facts):
-    """The partitions of a TornTransaction, each None if there is none of its sort; `gone_topics`: how many topics of
-    `gone` were deleted."""
+    """The facts about a TornTransaction. A field for partitions is None if the transaction has no such partitions;
+    `gone_topics`: the number of deleted topics in `gone`."""
 
     name: str
     is_commit: bool

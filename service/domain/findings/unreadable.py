@@ -108,7 +108,8 @@ def _undecodable(one: Undecoded) -> Observation:
 
 @dataclass(frozen=True, slots=True)
 class DataGapFacts(Facts):
-    """Nothing besides the subject: the evidence says which offsets are missing."""
+    """The facts about a data gap. There are none besides the subject, because the evidence contains the missing
+    offsets."""
 
     def words(self, about: Observation, /) -> Words:
         topic, partition, *_ = about.subject
@@ -166,8 +167,8 @@ def coverage_gaps(sources: Iterable[SourceReport], now_ms: int) -> list[Observat
 
 @dataclass(frozen=True, slots=True)
 class SourceUnreadFacts(Facts):
-    """A source that fails, for the reason of the observation. Without one the clock was set back, and every observation
-    counts as old until it reaches `clock_until_ms` again."""
+    """A source that fails, for the reason of the observation. Without a reason, the clock was set back, and every
+    observation counts as old until the clock reaches `clock_until_ms` again."""
 
     clock_until_ms: int | None
 
@@ -225,7 +226,7 @@ class TopicUnreadFacts(SharedFacts):
 
 
 def unreadable_topics(found: Iterable[NotJudged]) -> list[Observation]:
-    """Returns an observation for each topic that may not be read; partitions that cannot be judged for other reasons
+    """Returns an observation for each topic that may not be read; partitions that cannot be judged for another reason
     are left out."""
     denied = sorted((one for one in found if _is_denied(one)), key=lambda one: (one.topic, one.partition))
     topics = [list(of_topic) for _, of_topic in groupby(denied, key=lambda one: one.topic)]

@@ -76,7 +76,8 @@ class AbortedRun:
         return end is not None and self._at >= end and all(p[0].first >= end for p in self._pending.values())
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a batch. One that was added already, or lies before the first offset of the run, changes nothing."""
+        """Adds a batch. A batch that was added already, or that lies before the first offset of the run, changes
+        nothing."""
         if batch.next <= self._at or self.is_done:
             return
         first, self._at = max(batch.first, self._at), batch.next
@@ -90,13 +91,13 @@ class AbortedRun:
             self._end_at(first, EndOfRun.READABLE)
 
     def add_unreadable(self, at: int) -> None:
-        """Records that bytes follow which cannot be read: they may hold the marker of any transaction."""
+        """Notes that unreadable bytes follow, which may contain the marker of any transaction."""
         waiting = [pieces[0].first for pieces in self._pending.values()]
         self._end_at(min([*waiting, max(at, self._at)]), EndOfRun.UNKNOWN)
         self._pending.clear()
 
     def mark_open(self, producer_id: int) -> None:
-        """Records that the producer id's transaction is known to be open."""
+        """Notes that the producer id's transaction is known to be open."""
         if pieces := self._pending.pop(producer_id, None):
             self._end_at(pieces[0].first, EndOfRun.OPEN, producer_id)
 

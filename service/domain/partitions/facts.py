@@ -33,8 +33,8 @@ was ever written there."""
 
 
 class PartitionEnds(NamedTuple):
-    """A partition with its leader by the cluster's metadata, and its offsets as that leader reported them; -1 where it
-    has not."""
+    """A partition with its leader by the cluster's metadata, and its offsets as that leader reported them; an offset
+    that the leader did not report is -1."""
 
     topic: str
     partition: int
@@ -91,7 +91,7 @@ def observed_values(seen: PartitionObservation) -> dict[str, Any]:
 
 
 class StallClock(NamedTuple):
-    """The stall of a partition at one offset, kept over restarts. `samples` as in PartitionObservation."""
+    """The stall of a partition at one offset, kept across restarts. `samples` as in PartitionObservation."""
 
     topic: str
     partition: int

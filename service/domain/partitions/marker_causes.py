@@ -1,4 +1,4 @@
-"""Finds the decision that a marker carries out: its coordinator's, or somebody's by hand."""
+"""Finds the decision that a marker carries out: a coordinator's, or that of a person who wrote the marker by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Decision(NamedTuple):
     marker_epoch: int | None = None
 
     def may_have_written(self, marker: MarkerType, epoch: int | None) -> bool:
-        """Returns whether a marker may be of the decision, by all but its time."""
+        """Returns whether outcome and epoch allow that the marker carries out the decision. Times are not compared."""
         is_its_epoch = None in (epoch, self.marker_epoch) or epoch == self.marker_epoch
         return self.marker == marker and is_its_epoch
 
@@ -60,13 +60,14 @@ class KnownPeriod(NamedTuple):
 def cause_of_marker(
     marker: MarkerType, epoch: int | None, at_ms: int, decisions: Iterable[Decision], period: KnownPeriod | None
 ) -> MarkerCause | None:
-    """Returns the cause of the decision that fits the marker best, ambiguous if it fits only because clocks may differ.
+    """Returns the cause of the decision that fits the marker best. The cause is ambiguous if the decision fits only
+    because clocks may differ.
 
-    `epoch`: the marker's producer epoch; None: not known. `decisions`: all known ones of its producer id; `period`: the
-    span of time in which these are all there were.
+    `epoch`: the marker's producer epoch; None: not known. `decisions`: all known decisions of its producer id;
+    `period`: the span of time for which these are complete.
 
     A marker that fits no decision and lies in `period` was written without the coordinator: by `kafka-transactions.sh
-    abort`, or another tool that sends WriteTxnMarkers. None: the cause cannot be known.
+    abort`, or another tool that sends WriteTxnMarkers. Returns None if the cause cannot be known.
     """
     fitting = [
         (distance_ms, -decision.from_ms, decision)

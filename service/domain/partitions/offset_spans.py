@@ -63,7 +63,7 @@ class Span(NamedTuple):
 @dataclass(slots=True)
 class _GrowingSpan:
     """A span that grows. `begin`: first offset of its first batch, which may lie before the requested offsets. `waits`:
-    it is of a transaction of which no end is known yet."""
+    the span belongs to a transaction whose end is not known yet."""
 
     begin: int
     span: Span
@@ -106,13 +106,14 @@ class BatchesBefore:
         self.is_from_start = False
 
     def end_at(self, offset: int) -> None:
-        """Ends them at the first offset that is explained."""
+        """Ends the batches at `offset`, the first offset that is explained."""
         if offset > self._next:
             self.add_unreadable()
 
 
 class SpanBuilder:
-    """Takes pieces in the order of the log, from the one that holds `offset` on, until it `is_done` or the log ends."""
+    """Builds spans from batches. Takes the batches in the order of the log, beginning with the batch that contains
+    `offset`, until `is_done` is True or the log ends."""
 
     def __init__(self, offset: int, to: int, most_spans: int = MOST_SPANS, run_from: int | None = None) -> None:
         """Starts a walk over the offsets [offset, to), with `to` above `offset`. `run_from`: where the run of aborted
@@ -148,7 +149,7 @@ class SpanBuilder:
         return {producer_id: parts[0].begin for producer_id, parts in self._waiting.items()}
 
     def add_batch(self, batch: BatchOffsets) -> None:
-        """Adds a piece. Pieces that end before the offsets that are still missing change nothing."""
+        """Adds a batch. A batch that ends before the next missing offset changes nothing."""
         self._run.add_batch(batch)
         if batch.next <= self.next and self.next < self.to:
             if not self._parts:
@@ -164,7 +165,7 @@ class SpanBuilder:
             self._end_transaction(batch)
 
     def add_gap(self, until: int) -> None:
-        """Records that the log does not hold the offsets up to `until`, even if a batch that begins before `until`
+        """Notes that the log does not hold the offsets up to `until`, even if a batch that begins before `until`
         contains them (a log start inside a batch)."""
         until = min(until, self.to)
         if until > self.next:
@@ -175,8 +176,8 @@ class SpanBuilder:
         self._follows_unreadable = False
 
     def add_unreadable(self) -> None:
-        """Records that bytes follow which cannot be read: their offsets are unknown, and they may hold the marker of
-        any transaction."""
+        """Notes that unreadable bytes follow: their offsets are unknown, and they may contain the marker of any
+        transaction."""
         self._run.add_unreadable(self.next)
         if not self._parts:
             self.before.add_unreadable()
@@ -192,7 +193,7 @@ class SpanBuilder:
         self._run.end_at_last_stable_offset(last_stable_offset, high_watermark)
 
     def mark_open(self, producer_id: int) -> None:
-        """Records that the producer id's transaction is known to be open, so its marker need not be searched for."""
+        """Notes that the producer id's transaction is known to be open, so its marker need not be searched for."""
         self._run.mark_open(producer_id)
         for part in self._waiting.pop(producer_id, ()):
             part.set(kind=SpanKind.OPEN)
@@ -262,7 +263,7 @@ def _producer_of(batch: BatchOffsets) -> tuple[int | None, int | None]:
 
 
 def _marker_of(batch: BatchOffsets) -> dict[str, Any]:
-    """Returns the fields of a span about the marker that ends it."""
+    """Returns the fields that a span has about the marker `batch` that ends it."""
     return {
         "marker": batch.marker,
         "marker_offset": batch.first,

@@ -31,7 +31,7 @@ Value = TypeVar("Value", covariant=True)
 
 
 class RecordFields(NamedTuple, Generic[Value]):
-    """The fields of a LogRecord, or columns of them."""
+    """The fields that a LogRecord and its columnar form, Records, share."""
 
     offset: Value
     timestamp_ms: Value
@@ -102,8 +102,8 @@ class Records(RecordFields[Array]):
 class Run(NamedTuple):
     """Consecutive records of one id under one producer id, folded: the unit that the store is fed with.
 
-    - `joined`: the record before `first` was in the same fold. The pair of both is then among the steps, unless it is
-      plain. Otherwise the store judges that pair, with the last record it has.
+    - `joined`: the record before `first` was in the same fold, so their pair is among the steps unless it is plain. If
+      not `joined`, the store judges the pair of its own last record and `first`.
     - `participants`: those of `last`, filled only while its transaction is open.
     - `ended_value`: the newest PrepareX with partitions in the run, as Kafka wrote it at `ended_offset` with
       `ended_state`. It contains the decision, its partitions and its epoch (-1, -1, None: there is none).
@@ -122,8 +122,8 @@ class Run(NamedTuple):
 
 
 class LoneRuns(NamedTuple):
-    """Columns of Run, ordered by id. The runs do not count, and a batch has nothing else of their ids: so it is for
-    nearly all ids of a first read."""
+    """Columns of Run, ordered by id. Their records are not counted, and the batch contains nothing else about their
+    ids. In a first read nearly all ids are such."""
 
     partition: Array
     transactional_id: list[bytes]

@@ -29,7 +29,7 @@ class Aborts(NamedTuple):
     unattributed: int = 0
 
     def plus(self, more: Mapping[str, int]) -> Aborts:
-        """Returns the sums with `more`, numbers by the words."""
+        """Returns the sums of both; counts are added word by word."""
         return Aborts(*(number + more.get(word, 0) for word, number in zip(self._fields, self, strict=True)))
 
 
@@ -101,7 +101,7 @@ class IdMinute(NamedTuple):
         )
 
     def with_abort(self, word: str) -> IdMinute:
-        """Returns the minute with one abort more, counted under this word."""
+        """Returns the minute with one more abort, counted under `word`."""
         return self._replace(aborts=self.aborts.plus({word: 1}))
 
 
@@ -192,8 +192,8 @@ def _with_first_append_times(
 
 
 def _outcome(runs: Sequence[Run], pairs: Sequence[tuple[LogRecord, LogRecord]]) -> int | None:
-    """Returns the state that shows the newest outcome: the newest PrepareX with partitions, or a CompleteX without a
-    known PrepareX. None if there is neither."""
+    """Returns the state that shows the newest outcome: the newest PrepareX with partitions, or a CompleteX whose
+    PrepareX is not known. Returns None if there is neither."""
     ends = [(run.ended_offset, run.ended_state) for run in runs if run.ended_value is not None]
     for before, after in pairs:
         is_complete = after.state in states.COMPLETE

@@ -1,4 +1,4 @@
-"""Our knowledge of the transaction log at one moment: how far it is read, and the limits that its brokers set."""
+"""The transaction log as it is known at one moment: how far it was read, and the limits that its brokers set."""
 
 from __future__ import annotations
 

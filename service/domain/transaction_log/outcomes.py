@@ -13,7 +13,7 @@ from service.domain.transaction_log.states import COMPLETE_ABORT, COMPLETE_COMMI
 
 
 def completes_commit(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` completes a commit that `before` had not completed yet ."""
+    """Returns whether `after` completes a commit that `before` had not completed yet."""
     return (after.state == COMPLETE_COMMIT) & _first_time(before, after)
 
 
@@ -27,7 +27,7 @@ def completes_abort(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
 
 
 def _first_time(before: OneOrMany[Truth], after: OneOrMany[Truth]) -> Truth:
-    """Returns whether `after` is no repetition of `before`. A coordinator repeats an append if it missed the
+    """Returns whether `after` is not a repetition of `before`. A coordinator repeats an append if it missed the
     acknowledgement; the repeated record does not end the transaction a second time."""
     return (
         (before.state != after.state) | (before.producer_id != after.producer_id) | (before.start_ms != after.start_ms)

@@ -57,7 +57,7 @@ class TimelineCursor(NamedTuple):
 
 
 def is_from_the_beginning(oldest: Row | Folded | None) -> bool:
-    """Returns whether this item is about the first record that the id ever had, so that no earlier history is
+    """Returns whether `oldest` is about the first record that the id ever had, so that no earlier history is
     missing."""
     return isinstance(oldest, Row) and oldest.transition.from_state == NEVER_SEEN
 

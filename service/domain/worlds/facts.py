@@ -123,7 +123,8 @@ class EntryRead(NamedTuple):
         return next(reversed(self.absence_proofs(log_partition)), None)
 
     def was_written_before(self, log_partition: int, record: LogPosition) -> bool:
-        """Returns whether all of the entry was written before a client could know of that transaction log record."""
+        """Returns whether the whole entry was written before a client could know of the transaction log record
+        `record`."""
         at = self.batches
         return at.is_whole and was_written_before(
             self.samples, log_partition, at.last_offset, at.last_leader_epoch, record

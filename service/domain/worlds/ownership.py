@@ -1,9 +1,9 @@
-"""Tells records that another cluster wrote, or that were copied from one, from those of the id that has their producer
-id here.
+"""Distinguishes records that were written in, or copied from, another cluster from records of the id that has their
+producer id in this cluster.
 
 Every cluster assigns its producer ids from 0 on, so an equal producer id proves nothing about a partition that was
-copied byte for byte. A sign that the id cannot have written an entry is enough: then nobody is named, and no marker is
-advised.
+copied byte for byte. One sign that the id cannot have written an entry is enough: then the finding names no owner and
+advises no marker.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _has_listed(entry: EntryRead, producer_epoch: int, log_partition: int, trans
 
 def _given_by(producer_id: int, producer_epoch: int, history: LogHistory) -> LogRecord | None:
     """Returns the record by which the id got that epoch under the producer id; None if it is gone. A producer id begins
-    with epoch 0, on an Empty record, or on CompleteX where the epochs of the one before ran out."""
+    with epoch 0, on an Empty record, or on CompleteX if the epochs of the previous producer id ran out."""
     before: LogRecord | None = None
     for one in history.records:
         if one.producer_id != producer_id:

@@ -114,8 +114,9 @@ class Transaction(NamedTuple):
 
 
 class HiddenTransactions(NamedTuple):
-    """Transactions that the log may have contained and no longer shows, with any outcome and any partitions. They began
-    after `began` was appended (NO_POSITION: at any time), were decided in this range, and wrote under these epochs."""
+    """Transactions that the log may have contained and no longer shows. Any outcome and any partitions are possible.
+    They began after `began` was appended (NO_POSITION: at any time), were decided in this range, and wrote under these
+    epochs."""
 
     log_partition: int
     began: LogPosition
@@ -201,7 +202,7 @@ def _decided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], l
 
 
 def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord], lists: bool) -> Transaction | None:
-    """Returns the transaction if it goes on and does not list the partition."""
+    """Returns the transaction if it is undecided and does not list the partition; else None."""
     newest = group[-1]
     if newest.state != ONGOING or newest.producer_id != producer_id or lists:
         return None
@@ -221,7 +222,8 @@ def _undecided(producer_id: int, began: LogPosition, group: Sequence[LogRecord],
 
 def _is_added_by_leaders(ongoing: Sequence[LogRecord]) -> bool:
     """Returns whether leaders may have added partitions to the transaction: always, unless an Ongoing record shows that
-    its client did. An end by an old request leaves no TV2 in PrepareX, so that record alone shows nothing."""
+    its client did. If an old request ended the transaction, its PrepareX does not show TV2, so the PrepareX alone
+    proves nothing."""
     return not ongoing or any(one.client_transaction_version >= TV2 for one in ongoing)
 
 
@@ -261,7 +263,7 @@ def _hidden(producer_id: int, history: LogHistory) -> Iterator[HiddenTransaction
         if before is not None:
             if previous is None or not _is_same_transaction(previous, before):
                 begun = began
-            # an Ongoing after PrepareX: the coordinator took a failed append of the same transaction back
+            # an Ongoing after PrepareX: the coordinator rolled back an append of the same transaction that had failed
             began = position_of(before) if before.state in _BEGINS else begun if before.state == ONGOING else began
         previous = before
         lo = 0 if before is None else before.offset + 1
@@ -288,7 +290,7 @@ def _hidden_epochs(producer_id: int, before: LogRecord | None, after: LogRecord 
     ):
         return Epochs(first, LAST_EPOCH)
     if after.state == EMPTY:
-        # InitProducerId raised the epoch of the one before, or gave a new producer id with epoch 0
+        # InitProducerId raised the previous epoch, or assigned a new producer id with epoch 0
         return Epochs(first, after.producer_epoch - 1)
     is_rotated = after.producer_id != producer_id
     # also under TV2: the transaction before may have been ended by an old request, which keeps the epoch
