@@ -105,8 +105,8 @@ def iso(ms: int) -> str:
 
 
 class Word(NamedTuple):
-    """A cause as pages show it. `style`: of the square and of the drawings (`key--…`, `tx--…`); `letter`: "" if there
-    is no square."""
+    """A cause as pages show it. `style`: the end of CSS class names, for the square (`key--…`) and for drawings
+    (`tx--…`); `letter`: the letter in the square, "" if there is no square."""
 
     letter: str
     style: str

@@ -129,7 +129,7 @@ def _sampled(status: StatusRow, coverage: Coverage, stall: Stall | None, stalled
 
 
 def _why(status: StatusRow, coverage: Coverage) -> str | None:
-    """Returns the most common reason why partitions are not judged, with the partitions it holds for."""
+    """Returns the most common reason why partitions are not judged, with the partitions to which it applies."""
     if coverage.observed_at_ms is None:
         return text_of(status.error) or "no partition has been sampled yet"
     if coverage.hides_all:
@@ -214,7 +214,7 @@ _TOGETHER_MS: Final = 5_000
 
 
 class StallLine(NamedTuple):
-    """Sources that stall together, as the line "`lead` since `since_ms`: `why`." `names`: of the sources, as in a
+    """Sources that stall together, shown as the line "`lead` since `since_ms`: `why`." `names`: of the sources, as in a
     sentence.
 
     `since_ms`: None if they were never read. `is_starting`: they are about to be read for the first time.

@@ -37,7 +37,8 @@ def bounds_ms(kept_ms: int) -> list[int]:
 
 
 def bars(counts: Sequence[int], kept_ms: int) -> list[Bar]:
-    """Returns the bars. `counts`: number of ids up to each of `bounds_ms`, without those before."""
+    """Returns the bars. `counts`: for each of `bounds_ms`, the number of ids that expire between the bound before and
+    this one."""
     ordered = sorted(counts)
     tallest, next_ = ordered[-1], ordered[-2]
     is_cut = tallest > _CUT_ABOVE * next_ > 0

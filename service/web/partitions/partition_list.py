@@ -33,15 +33,15 @@ router = APIRouter(route_class=KeptRoute, include_in_schema=False)
 def read_links(
     connection: Connection, frame: Frame, judged: Sequence[JudgedPartition], affected: Iterable[AffectedGroup]
 ) -> list[Link]:
-    """Returns a link for each of these stalled partitions, the worst first."""
+    """Returns the blocking chain of these stalled partitions: an entry (`Link`) for each, the worst first."""
     confirmed = FindingSelection(kinds=frozenset(REPORTING.values()), statuses=frozenset({Status.CONFIRMED}))
     found, _ = findings.read_page(connection, frame.cluster.id, confirmed, None, MOST_OPEN_IN_ALL)
     return links(judged, affected, found, frame.limits, frame.now_ms)
 
 
 def ordered(chain: Iterable[Link], sort: str) -> list[Link]:
-    """Returns the links in the order `sort`. `worst`: unchanged; `hidden`: most hidden records first; `since`: longest
-    stalled first."""
+    """Returns the entries of the chain in the order `sort`. `worst`: unchanged; `hidden`: most hidden records first;
+    `since`: longest stalled first."""
     if sort == "hidden":
         return sorted(chain, key=lambda link: -link.row.hidden_records)
     if sort == "since":
@@ -86,7 +86,8 @@ def _partitions(connection: Connection, frame: Frame, show: str, topic: str, sor
 
 
 def _is_shown(link: Link, show: str) -> bool:
-    """Returns True if the filter `show` selects the link. `hidden` selects all, also those with an unknown blocker."""
+    """Returns True if the filter `show` selects the entry of the chain. `hidden` selects all entries, also those with
+    an unknown blocker."""
     return show == "hidden" or (link.judged.why is not None if show == "unknown" else bool(link.waiting))
 
 
