@@ -51,10 +51,11 @@ _NO_DATA_OF: Final = frozenset({"connect", "sr"})
 
 
 class GroupProber:
-    """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` in the end.
+    """Watches consumer groups on stalled partitions. Call `round` from one thread only, and `close` when it is no
+    longer needed.
 
     Other threads may read four fields. `denied`: groups that were listed and may not be asked about. `not_judged`:
-    share groups of which it cannot be told whether they wait, with the reason. `unread`: open transactions that may
+    share groups for which it is not known whether they wait, with the reason. `unread`: open transactions that may
     commit offsets of more groups than are known. `left_out`: the number of groups, partitions of groups, and open
     transactions that are not read because there are too many.
     """
@@ -105,7 +106,7 @@ class GroupProber:
             self._client = None
 
     def _clear(self, now_ms: int) -> None:
-        """Deletes the stored rows, because no group waits. Closes the connection when the list of groups is too old."""
+        """Deletes the stored rows, because no group waits. Closes the connection if the list of groups is too old."""
         if not self._is_cleared:
             self._writer.replace((), now_ms)
             self._is_cleared = True
@@ -177,8 +178,8 @@ class GroupProber:
     def _later_ends(
         self, rows: Sequence[GroupOffset], ends: Mapping[TopicPartition, LsoSample], answered_ms: int
     ) -> Mapping[TopicPartition, LsoSample]:
-        """Returns the partitions by a sample at `answered_ms` or later. Without one, returns those of `ends` that no
-        row has passed: of these, the LSO of an earlier sample is as good."""
+        """Returns the stalled partitions as sampled at `answered_ms` or later. If there is no such sample, returns the
+        partitions of `ends` without a row beyond their LSO, because an earlier LSO is good enough for these."""
         with self._reader.connect() as connection:
             if (partitions.observed_at_ms(connection, self._cluster_id) or 0) >= answered_ms:
                 return partitions.stalled_samples(connection, self._cluster_id)

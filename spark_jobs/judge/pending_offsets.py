@@ -1,7 +1,7 @@
 """Reads the offsets that consumer groups commit in the transactions that hold up partitions of `__consumer_offsets`.
 
-Each transaction is read once, from its first batch to its newest, and again where it writes more. The cost is bounded,
-by pass and by transaction; a transaction that could not be read completely is reported as such.
+Each transaction is read once, from its first batch to its newest. If it writes more, the new batches are read as well.
+The cost is bounded, by pass and by transaction; a transaction that could not be read completely is reported as such.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ class PendingOffsets:
 
 
 def blocking_entries(entries: Iterable[Entry], ends: Mapping[TopicPartition, LsoSample], as_of_ms: int) -> list[Entry]:
-    """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other transactions go on as they
-    should, and are not read."""
+    """Returns the entries that hold the LSO, or have been open for STALLED_AFTER_MS. Other transactions do not hold
+    anything up, and are not read."""
     return [
         one
         for one in entries
